@@ -1,0 +1,46 @@
+"""The journal of a group: one entry per rebalance, written when the round ends."""
+
+from dataclasses import dataclass
+
+from kohort.types import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a rebalance started, or was joined by one more reason while it ran."""
+
+    what: str
+    """joined | left | expired | metadata changed | leader rejoined | sync timeout | replaced | loaded over capacity"""
+    member_id: str
+    client_id: str = ""
+    reason: str = ""
+    """The member's own words (KIP-800), or the coordinator's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """One round, from its first cause to its end."""
+
+    group: str
+    generation: int
+    """The generation that the round made, -1 if it was abandoned before the join phase ended."""
+    causes: tuple[Cause, ...]
+    outcome: str
+    """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)"""
+    started: Instant
+    joined: Instant | None
+    """When the join phase ended."""
+    ended: Instant
+    members: tuple[str, ...]
+    awaited: tuple[str, ...] = ()
+    """Members that the join phase ended without: they never rejoined."""
+
+    @property
+    def join_ms(self) -> int:
+        """Duration of the join phase in ms."""
+        return (self.ended if self.joined is None else self.joined) - self.started
+
+    @property
+    def sync_ms(self) -> int:
+        """Duration of the sync phase in ms, 0 if it was not reached."""
+        return 0 if self.joined is None else self.ended - self.joined

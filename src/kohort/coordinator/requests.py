@@ -1,0 +1,165 @@
+"""What a shard is asked, free of wire versions.
+
+Handlers make these of what the wire brought; where the answer depends on the API version, the request carries
+`version`. `request_id` is opaque: the answer comes back with it, now or in a later `Result`.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from kohort.types import ConnectionId, RequestId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    request_id: RequestId
+    version: int
+    group: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """v0 has none: its session timeout stands in."""
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, metadata) in the member's order of preference."""
+    reason: str | None
+    fresh_id: str
+    """A new UUID, used if the member needs an id."""
+    connection: ConnectionId = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroup:
+    request_id: RequestId
+    version: int
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    """(member id, assignment), from the leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    request_id: RequestId
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingMember:
+    member_id: str
+    instance_id: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    request_id: RequestId
+    version: int
+    group: str
+    members: tuple[LeavingMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+    topic_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommit:
+    request_id: RequestId
+    version: int
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: tuple[OffsetToCommit, ...]
+    """Only what the API layer let pass: existing partitions."""
+    retention_ms: int = -1
+    """v2-4; -1: the broker's own retention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetch:
+    request_id: RequestId
+    group: str
+    partitions: tuple[TopicPartition, ...] | None
+    """None: all that the group committed."""
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroup:
+    request_id: RequestId
+    version: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    request_id: RequestId
+    states: tuple[str, ...] = ()
+    """Kafka's state names, any case; empty: all."""
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    request_id: RequestId
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDelete:
+    request_id: RequestId
+    group: str
+    partitions: tuple[TopicPartition, ...]
+    """Only what the API layer let pass: existing partitions."""
+
+
+Request: TypeAlias = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | OffsetCommit
+    | OffsetFetch
+    | DescribeGroup
+    | ListGroups
+    | DeleteGroup
+    | OffsetDelete
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """A connection by which requests came is gone. Parked requests still count; pending ids stop holding rounds up."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """Topics are gone, and so are the offsets committed for them."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """The periodic check of offset and group expiry (KIP-211) is due."""

@@ -1,0 +1,143 @@
+"""What a shard answers, free of wire versions; handlers write the version that was asked for."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.errors import ErrorCode
+from kohort.types import TopicPartition
+
+NONE = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedMember:
+    """One member as the leader sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroupResponse:
+    error: ErrorCode = NONE
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    """None on error; the wire shows it as null from v7 and as "" before."""
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncGroupResponse:
+    error: ErrorCode = NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    error: ErrorCode = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class LeftMember:
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroupResponse:
+    error: ErrorCode = NONE
+    members: tuple[LeftMember, ...] = ()
+    """One per member asked for, in that order. v0-2 put the only member's error at the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    results: tuple[tuple[TopicPartition, ErrorCode], ...]
+    """One per offset asked for, in that order."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """A committed offset, or that there is none (offset -1)."""
+
+    topic: str
+    partition: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFetchResponse:
+    error: ErrorCode = NONE
+    offsets: tuple[FetchedOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeGroupResponse:
+    error: ErrorCode = NONE
+    error_message: str | None = None
+    group: str
+    state: str = ""
+    """Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group: str
+    protocol_type: str
+    state: str
+    type: str = "classic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroupsResponse:
+    error: ErrorCode = NONE
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupResponse:
+    error: ErrorCode = NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetDeleteResponse:
+    error: ErrorCode = NONE
+    results: tuple[tuple[TopicPartition, ErrorCode], ...] = field(default=())
+
+
+Response: TypeAlias = (
+    JoinGroupResponse
+    | SyncGroupResponse
+    | HeartbeatResponse
+    | LeaveGroupResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | DescribeGroupResponse
+    | ListGroupsResponse
+    | DeleteGroupResponse
+    | OffsetDeleteResponse
+)

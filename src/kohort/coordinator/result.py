@@ -1,0 +1,72 @@
+"""What `Shard.handle` decides: records to log, replies to send, timers to set, rebalances to tell of.
+
+All of it is data. The runtime appends the records, sends the replies once they are appended, and brings a timer
+back to `handle` as `TimerFired` when it is due.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.records import Record
+from kohort.coordinator.responses import Response
+from kohort.types import Instant, RequestId
+
+
+class SessionExpires(NamedTuple):
+    """A member or a pending id was silent for its session timeout, or a new one for the new-member join timeout."""
+
+    group: str
+    member_id: str
+
+
+class JoinPhaseEnds(NamedTuple):
+    """The initial delay or the rebalance timeout of a round is over."""
+
+    group: str
+
+
+class SyncPhaseEnds(NamedTuple):
+    """The pending-sync timer: max rebalance timeout after the join phase completed."""
+
+    group: str
+
+
+TimerKey: TypeAlias = SessionExpires | JoinPhaseEnds | SyncPhaseEnds
+
+
+class Timer(NamedTuple):
+    """Set, or move, the timer `key` to `deadline`."""
+
+    key: TimerKey
+    deadline: Instant
+
+
+class Cancel(NamedTuple):
+    """Forget the timer `key`, if it is set."""
+
+    key: TimerKey
+
+
+class Reply(NamedTuple):
+    request_id: RequestId
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The timer `key` is due: an event for `handle`."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The whole effect of one event."""
+
+    records: tuple[Record, ...] = ()
+    """To append atomically, in this order, before any reply is sent."""
+    replies: tuple[Reply, ...] = ()
+    timers: tuple[Timer | Cancel, ...] = ()
+    journal: tuple[Rebalance, ...] = ()
+    """Rebalances that ended with this event."""

@@ -1,0 +1,28 @@
+"""Nominal types that every room shares; Kafka's words for what Kafka names."""
+
+from collections.abc import Hashable
+from typing import NamedTuple, NewType, TypeAlias
+
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+InstanceId = NewType("InstanceId", str)
+"""`group.instance.id` of a static member (KIP-345)."""
+
+Instant = NewType("Instant", int)
+"""A point in time: milliseconds since the Unix epoch, as Kafka stores them."""
+
+RequestId: TypeAlias = Hashable
+"""Names a request whose answer may come later; the core stores it and gives it back, nothing else."""
+
+ConnectionId: TypeAlias = Hashable
+"""Names the connection a request came by; the core only compares it."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
