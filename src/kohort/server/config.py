@@ -1,7 +1,7 @@
 """The configuration of one server: every name of the table with its value, and where that value came from.
 
-Of two settings the one nearer to the user wins: `--set` and the other flags, then the environment, then the TOML
-file, then the default. A configuration that exists is valid: whatever is wrong with names, values and how they fit
+Of two settings the one nearer to the user wins: `--set`, then the other flags, the environment, the TOML file,
+the default. A configuration that exists is valid: whatever is wrong with names, values and how they fit
 together is reported at once, in one `ConfigError`.
 """
 
@@ -39,8 +39,8 @@ class Setting:
 class Config(Mapping[str, Any]):
     """`config["group.min.session.timeout.ms"]` is 6000, an int; a name that the table lacks is a KeyError.
 
-    Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever of their names
-    it was set by.
+    Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever of their
+    names it was set by.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -50,7 +50,7 @@ class Config(Mapping[str, Any]):
 
     @classmethod
     def of(cls, given: Iterable[Given], problems: Iterable[str] = ()) -> "Config":
-        """Configuration of what the sources gave, and of what was wrong with their form. Raises ConfigError."""
+        """Configuration of what the sources gave, and of what was wrong with it. Raises ConfigError."""
         config = cls.__new__(cls)
         config._settings = _settle(given, list(problems))
         return config
@@ -160,11 +160,9 @@ def _exposed(settings: Mapping[str, Setting]) -> list[str]:
     found = []
     for name in ("listeners", "http.listen"):
         text = settings[name].value
-        if (
-            text is not None
-            and not settings["insecure"].value
-            and not is_loopback(parse_address(str(text)).host)
-        ):
+        if text is None or settings["insecure"].value:
+            continue
+        if not is_loopback(parse_address(str(text)).host):
             found.append(
                 f"{name}: {text} can be reached by other machines, and there is no authentication yet; "
                 "listen on 127.0.0.1, or say --insecure if the network is trusted"

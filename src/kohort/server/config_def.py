@@ -1,8 +1,8 @@
-"""What one configuration is: its name, type, default and range, and how a text or TOML value becomes one of its own.
+"""What one configuration is: its name, type, default and range, and how a text or TOML value becomes it.
 
-Names, types and units are Kafka's, so a value that is right in a `server.properties` is right here. The rules for
-text are those of Kafka's ConfigDef: surrounding blanks are dropped, booleans are `true` or `false` in any case, a
-list is separated by commas. There are no unit suffixes: the unit is the last word of the name.
+Names, types and units are Kafka's, so a value that is right in a `server.properties` is right here. The rules
+for text are those of Kafka's ConfigDef: surrounding blanks are dropped, booleans are `true` or `false` in any
+case, a list is separated by commas. There are no unit suffixes: the unit is the last word of the name.
 """
 
 import difflib
@@ -40,7 +40,9 @@ class ConfigDef:
         Raises ValueError, whose text completes "NAME: ", if it is not of this type or out of range.
         """
         if given is None or (self.default is None and given == ""):
-            return self._null()
+            if self.default is not None:
+                raise ValueError("a value is needed")
+            return None
         value = _PARSERS[self.kind](given.strip() if isinstance(given, str) else given)
         if isinstance(value, str | tuple):
             self._validate_words(value)
@@ -64,10 +66,6 @@ class ConfigDef:
     def environment(self) -> str:
         """Name of its environment variable."""
         return f"KOHORT_{self.name.upper().replace('.', '_')}"
-
-    def _null(self) -> None:
-        if self.default is not None:
-            raise ValueError("a value is needed")
 
     def _validate_range(self, value: int | float) -> None:
         widest = _WIDTH.get(self.kind)

@@ -1,7 +1,7 @@
 """Where settings are read from: a TOML file, the environment, `--set NAME=VALUE`.
 
-Each reader gives what it found as `Given`s and adds to `problems` what is wrong with its form; names and values are
-judged later, all together, so that one run tells of every mistake.
+Each reader gives what it found as `Given`s and adds to `problems` what is wrong with its form; names and
+values are judged later, all together, so that one run tells of every mistake.
 """
 
 import re
@@ -13,8 +13,8 @@ from kohort.server.config_table import TABLE
 
 PREFIX: Final = "KOHORT_"
 
-# Not settings: what the command line, the demo and the tests read themselves, and what Kubernetes puts into every pod
-# beside a service that is called "kohort" (KOHORT_SERVICE_HOST, KOHORT_PORT_9092_TCP_ADDR, ...).
+# Not settings: what the command line, the demo and the tests read themselves, and what Kubernetes puts into
+# every pod beside a service that is called "kohort" (KOHORT_SERVICE_HOST, KOHORT_PORT_9092_TCP_ADDR, ...).
 _NOT_SETTINGS = re.compile(r"KOHORT_(CONFIG|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)")
 _BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in TABLE.items()}
 
