@@ -1,0 +1,94 @@
+"""The one table of what is served: API key -> name, versions, encoding.
+
+`ApiVersions` is answered from it and requests are dispatched by it, so what is advertised and what is served
+cannot differ. The name is also the module under `server/handlers/` and kio's schema package. Ranges are those
+of Apache Kafka 4.3; an API that is not in the table is not advertised, and a request for it closes its
+connection.
+
+Clients pick the highest version that both sides know, except for those that never ask (kafka-go sends fixed
+old versions), so a lower end is as much of a promise as an upper one.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API: what is decoded, and what `ApiVersions` says of it."""
+
+    key: int
+    name: str
+    """Kafka's name in snake case."""
+    min_version: int
+    max_version: int
+    first_flexible: int
+    """First version with compact strings and tagged fields (KIP-482); beyond `max_version`: none."""
+    advertised_from: int
+    """Lowest version in `ApiVersions`; lower than `min_version` only for Produce."""
+
+    def serves(self, version: int) -> bool:
+        """Whether requests of `version` are decoded and answered."""
+        return self.min_version <= version <= self.max_version
+
+    def flexible(self, version: int) -> bool:
+        """Whether `version` is encoded with compact lengths and tags."""
+        return version >= self.first_flexible
+
+    @cached_property
+    def handler(self) -> str:
+        """Name of the module that handles it, imported when the first request comes."""
+        return f"kohort.server.handlers.{self.name}"
+
+
+NEVER: Final = 1 << 15
+"""A version no request can have."""
+
+
+def _api(
+    key: int, name: str, versions: tuple[int, int], flexible: int, advertised_from: int | None = None
+) -> Api:
+    first, last = versions
+    return Api(key, name, first, last, flexible, first if advertised_from is None else advertised_from)
+
+
+_TABLE = (
+    # librdkafka reads Produce's lower end as "understands old messages" and turns compression off above 0
+    # (KAFKA-18659): brokers since 4.0 advertise 0 and decode from 3.
+    _api(0, "produce", (3, 13), 9, advertised_from=0),
+    _api(1, "fetch", (4, 18), 12),
+    _api(2, "list_offsets", (1, 11), 6),
+    _api(3, "metadata", (0, 13), 9),
+    _api(8, "offset_commit", (2, 10), 8),
+    _api(9, "offset_fetch", (1, 10), 6),
+    _api(10, "find_coordinator", (0, 6), 3),
+    _api(11, "join_group", (0, 9), 6),
+    _api(12, "heartbeat", (0, 4), 4),
+    _api(13, "leave_group", (0, 5), 4),
+    _api(14, "sync_group", (0, 5), 4),
+    _api(15, "describe_groups", (0, 6), 5),
+    _api(16, "list_groups", (0, 5), 3),
+    _api(18, "api_versions", (0, 4), 3),
+    _api(19, "create_topics", (2, 7), 5),
+    _api(20, "delete_topics", (1, 6), 4),
+    _api(21, "delete_records", (0, 2), 2),
+    _api(22, "init_producer_id", (0, 5), 2),
+    _api(23, "offset_for_leader_epoch", (2, 4), 4),
+    _api(32, "describe_configs", (1, 4), 4),
+    _api(37, "create_partitions", (0, 3), 2),
+    _api(42, "delete_groups", (0, 2), 2),
+    _api(44, "incremental_alter_configs", (0, 1), 1),
+    _api(46, "list_partition_reassignments", (0, 0), 0),
+    _api(47, "offset_delete", (0, 0), NEVER),
+    _api(60, "describe_cluster", (0, 2), 0),
+    _api(75, "describe_topic_partitions", (0, 0), 0),
+)
+
+APIS: Final = MappingProxyType({api.key: api for api in _TABLE})
+"""Every API that is served, by key, in the order in which `ApiVersions` lists them."""
+
+BY_NAME: Final = MappingProxyType({api.name: api for api in _TABLE})
+
+API_VERSIONS: Final = BY_NAME["api_versions"].key

@@ -1,0 +1,129 @@
+"""Builds kio's response of one version from values that know nothing of versions.
+
+A handler says what it answers once; what a version lacks is dropped here. kio's classes want durations as
+timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers will do.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from kio.index import load_response_schema
+from kio.static.constants import uuid_zero
+
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import APIS
+from kohort.protocol.schema import Shape, shape
+
+_Convert: TypeAlias = Callable[[Any], Any]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_ZEROS: Final = {"string": "", "bytes": b"", "records": b"", "bool": False, "float64": 0.0, "uuid": uuid_zero}
+
+
+def response(api_key: int, version: int, /, **values: Any) -> Any:
+    """kio's response of that version, from plain values.
+
+    Nested structs are mappings (or kio's own), arrays any iterable, durations and timestamps int in ms (a
+    duration `x_ms` of Kafka's schema may be called by that name or by kio's `x`; a timestamp that may be
+    missing is -1 or None then), errors `ErrorCode` or int. A field that the version lacks is dropped; one
+    that is not given takes the schema's default. Raises TypeError for a name that no version has.
+    """
+    return _builder(load_response_schema(api_key, version))(values)
+
+
+@cache
+def _builder(entity_type: Any) -> Callable[[Any], Any]:
+    names: dict[str, tuple[str, _Convert | None]] = {}
+    for each in fields(entity_type):
+        names[each.name] = names[f"{each.name}_ms"] = (each.name, _field_converter(shape(each)))
+    defaults = {each.name: _default(each) for each in fields(entity_type)}
+
+    def build(values: Mapping[str, Any]) -> Any:
+        if isinstance(values, entity_type):
+            return values
+        arguments = defaults.copy()
+        for given, value in values.items():
+            if given in names:
+                name, convert = names[given]
+                arguments[name] = value if convert is None else convert(value)
+            elif given not in _names_in_any_version(entity_type):
+                raise TypeError(f"{entity_type.__name__} has no field {given!r} in any version")
+        return entity_type(**arguments)
+
+    return build
+
+
+@cache
+def _names_in_any_version(entity_type: Any) -> frozenset[str]:
+    """Field names, and their `_ms` forms, of this struct. Loads all versions, so only asked when in doubt."""
+    api = APIS[entity_type.__api_key__]
+    structs = [
+        each
+        for version in range(api.min_version, api.max_version + 1)
+        for each in _structs(load_response_schema(api.key, version))
+        # kio calls OffsetFetch's structs Topic and Topics by version
+        if each.__name__.rstrip("s") == entity_type.__name__.rstrip("s")
+    ]
+    names = {each.name for struct in structs for each in fields(struct)}
+    return frozenset(names | {f"{name}_ms" for name in names})
+
+
+def _structs(entity_type: Any) -> list[Any]:
+    nested = [of.inner for of in map(shape, fields(entity_type)) if of.is_struct]
+    return [entity_type, *(each for inner in nested for each in _structs(inner))]
+
+
+def _field_converter(of: Shape) -> _Convert | None:
+    convert = _value_converter(of)
+    if not of.is_array:
+        return convert
+    if convert is None:
+        return lambda items: None if items is None else tuple(items)
+    return lambda items: None if items is None else tuple(map(convert, items))
+
+
+def _value_converter(of: Shape) -> _Convert | None:
+    if of.is_struct:
+        build = _builder(of.inner)
+        return lambda value: None if value is None else build(value)
+    if of.kafka_type == "error_code":
+        return _error_code
+    if of.kafka_type.startswith("timedelta"):
+        return _duration
+    if of.kafka_type == "datetime_i64":
+        return _timestamp_or_none if of.nullable else _timestamp
+    return None
+
+
+def _error_code(value: int) -> ErrorCode:
+    return value if isinstance(value, ErrorCode) else ErrorCode(value)
+
+
+def _duration(value: int | timedelta) -> timedelta:
+    return value if isinstance(value, timedelta) else timedelta(milliseconds=value)
+
+
+def _timestamp(value: int | datetime) -> datetime:
+    return value if isinstance(value, datetime) else _EPOCH + timedelta(milliseconds=value)
+
+
+def _timestamp_or_none(value: int | datetime | None) -> datetime | None:
+    """None for what Kafka writes as -1."""
+    return None if value is None or value == -1 else _timestamp(value)
+
+
+def _default(field: "Field[Any]") -> Any:
+    """The schema's default, else what Kafka's generator gives a field that has none."""
+    if field.default is not MISSING:
+        return field.default
+    of = shape(field)
+    if of.is_array:
+        return ()
+    if of.nullable:
+        return None
+    if of.is_struct:
+        return _builder(of.inner)({})
+    convert = _value_converter(of)
+    return _ZEROS.get(of.kafka_type, 0) if convert is None else convert(0)

@@ -1,0 +1,86 @@
+"""Frames: four bytes of size (big-endian, signed), then that many bytes.
+
+A push parser: bytes are fed as they come, whole frames are taken out. A frame is handed out *with* its size
+in front, which spares the usual case, one request in one read, any copying; its content starts at `CONTENT`.
+Nothing is kept beyond what was fed: a connection holds what its peer has sent and nobody has taken yet.
+"""
+
+from struct import Struct
+from typing import Final
+
+from kohort.errors import KohortError
+
+CONTENT: Final = 4
+"""Where a frame's content begins."""
+
+_SIZE: Final = Struct(">i")
+_unpack_size = _SIZE.unpack_from
+
+
+class MalformedError(KohortError):
+    """Bytes that are no frame, or no request: their connection cannot be understood any further."""
+
+
+class FrameReader:
+    """Takes bytes, gives frames.
+
+    `limit` is the largest content in bytes that is accepted (Kafka's `socket.request.max.bytes`); a larger or
+    a negative size raises `MalformedError` from `next_frame` before any of it is waited for.
+    """
+
+    __slots__ = ("_at", "_data", "_partial", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._data = b""  # frames that nobody took yet start at `_at`; the last may be incomplete
+        self._at = 0
+        self._partial = bytearray()  # a frame that takes several feeds; `_data` is used up then
+
+    def feed(self, data: bytes) -> None:
+        """Add what the peer sent."""
+        if self._partial:
+            self._partial += data
+        elif self._at == len(self._data):
+            self._data, self._at = data, 0
+        else:
+            self._partial += memoryview(self._data)[self._at :]
+            self._partial += data
+            self._data, self._at = b"", 0
+
+    def next_frame(self) -> bytes | None:
+        """The next whole frame, its size in front; None if more bytes are needed. Raises `MalformedError`."""
+        if self._partial:
+            if len(self._partial) < self.wanted():
+                return None
+            self._data, self._at = bytes(self._partial), 0
+            self._partial = bytearray()
+        data, at = self._data, self._at
+        rest = len(data) - at
+        if rest < CONTENT:
+            return None
+        total = CONTENT + self._content_size(data, at)
+        if rest < total:
+            return None
+        if rest == total and at == 0:
+            self._data = b""
+            return data
+        self._at = at + total
+        return data[at : at + total]
+
+    def wanted(self) -> int:
+        """Bytes of the frame that is next, its size included; `CONTENT` while even the size is unknown."""
+        data, at = (self._partial, 0) if self._partial else (self._data, self._at)
+        if len(data) - at < CONTENT:
+            return CONTENT
+        return CONTENT + self._content_size(data, at)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes fed and not yet taken."""
+        return len(self._partial) + len(self._data) - self._at
+
+    def _content_size(self, data: bytes | bytearray, at: int) -> int:
+        size: int = _unpack_size(data, at)[0]
+        if not 0 <= size <= self.limit:
+            raise MalformedError(f"frame of {size} bytes, 0 to {self.limit} are accepted")
+        return size

@@ -1,0 +1,132 @@
+"""A thin adapter over kio's message classes, one class per API and version.
+
+Requests: `read_header` says what a frame is, `decode_request` gives kio's request of that version.
+Responses: `response` builds kio's response of a version from plain values, `encode` gives its bytes, `frame`
+puts size and header in front. Classes, readers and writers are made when an API and version is first used:
+importing all of kio would take longer than a whole start of the server may.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+from kio.index import load_request_schema
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.protocol import Entity
+
+from kohort.protocol.apis import API_VERSIONS, APIS
+from kohort.protocol.building import response
+from kohort.protocol.framing import CONTENT, MalformedError
+from kohort.protocol.packing import read_varint
+from kohort.protocol.walk import MAX_UNKNOWN_TAGS, has_arrays, walk
+
+__all__ = ["Entity", "RequestHeader", "decode_request", "encode", "frame", "read_header", "response"]
+
+_HEADER: Final = struct.Struct(">hhih")
+_unpack_header = _HEADER.unpack_from
+_FRAME_HEAD: Final = struct.Struct(">ii")
+_FLEXIBLE_FRAME_HEAD: Final = struct.Struct(">iix")
+
+
+class RequestHeader(NamedTuple):
+    """What stands in front of every request."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    """"" if null."""
+    body: int
+    """Offset of the body in the frame."""
+
+
+def read_header(data: bytes) -> RequestHeader:
+    """The header of a frame (its size in front). Raises `MalformedError`, also for an API not served.
+
+    An `ApiVersions` request of a version that is not served is let through with only its first fields read:
+    it has to be answered, and nothing is known of the rest.
+    """
+    try:
+        api_key, version, correlation_id, length = _unpack_header(data, CONTENT)
+    except struct.error:
+        raise MalformedError(f"request header of {len(data) - CONTENT} bytes") from None
+    api = APIS.get(api_key)
+    if api is None or not api.serves(version):
+        if api_key == API_VERSIONS:
+            return RequestHeader(api_key, version, correlation_id, "", len(data))
+        raise MalformedError(f"API key {api_key} version {version} is not served")
+    start = CONTENT + _HEADER.size
+    body = start + max(length, 0)
+    if body > len(data) or length < -1:
+        raise MalformedError(f"client id of {length} bytes")
+    client_id = data[start:body].decode("utf-8", "replace")
+    if version >= api.first_flexible:
+        body = _skip_tags(data, body)
+    return RequestHeader(api_key, version, correlation_id, client_id, body)
+
+
+def _skip_tags(data: bytes, at: int) -> int:
+    try:
+        if data[at] == 0:
+            return at + 1
+        count, at = read_varint(data, at)
+        if count > MAX_UNKNOWN_TAGS:
+            raise MalformedError(f"{count} tagged fields in a request header")
+        for _ in range(count):
+            _, at = read_varint(data, at)
+            size, at = read_varint(data, at)
+            at += size
+    except IndexError:
+        raise MalformedError("request header ends early") from None
+    return at
+
+
+def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
+    """kio's request of that version, from offset `at` of `data`; bytes behind it are ignored, as Kafka does.
+
+    Raises `MalformedError`, and nothing else whatever the bytes are.
+    """
+    codec = _request_codec(api_key, version)
+    if codec.must_walk:
+        mended = walk(codec.entity_type, data, at)
+        if mended is not None:
+            data, at = mended, 0
+    try:
+        return codec.read(data, at)[0]
+    except KeyError:  # an unknown tag in a message that was not walked over
+        mended = walk(codec.entity_type, data, at)
+        if mended is not None:
+            return decode_request(api_key, version, mended)
+        raise
+    except (SerialError, ValueError, OverflowError) as error:
+        raise MalformedError(f"{codec.entity_type.__name__} v{version}: {error}") from None
+
+
+class _Codec(NamedTuple):
+    entity_type: type[Any]
+    read: Callable[[bytes, int], tuple[Any, int]]
+    must_walk: bool
+
+
+@cache
+def _request_codec(api_key: int, version: int) -> _Codec:
+    entity_type = load_request_schema(api_key, version)
+    return _Codec(entity_type, entity_reader(entity_type), has_arrays(entity_type))
+
+
+def encode(entity: Any) -> bytes:
+    """The bytes of a message, without any header."""
+    buffer = BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """The whole response frame: size, header v0 or v1, body."""
+    # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions has none.
+    if api_key != API_VERSIONS and version >= APIS[api_key].first_flexible:
+        return _FLEXIBLE_FRAME_HEAD.pack(len(body) + 5, correlation_id) + body
+    return _FRAME_HEAD.pack(len(body) + 4, correlation_id) + body

@@ -1,0 +1,75 @@
+"""Kafka's primitive types by hand, for bytes that are too hot or too early for a message class."""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from kohort.protocol.framing import MalformedError
+
+pack_int16: Final[Callable[[int], bytes]] = Struct(">h").pack
+pack_int32: Final[Callable[[int], bytes]] = Struct(">i").pack
+pack_int64: Final[Callable[[int], bytes]] = Struct(">q").pack
+
+_SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
+def pack_varint(value: int) -> bytes:
+    """Unsigned varint, seven bits a byte, lowest first."""
+    if value < 0x80:
+        return _SMALL_VARINTS[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """(unsigned varint at offset `at`, offset behind it).
+
+    Raises IndexError at the end of the data, `MalformedError` if it takes more than five bytes.
+    """
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 28:
+            raise MalformedError("variable-length integer of more than five bytes")
+
+
+def pack_string(value: str | None) -> bytes:
+    """Nullable string with an int16 length. struct.error beyond 32,767 bytes."""
+    if value is None:
+        return b"\xff\xff"
+    encoded = value.encode()
+    return pack_int16(len(encoded)) + encoded
+
+
+def pack_compact_string(value: str | None) -> bytes:
+    """Nullable string with its length + 1 as varint."""
+    return b"\0" if value is None else pack_compact_bytes(value.encode())
+
+
+def pack_bytes(value: bytes | None) -> bytes:
+    """Nullable bytes with an int32 length."""
+    return b"\xff\xff\xff\xff" if value is None else pack_int32(len(value)) + value
+
+
+def pack_compact_bytes(value: bytes | None) -> bytes:
+    """Nullable bytes with their length + 1 as varint."""
+    return b"\0" if value is None else pack_varint(len(value) + 1) + value
+
+
+def pack_array(elements: int) -> bytes:
+    """Head of an array with an int32 count."""
+    return pack_int32(elements)
+
+
+def pack_compact_array(elements: int) -> bytes:
+    """Head of an array with its count + 1 as varint."""
+    return pack_varint(elements + 1)

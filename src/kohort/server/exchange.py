@@ -1,0 +1,65 @@
+"""One request and the way its answer goes back: all that a handler sees of the network."""
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.protocol.messages import encode
+
+if TYPE_CHECKING:
+    from kohort.server.connection import Connection
+
+
+class Exchange:
+    """One request, to be answered once: by exactly one of the four methods, now or later.
+
+    The next request of the connection waits for it (Kafka answers in request order and works on one request of a
+    connection at a time). Once the peer has gone, an answer is dropped: whoever parked the exchange need not know.
+    """
+
+    __slots__ = ("_done", "api_key", "client_id", "connection", "correlation_id", "version")
+
+    def __init__(
+        self, connection: "Connection", api_key: int, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.connection = connection
+        """Names the connection; handlers only compare and hash it."""
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        """"" if the client gave none."""
+        self._done = False
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address in the form that Kafka shows: "/127.0.0.1"."""
+        return self.connection.client_host
+
+    def answer(self, entity: Any) -> None:
+        """Send a response entity of this request's API and version."""
+        if self._finish():
+            self.connection.reply(self, encode(entity))
+
+    def answer_packed(self, body: bytes) -> None:
+        """Send an encoded response body."""
+        if self._finish():
+            self.connection.reply(self, body)
+
+    def no_answer(self) -> None:
+        """End the exchange without a response: Produce with acks=0."""
+        if self._finish():
+            self.connection.reply(self, None)
+
+    def hang_up(self, why: str) -> None:
+        """Close the connection, where Kafka does so instead of answering. `why` goes to the log."""
+        if self._finish():
+            self.connection.hang_up(why)
+
+    def _finish(self) -> bool:
+        if self._done:
+            raise RuntimeError(f"{self!r} was answered before")
+        self._done = True
+        return self.connection.is_open
+
+    def __repr__(self) -> str:
+        state = "answered" if self._done else "open"
+        return f"<Exchange api={self.api_key} v{self.version} id={self.correlation_id} {state}>"
