@@ -1,6 +1,6 @@
 """The configuration of one server: every name of the table with its value, and where that value came from.
 
-Of two settings the one nearer to the user wins: `--set`, then the other flags, the environment, the TOML file,
+Of two settings the one nearer to the user wins: `--set`, then the other flags, environment, TOML file,
 the default. A configuration that exists is valid: whatever is wrong with names, values and how they fit
 together is reported at once, in one `ConfigError`.
 """

@@ -1,0 +1,65 @@
+# Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench interop conformance fuzz clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
+
+help:
+	@echo "make run          start a server and show a group at work on a real data set"
+	@echo "make test         run the whole test suite"
+	@echo "make lint         ruff, mypy, import-linter, and a look at the docs"
+	@echo "make interop      run only the tests with clients written by others"
+	@echo "make conformance  compare with Apache Kafka, answer by answer"
+	@echo "make bench        measure"
+	@echo "make fuzz         feed the wire with broken bytes"
+	@echo "make clean        remove what was made, but not ./data"
+
+$(INSTALLED): pyproject.toml
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
+ifneq ($(UV),)
+	@test -x $(BIN)/python || $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON)) $(VENV)
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+endif
+	@touch $@
+
+run: $(INSTALLED)
+	@$(BIN)/python -m kohort.demo
+
+test: $(INSTALLED)
+	$(BIN)/pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@! grep -rnE --include='*.md' --include='*.py' --include='*.toml' --include=Makefile \
+		'(^|[^A-Za-z0-9.])/(home|root|Users|work|mnt|builds)/' \
+		*.md *.toml Makefile docs src tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
+
+interop: $(INSTALLED)
+	$(BIN)/pytest -m interop -rs
+
+conformance: $(INSTALLED)
+	$(BIN)/python -m kohort.conformance
+
+bench: $(INSTALLED)
+	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+fuzz: $(INSTALLED)
+	@set -e; for harness in fuzz/*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks interop fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

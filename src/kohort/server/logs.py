@@ -1,0 +1,99 @@
+"""How log lines look: one event per line, as text or as JSON.
+
+An event is a message and fields: `logger.info("rebalance", extra=fields(group="orders", generation=3))`. As
+text the fields follow the message as `name=value`; as JSON they are members of the object. An exception is
+one more field, never a traceback on the terminal, unless the level is debug: the cause of most of them is the
+client.
+"""
+
+import json
+import logging
+import sys
+import time
+from typing import Any
+
+
+def fields(**values: object) -> dict[str, dict[str, object]]:
+    """What `extra=` of a logging call takes, so that `values` become fields of the line."""
+    return {"kohort_fields": values}
+
+
+def configure(form: str, level: str) -> None:
+    """Write the events of this process to standard error, in the form `text` or `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    traces = level == "debug"
+    handler.setFormatter(JsonFormatter(traces) if form == "json" else TextFormatter(traces))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # asyncio's own debug lines tell nothing of Kohort.
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T09:30:00.123Z info  kohort.groups: rebalance group=orders generation=3`"""
+
+    def __init__(self, traces: bool = False) -> None:
+        super().__init__()
+        self._traces = traces
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_utc(record)} {record.levelname.lower():<7} {record.name}: {_one_line(record.getMessage())}"
+        for name, value in _fields(record).items():
+            line += f" {name}={_quoted(value)}"
+        if self._traces and record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"time": "…", "level": "info", "logger": "kohort.groups", "event": "rebalance", "group": "orders"}`"""
+
+    def __init__(self, traces: bool = False) -> None:
+        super().__init__()
+        self._traces = traces
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _utc(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        line |= _fields(record)
+        if self._traces and record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _utc(record: logging.LogRecord) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = dict(getattr(record, "kohort_fields", {}))
+    if record.exc_info and record.exc_info[1] is not None:
+        found["error"] = _summary(record.exc_info[1])
+    return found
+
+
+def _summary(error: BaseException) -> str:
+    """What went wrong and where, on one line."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" ({trace.tb_frame.f_code.co_qualname}, line {trace.tb_lineno})"
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _quoted(value: object) -> str:
+    """A field's value, in quotes where it is not one word: client ids and reasons are other people's."""
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str)
+    text = str(value)
+    plain = text.isprintable() and text != "" and not any(letter in text for letter in ' "=')
+    return text if plain else json.dumps(text)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else json.dumps(text)[1:-1]
