@@ -1,0 +1,89 @@
+"""DescribeGroups (API 15), ListGroups (API 16) and DeleteGroups (API 42).
+
+Source: ClassicGroup.asDescribedGroup, validateDeleteGroup and asListedGroup of Kafka.
+"""
+
+from collections.abc import Iterable
+
+from kohort.coordinator.classic import Group, Session, State
+from kohort.coordinator.offsets import offset_tombstone
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord
+from kohort.coordinator.requests import DeleteGroup, DescribeGroup, ListGroups
+from kohort.coordinator.responses import (
+    DeleteGroupResponse,
+    DescribedMember,
+    DescribeGroupResponse,
+    ListedGroup,
+    ListGroupsResponse,
+)
+from kohort.coordinator.step import Step
+from kohort.errors import ErrorCode
+
+GROUP_TYPE = "classic"
+GROUP_ID_NOT_FOUND_SINCE = 6
+
+
+def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroupResponse:
+    """What the group is now. The members' metadata is shown only while it is Stable, their assignments always."""
+    if group is None:
+        newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
+        return DescribeGroupResponse(
+            error=ErrorCode.group_id_not_found if newer else ErrorCode.none,
+            error_message=f"Group {request.group} not found." if newer else None,
+            group=request.group,
+            state=State.DEAD,
+        )
+    stable = group.state is State.STABLE
+    return DescribeGroupResponse(
+        group=group.id,
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol=(group.protocol or "") if stable else "",
+        members=tuple(_described(group, session, stable) for session in group.sessions.values()),
+    )
+
+
+def list_groups(groups: Iterable[Group], request: ListGroups) -> ListGroupsResponse:
+    """The groups in one of the states and of one of the types asked for, in any case; all if none is."""
+    states = {state.lower() for state in request.states}
+    types = {type_.lower() for type_ in request.types}
+    if types and GROUP_TYPE not in types:
+        return ListGroupsResponse()
+    return ListGroupsResponse(
+        groups=tuple(
+            ListedGroup(group.id, group.protocol_type, group.state, GROUP_TYPE)
+            for group in groups
+            if not states or group.state.lower() in states
+        )
+    )
+
+
+def delete_group(group: Group | None, request: DeleteGroup, step: Step) -> None:
+    """Delete an Empty group with all its offsets; ids that were handed out for it are forgotten."""
+    if group is None:
+        error = ErrorCode.group_id_not_found
+    elif group.state is not State.EMPTY:
+        error = ErrorCode.non_empty_group
+    else:
+        error = ErrorCode.none
+        tombstones(group, step)
+    step.reply(request.request_id, DeleteGroupResponse(error))
+
+
+def tombstones(group: Group, step: Step) -> None:
+    """Unmake the group: a tombstone for each offset, then one for the group."""
+    for partition in group.offsets:
+        step.record(offset_tombstone(group.id, partition))
+    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), None))
+
+
+def _described(group: Group, session: Session, stable: bool) -> DescribedMember:
+    synced = None if group.logged is None else group.logged.members.get(session.member_id)
+    return DescribedMember(
+        member_id=session.member_id,
+        instance_id=session.instance_id,
+        client_id=session.client_id,
+        client_host=session.client_host,
+        metadata=session.metadata(group.protocol) if stable else b"",
+        assignment=b"" if synced is None else synced.assignment,
+    )

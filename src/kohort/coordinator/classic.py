@@ -1,0 +1,261 @@
+"""One classic group: what is logged of it, what is soft, and the state that follows from the two.
+
+Logged is a group's last synced generation, `ClassicGroup`, and its committed offsets; only `Shard.replay` writes
+them. Soft is the rest: a `Session` for each member, the pending ids of the member-id handshake (KIP-394), and at most
+one `Round`, the rebalance under way. Soft state dies with the process; the logged group does not.
+
+The state is derived, never stored:
+
+| logged group | round | state |
+|---|---|---|
+| none, nor offsets | none | Dead: such a group is not in the shard |
+| no members | none | Empty |
+| any | joining | PreparingRebalance |
+| any | syncing | CompletingRebalance |
+| members | none | Stable |
+
+Who is a member is `Group.sessions`, always: while a round is under way it runs ahead of the logged group, whose
+members it becomes when the round is synced.
+
+Source: Kafka's ClassicGroup, ClassicGroupMember and ClassicGroupState.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from kohort.coordinator.records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from kohort.coordinator.rounds import Round
+from kohort.errors import ErrorCode
+from kohort.types import ConnectionId, Instant, TopicPartition
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class State(StrEnum):
+    """A classic group's state, and what each request gets in it."""
+
+    EMPTY = "Empty"
+    """No members, perhaps offsets.
+
+    join: member added, or id handed out → PreparingRebalance; sync, heartbeat, leave: UNKNOWN_MEMBER_ID;
+    commit with generation -1: stored; delete, or the last offset expired → Dead."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """The join phase: waits for every member to join again.
+
+    join: parked; sync, heartbeat: REBALANCE_IN_PROGRESS; commit of the generation before: stored; leave: removed;
+    all joined, or time is up → CompletingRebalance; nobody left → Empty."""
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """The sync phase: waits for the leader's assignment.
+
+    follower's sync: parked; leader's sync → Stable; heartbeat: fine; commit: REBALANCE_IN_PROGRESS;
+    join with the same protocols: same answer again; join with others, of a new member, leave, expiry
+    → PreparingRebalance."""
+
+    STABLE = "Stable"
+    """Every member can have its assignment.
+
+    sync: its assignment; heartbeat: fine; commit: stored; follower's unchanged join: current generation;
+    leader's or changed or new member's join, leave, expiry → PreparingRebalance."""
+
+    DEAD = "Dead"
+    """Does not exist, or not here."""
+
+
+VALID_PREVIOUS_STATES: Final[Mapping[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.DEAD, State.PREPARING_REBALANCE}),
+    State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE}),
+    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
+    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
+    State.DEAD: frozenset({State.EMPTY}),
+}
+"""State → the states it can be entered from. A replayed record may also enter Empty and Stable from Dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroup:
+    """The last generation that was synced, or left Empty: exactly what its GroupMetadata record says."""
+
+    value: GroupMetadataValue
+    members: Mapping[str, MemberMetadata] = field(repr=False, compare=False)
+    """The members by id."""
+
+    @classmethod
+    def of(cls, value: GroupMetadataValue) -> "ClassicGroup":
+        return cls(value, {member.member_id: member for member in value.members})
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """The soft state of one member."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    deadline: Instant = field(default=Instant(0))
+    """When it expires unless it is heard of."""
+    timer: Instant | None = None
+    """When its timer fires, which may be earlier: a heartbeat moves only the deadline."""
+    is_new: bool = False
+    """True until its first join is answered: it cannot heartbeat yet."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """Its metadata for `protocol`, b"" if it does not offer it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.protocols)
+
+
+@dataclass(slots=True)
+class PendingMember:
+    """An id handed out with MEMBER_ID_REQUIRED that has not joined yet."""
+
+    client_id: str
+    connection: ConnectionId
+    holds_up: bool = True
+    """False once its connection is gone or asked again: the id stays valid, but nobody waits for it."""
+
+
+class Group:
+    """One group of the shard."""
+
+    __slots__ = (
+        "_supported",
+        "id",
+        "instances",
+        "logged",
+        "offsets",
+        "pending",
+        "round",
+        "sessions",
+        "unsynced",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.id = group_id
+        self.logged: ClassicGroup | None = None
+        self.offsets: dict[TopicPartition, OffsetCommitValue] = {}
+        self.sessions: dict[str, Session] = {}
+        self.instances: dict[str, str] = {}
+        """Instance id → member id of the static members."""
+        self.pending: dict[str, PendingMember] = {}
+        self.round: Round | None = None
+        self.unsynced: set[str] = set()
+        """Members whose SyncGroup of the current generation has not come."""
+        self._supported: Counter[str] = Counter()
+        """Protocol name → number of members that offer it."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<Group {self.id} {self.state} gen={self.generation} members={len(self.sessions)} "
+            f"leader={self.leader} offsets={len(self.offsets)}>"
+        )
+
+    # --- derived ---
+
+    @property
+    def state(self) -> State:
+        if self.round is not None:
+            return State.PREPARING_REBALANCE if self.round.joining else State.COMPLETING_REBALANCE
+        return State.STABLE if self.logged is not None and self.logged.members else State.EMPTY
+
+    @property
+    def exists(self) -> bool:
+        """False for a group of which neither a record nor anything soft is left."""
+        return bool(self.logged or self.offsets or self.round or self.pending or self.sessions)
+
+    @property
+    def generation(self) -> int:
+        if self.round is not None:
+            return self.round.generation
+        return 0 if self.logged is None else self.logged.value.generation
+
+    @property
+    def protocol_type(self) -> str:
+        """ "" for a group that only holds offsets (a simple group)."""
+        if self.round is not None:
+            return self.round.protocol_type
+        return "" if self.logged is None else self.logged.value.protocol_type
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that the members of the current generation agreed on."""
+        if self.round is not None:
+            return self.round.protocol
+        return None if self.logged is None else self.logged.value.protocol
+
+    @property
+    def leader(self) -> str | None:
+        if self.round is not None:
+            return self.round.leader
+        return None if self.logged is None else self.logged.value.leader
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' rebalance timeouts, 0 without members."""
+        return max((session.rebalance_timeout_ms for session in self.sessions.values()), default=0)
+
+    # --- members ---
+
+    def add_session(self, session: Session) -> None:
+        self.sessions[session.member_id] = session
+        self._supported.update(session.protocol_names)
+        if session.instance_id is not None:
+            self.instances[session.instance_id] = session.member_id
+
+    def remove_session(self, member_id: str) -> Session | None:
+        session = self.sessions.pop(member_id, None)
+        if session is None:
+            return None
+        self._supported.subtract(session.protocol_names)
+        if session.instance_id is not None and self.instances.get(session.instance_id) == member_id:
+            del self.instances[session.instance_id]
+        self.unsynced.discard(member_id)
+        return session
+
+    def update_protocols(self, session: Session, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self._supported.subtract(session.protocol_names)
+        session.protocols = protocols
+        self._supported.update(session.protocol_names)
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Kafka's ClassicGroup.validateMember: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or none."""
+        if instance_id is not None:
+            current = self.instances.get(instance_id)
+            if current is None:
+                return ErrorCode.unknown_member_id
+            if current != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self.sessions else ErrorCode.unknown_member_id
+
+    # --- the protocol vote ---
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member with these protocols may join: one of them is offered by all current members."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        return protocol_type == self.protocol_type and any(self._offered_by_all(name) for name in names)
+
+    def select_protocol(self) -> str:
+        """The protocol most members vote for; each votes for its first one that all members offer.
+
+        A tie goes to the name that reached the number first, in the order in which the members joined."""
+        votes: Counter[str] = Counter()
+        for session in self.sessions.values():
+            candidate = next((name for name, _ in session.protocols if self._offered_by_all(name)), None)
+            if candidate is not None:
+                votes[candidate] += 1
+        return max(votes, key=votes.__getitem__)
+
+    def _offered_by_all(self, name: str) -> bool:
+        return self._supported[name] == len(self.sessions)

@@ -1,0 +1,20 @@
+"""What of the broker's configuration decides group matters; names and defaults are Kafka's."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Times in ms, sizes in bytes."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    new_member_join_timeout_ms: int = 300_000
+    """How long a member that never completed a join may stay parked (GroupCoordinatorConfig's constant)."""
+    offset_metadata_max_bytes: int = 4_096
+    """Counted in UTF-16 units, as Java counts the chars of a string."""
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    max_record_bytes: int = 1_048_588
+    """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced."""

@@ -1,0 +1,219 @@
+"""JoinGroup (API 11): who becomes a member, and what of it rebalances the group.
+
+Kafka's order of checks: group id, session timeout, the group's existence, its size limit; then by the member id,
+new ("") or known. The protocols are checked before the member id is looked up.
+
+Source: classicGroupJoin… of Kafka's GroupMetadataManager; KIP-394 (member-id handshake), KIP-345 (static members),
+KIP-800 (reasons).
+"""
+
+from dataclasses import replace
+
+from kohort.coordinator.classic import Group, PendingMember, Session, State
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.rebalance import (
+    current_generation,
+    joined_members,
+    maybe_complete_join,
+    rebalance,
+    remove_member,
+)
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
+from kohort.coordinator.requests import JoinGroup
+from kohort.coordinator.responses import JoinGroupResponse
+from kohort.coordinator.result import SessionExpires
+from kohort.coordinator.step import Step
+from kohort.coordinator.sync import member_metadata
+from kohort.errors import ErrorCode
+
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+_NO_CAUSE = frozenset({"leader rejoined", "metadata changed"})
+"""What a member that joins again in the join phase does is awaited, not a cause."""
+
+
+def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
+    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT or none."""
+    if not request.group:
+        return ErrorCode.invalid_group_id
+    if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
+        return ErrorCode.invalid_session_timeout
+    return ErrorCode.none
+
+
+def new_empty_group_record(group: str, step: Step) -> GroupMetadataRecord:
+    """What makes a group that somebody asked to join exist, before it has a generation."""
+    return GroupMetadataRecord(GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, step.now, ()))
+
+
+def join_group(group: Group, request: JoinGroup, step: Step) -> None:
+    """Decide one JoinGroup in an existing group (perhaps made for it)."""
+    if not _has_room(group, request.member_id, step):
+        remove_member(group, request.member_id, step)
+        step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.group_max_size_reached))
+        maybe_complete_join(group, step)
+    elif not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):
+        _refuse(request, ErrorCode.inconsistent_group_protocol, step)
+    elif not request.member_id:
+        _join_new_member(group, request, step)
+    elif request.member_id in group.pending:
+        _join_pending_member(group, request, step)
+    else:
+        _join_known_member(group, request, step)
+
+
+def _refuse(request: JoinGroup, error: ErrorCode, step: Step) -> None:
+    step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
+
+
+def _has_room(group: Group, member_id: str, step: Step) -> bool:
+    """Kafka's acceptJoiningMember: in PreparingRebalance room goes to whoever joins first."""
+    round_ = group.round
+    if group.state is State.EMPTY:
+        return True
+    if round_ is not None and round_.joining:
+        return member_id in round_.joins or len(round_.joins) < step.config.max_size
+    return member_id in group.sessions or len(group.sessions) < step.config.max_size
+
+
+# --- new members ---
+
+
+def _join_new_member(group: Group, request: JoinGroup, step: Step) -> None:
+    if request.instance_id is not None:
+        known = group.instances.get(request.instance_id)
+        member_id = f"{request.instance_id}-{request.fresh_id}"
+        if known is None:
+            _add_member(group, request, member_id, step)
+        else:
+            _replace_static_member(group, request, group.sessions[known], member_id, step)
+        return
+    member_id = f"{request.client_id}-{request.fresh_id}"
+    if request.version >= MEMBER_ID_REQUIRED_SINCE:
+        _hand_out_member_id(group, request, member_id, step)
+    else:
+        _add_member(group, request, member_id, step)
+
+
+def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: Step) -> None:
+    for pending in group.pending.values():
+        # A client that asks again has not got its first id: nobody is waited for under that one.
+        if request.connection is not None and pending.connection == request.connection:
+            pending.holds_up = pending.holds_up and pending.client_id != request.client_id
+    group.pending[member_id] = PendingMember(request.client_id, request.connection)
+    step.set_timer(SessionExpires(group.id, member_id), request.session_timeout_ms)
+    step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
+
+
+def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
+    if request.instance_id is not None:
+        # An id was handed out because there was no instance id. (Kafka answers UNKNOWN_SERVER_ERROR.)
+        _refuse(request, ErrorCode.unknown_member_id, step)
+        return
+    del group.pending[request.member_id]
+    _add_member(group, request, request.member_id, step)
+
+
+def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step) -> None:
+    session = Session(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocols=request.protocols,
+        is_new=True,
+    )
+    group.add_session(session)
+    step.restart_session(group, session, step.config.new_member_join_timeout_ms)
+    if group.round is not None and group.round.initial is not None:
+        group.round.initial.new_member_added = True
+    _rebalance(group, session, request, "joined", step)
+
+
+def _replace_static_member(group: Group, request: JoinGroup, old: Session, member_id: str, step: Step) -> None:
+    """A static member came back: its new id takes the place of the old one, which is fenced."""
+    leader = group.leader
+    session = replace(
+        old, member_id=member_id, client_id=request.client_id, client_host=request.client_host, timer=None
+    )
+    remove_member(group, old.member_id, step, ErrorCode.fenced_instance_id)
+    group.add_session(session)
+    if group.round is not None and leader == old.member_id:
+        group.round.leader = member_id
+    _update_member(group, session, request)
+    step.restart_session(group, session)
+    if group.state is State.STABLE and group.select_protocol() == group.protocol:
+        _keep_generation(group, request, old.member_id, session, step)
+    else:
+        _rebalance(group, session, request, "replaced", step)
+
+
+def _keep_generation(group: Group, request: JoinGroup, old_id: str, session: Session, step: Step) -> None:
+    """Log the new id in the place of the old one; nobody else notices."""
+    assert group.logged is not None
+    value = group.logged.value
+    old_leader = value.leader
+    leads = old_leader == old_id
+    skips = leads and request.version >= SKIP_ASSIGNMENT_SINCE
+    renewed = value._replace(
+        leader=session.member_id if leads else old_leader,
+        members=tuple(
+            member_metadata(session, value.protocol, m.assignment) if m.member_id == old_id else m
+            for m in value.members
+        ),
+    )
+    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), renewed))
+    step.reply(
+        request.request_id,
+        JoinGroupResponse(
+            generation=value.generation,
+            protocol_type=value.protocol_type,
+            protocol_name=value.protocol,
+            # Before v9 a leader can't be told to skip the assignment: it is not told that it leads.
+            leader=(renewed.leader if request.version >= SKIP_ASSIGNMENT_SINCE else old_leader) or "",
+            skip_assignment=skips,
+            member_id=session.member_id,
+            members=joined_members(group, value.protocol) if skips else (),
+        ),
+    )
+
+
+# --- known members ---
+
+
+def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is not ErrorCode.none:
+        _refuse(request, error, step)
+        return
+    session = group.sessions[request.member_id]
+    changed = session.protocols != request.protocols
+    state = group.state
+    leads = request.member_id == group.leader
+    if state is State.COMPLETING_REBALANCE and not changed:
+        # The answer to its first join got lost.
+        members = joined_members(group, group.protocol) if leads else ()
+        step.reply(request.request_id, current_generation(group, request.member_id, members))
+    elif state is State.STABLE and not changed and not leads:
+        step.reply(request.request_id, current_generation(group, request.member_id))
+    else:
+        # A leader that joins again announces a change which its metadata does not show, of topics for one.
+        _update_member(group, session, request)
+        what = "leader rejoined" if leads and not changed else "metadata changed"
+        _rebalance(group, session, request, what, step)
+
+
+def _update_member(group: Group, session: Session, request: JoinGroup) -> None:
+    group.update_protocols(session, request.protocols)
+    session.session_timeout_ms = request.session_timeout_ms
+    session.rebalance_timeout_ms = request.rebalance_timeout_ms
+
+
+def _rebalance(group: Group, session: Session, request: JoinGroup, what: str, step: Step) -> None:
+    """Park the member's join in the round that is joining, or in a new one."""
+    awaited = what in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
+    causes = [] if awaited else [Cause(what, session.member_id, session.client_id, request.reason or "")]
+    join = (session.member_id, request.request_id)
+    rebalance(group, causes, step, join=join, protocol_type=request.protocol_type)

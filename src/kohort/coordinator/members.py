@@ -1,0 +1,101 @@
+"""Heartbeat (API 12), LeaveGroup (API 13) and the end of sessions: how a member stays, and how it goes.
+
+Source: classicGroupHeartbeat…, classicGroupLeave… and expireClassicGroupMemberHeartbeat of Kafka's
+GroupMetadataManager.
+"""
+
+from typing import Final
+
+from kohort.coordinator.classic import Group, State
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.rebalance import maybe_complete_join, rebalance, remove_member
+from kohort.coordinator.requests import Heartbeat, LeaveGroup, LeavingMember
+from kohort.coordinator.responses import HeartbeatResponse, LeaveGroupResponse, LeftMember
+from kohort.coordinator.result import Reply, Result, SessionExpires
+from kohort.coordinator.step import Step
+from kohort.errors import ErrorCode
+from kohort.types import Instant
+
+_HEARTBEAT: Final = {code: HeartbeatResponse(code) for code in ErrorCode}
+"""Every answer there is: heartbeats are the most frequent request by far."""
+
+
+def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
+    """Decide one Heartbeat, which costs no timer: it moves the deadline, and the timer re-arms itself."""
+    error = _validate_heartbeat(group, request)
+    if group is not None and (error is ErrorCode.none or error is ErrorCode.rebalance_in_progress):
+        session = group.sessions[request.member_id]
+        session.deadline = Instant(now + session.session_timeout_ms)
+    return Result(replies=(Reply(request.request_id, _HEARTBEAT[error]),))
+
+
+def _validate_heartbeat(group: Group | None, request: Heartbeat) -> ErrorCode:
+    if not request.group:
+        return ErrorCode.invalid_group_id
+    if group is None:
+        return ErrorCode.unknown_member_id
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is not ErrorCode.none:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.illegal_generation
+    joining = group.round is not None and group.round.joining
+    return ErrorCode.rebalance_in_progress if joining else ErrorCode.none
+
+
+def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:
+    """Decide one LeaveGroup: every member it names, then at most one rebalance."""
+    if not request.group:
+        step.reply(request.request_id, LeaveGroupResponse(error=ErrorCode.invalid_group_id))
+        return
+    causes: list[Cause] = []
+    left = tuple(_leave(group, leaving, causes, step) for leaving in request.members)
+    if group is not None and causes and group.state is not State.EMPTY:
+        # A pending id that leaves rebalances a stable group too, as in Kafka.
+        rebalance(group, causes, step)
+    step.reply(request.request_id, LeaveGroupResponse(members=left))
+
+
+def session_expires(group: Group, member_id: str, step: Step) -> None:
+    """The timer of a member or of a pending id fired."""
+    if group.pending.pop(member_id, None) is not None:
+        maybe_complete_join(group, step)
+        return
+    session = group.sessions.get(member_id)
+    if session is None:
+        return
+    session.timer = None
+    if session.deadline > step.now:
+        step.arm(group, session)
+    elif session.is_new or not _is_parked(group, member_id):
+        reason = f"not heard of for {session.session_timeout_ms} ms"
+        remove_member(group, member_id, step)
+        rebalance(group, [Cause("expired", member_id, session.client_id, reason)], step)
+
+
+def _is_parked(group: Group, member_id: str) -> bool:
+    """A member with a parked request counts as heard of; the answer restarts its session."""
+    round_ = group.round
+    return round_ is not None and (member_id in round_.joins or member_id in round_.syncs)
+
+
+def _leave(group: Group | None, leaving: LeavingMember, causes: list[Cause], step: Step) -> LeftMember:
+    def answer(error: ErrorCode) -> LeftMember:
+        return LeftMember(leaving.member_id, leaving.instance_id, error)
+
+    if group is None:
+        return answer(ErrorCode.unknown_member_id)
+    member_id = leaving.member_id
+    pending = group.pending.pop(member_id, None)
+    if pending is not None:
+        step.cancel_timer(SessionExpires(group.id, member_id))
+        causes.append(Cause("left", member_id, pending.client_id, leaving.reason or ""))
+        return answer(ErrorCode.none)
+    if not member_id and leaving.instance_id is not None:
+        # An administrator removes a static member by its instance id alone (KIP-345).
+        member_id = group.instances.get(leaving.instance_id, "")
+    error = group.validate_member(member_id, leaving.instance_id)
+    if error is ErrorCode.none:
+        causes.append(Cause("left", member_id, group.sessions[member_id].client_id, leaving.reason or ""))
+        remove_member(group, member_id, step)
+    return answer(error)

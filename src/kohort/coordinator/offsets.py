@@ -1,0 +1,158 @@
+"""OffsetCommit (API 8), OffsetFetch (API 9) and OffsetDelete (API 47): the committed offsets of a group.
+
+One record per partition; a commit to an unknown group makes the group by being replayed. What a commit may do is
+judged by the member and generation it names:
+
+- generation -1, no member: a *simple* consumer or an administrator; accepted while the group has no members;
+- otherwise as a heartbeat is, but in the join phase commits of the generation before are still taken (members commit
+  what they did before they give up partitions), and in the sync phase none are.
+
+Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
+"""
+
+from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.records import (
+    NO_TIMESTAMP,
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommitValue,
+)
+from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
+from kohort.coordinator.responses import (
+    FetchedOffset,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+)
+from kohort.coordinator.result import Reply, Result
+from kohort.coordinator.step import Step
+from kohort.errors import ErrorCode
+from kohort.protocol.subscription import subscribed_topics
+from kohort.types import Instant, TopicPartition
+
+GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
+    """Decide one OffsetCommit."""
+    error = validate_offset_commit(group, request)
+    if error is not ErrorCode.none:
+        refused = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
+        return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
+    if group is not None and request.member_id:
+        session = group.sessions.get(request.member_id)
+        if session is not None:
+            session.deadline = Instant(now + session.session_timeout_ms)
+    expires = NO_TIMESTAMP if request.retention_ms == -1 else now + request.retention_ms
+    records = []
+    results = []
+    for offset in request.offsets:
+        partition = TopicPartition(offset.topic, offset.partition)
+        if _metadata_too_large(offset.metadata, config.offset_metadata_max_bytes):
+            results.append((partition, ErrorCode.offset_metadata_too_large))
+        else:
+            records.append(_offset_commit_record(request.group, offset, now, expires))
+            results.append((partition, ErrorCode.none))
+    return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),))
+
+
+def validate_offset_commit(group: Group | None, request: OffsetCommit) -> ErrorCode:
+    """Whether this member, of this generation, may commit."""
+    if group is None:
+        if request.generation < 0:
+            return ErrorCode.none
+        newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
+        return ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation
+    state = group.state
+    if request.generation < 0 and state is State.EMPTY:
+        return ErrorCode.none
+    if request.generation < 0 and not request.member_id and request.instance_id is None:
+        return ErrorCode.unknown_member_id
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is not ErrorCode.none:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.illegal_generation
+    return ErrorCode.rebalance_in_progress if state is State.COMPLETING_REBALANCE else ErrorCode.none
+
+
+def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResponse:
+    """Decide one OffsetFetch of one group; it restarts no session."""
+    offsets = {} if group is None else group.offsets
+    if request.partitions is None:
+        return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in offsets.items()))
+    return OffsetFetchResponse(offsets=tuple(_fetched(p, offsets.get(p)) for p in request.partitions))
+
+
+def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> None:
+    """Decide one OffsetDelete."""
+    error = _validate_offset_delete(group, request)
+    if group is None or error is not ErrorCode.none:
+        step.reply(request.request_id, OffsetDeleteResponse(error=error))
+        return
+    subscribed = group_subscription(group)
+    results = []
+    for partition in request.partitions:
+        if subscribed is None or partition.topic in subscribed:
+            results.append((partition, ErrorCode.group_subscribed_to_topic))
+        else:
+            if partition in group.offsets:
+                step.record(offset_tombstone(group.id, partition))
+            results.append((partition, ErrorCode.none))
+    step.reply(request.request_id, OffsetDeleteResponse(results=tuple(results)))
+
+
+def group_subscription(group: Group) -> frozenset[str] | None:
+    """Topics that the members of the current generation subscribe to; None if that can't be read.
+
+    Only a group of type consumer says what it subscribes to; no other has a subscription.
+    """
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return frozenset()
+    topics: set[str] = set()
+    for blob in _subscriptions(group):
+        parsed = subscribed_topics(blob)
+        if parsed is None:
+            return None
+        topics |= parsed
+    return frozenset(topics)
+
+
+def offset_tombstone(group: str, partition: TopicPartition) -> OffsetCommitRecord:
+    return OffsetCommitRecord(OffsetCommitKey(group, partition.topic, partition.partition), None)
+
+
+def _subscriptions(group: Group) -> list[bytes]:
+    if group.round is not None and not group.round.joining:
+        return [session.metadata(group.round.protocol) for session in group.sessions.values()]
+    return [] if group.logged is None else [member.subscription for member in group.logged.value.members]
+
+
+def _validate_offset_delete(group: Group | None, request: OffsetDelete) -> ErrorCode:
+    if not request.group:
+        return ErrorCode.invalid_group_id
+    if group is None:
+        return ErrorCode.group_id_not_found
+    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return ErrorCode.non_empty_group
+    return ErrorCode.none
+
+
+def _offset_commit_record(group: str, offset: OffsetToCommit, now: Instant, expires: int) -> OffsetCommitRecord:
+    return OffsetCommitRecord(
+        OffsetCommitKey(group, offset.topic, offset.partition),
+        OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata or "", now, expires, offset.topic_id),
+    )
+
+
+def _metadata_too_large(metadata: str | None, limit: int) -> bool:
+    if metadata is None or 2 * len(metadata) <= limit:
+        return False
+    return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
+
+
+def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> FetchedOffset:
+    if value is None:
+        return FetchedOffset(partition.topic, partition.partition)
+    return FetchedOffset(partition.topic, partition.partition, value.offset, value.leader_epoch, value.metadata)

@@ -1,0 +1,211 @@
+"""How a rebalance goes: from its cause to a new generation, or to an empty group.
+
+`rebalance` opens a round, or notes one more cause in it; `maybe_complete_join` ends its join phase as soon as every
+member has joined again and no pending id is awaited; `complete_join` ends it in any case, and is what the join timer
+calls. The sync phase ends in `sync.py`.
+
+Two members are treated apart. A *static* member that has not joined again stays: it keeps its place until its session
+ends. A *new* member can't heartbeat before its first join is answered, so it is given five minutes instead of its
+session timeout.
+
+Source: the classicGroup functions of Kafka's GroupMetadataManager.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kohort.coordinator.classic import Group, State
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
+from kohort.coordinator.responses import JoinedMember, JoinGroupResponse, SyncGroupResponse
+from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
+from kohort.coordinator.rounds import InitialDelay, Round
+from kohort.coordinator.step import Step
+from kohort.errors import ErrorCode
+from kohort.types import RequestId
+
+
+def rebalance(
+    group: Group,
+    causes: Sequence[Cause],
+    step: Step,
+    *,
+    join: tuple[str, RequestId] | None = None,
+    protocol_type: str = "",
+) -> None:
+    """Let `causes` rebalance the group: open a round, or go on with the one that is joining.
+
+    `join` is the (member id, request) of the JoinGroup that brought it about, to be parked, and `protocol_type` the
+    joiner's, for a group that was empty. There is no cause where a join was awaited anyway.
+    """
+    opens = group.round is None or not group.round.joining
+    round_ = _open_round(group, protocol_type, step) if opens else group.round
+    assert round_ is not None
+    round_.causes.extend(causes)
+    if join is not None:
+        _park_join(round_, *join, step)
+    if opens:
+        _start_join_phase(group, round_, step)
+    else:
+        maybe_complete_join(group, step)
+
+
+def maybe_complete_join(group: Group, step: Step) -> None:
+    """End the join phase if nobody is awaited any more; the initial delay always runs to its end."""
+    round_ = group.round
+    if round_ is not None and round_.joining and round_.initial is None and _all_joined(group, round_):
+        complete_join(group, step)
+
+
+def join_phase_ends(group: Group, step: Step) -> None:
+    """The join timer fired."""
+    round_ = group.round
+    if round_ is None or not round_.joining:
+        return
+    initial = round_.initial
+    if initial is not None and initial.new_member_added and initial.remaining_ms > 0:
+        delay_ms = min(step.config.initial_rebalance_delay_ms, initial.remaining_ms)
+        round_.initial = InitialDelay(delay_ms, max(initial.remaining_ms - initial.delay_ms, 0))
+        step.set_timer(JoinPhaseEnds(group.id), delay_ms)
+    else:
+        complete_join(group, step)
+
+
+def complete_join(group: Group, step: Step) -> None:
+    """End the join phase: a new generation with those who joined, or an empty group."""
+    round_ = group.round
+    assert round_ is not None
+    _remove_laggards(group, round_, step)
+    if group.sessions and not round_.joins:
+        # Only static members that stay away: wait on, until their sessions end.
+        step.set_timer(JoinPhaseEnds(group.id), group.rebalance_timeout_ms)
+        return
+    step.cancel_timer(JoinPhaseEnds(group.id))
+    round_.generation += 1
+    round_.joined = step.now
+    if group.sessions:
+        _start_sync_phase(group, round_, step)
+    else:
+        _leave_empty(group, round_, step)
+
+
+def remove_member(group: Group, member_id: str, step: Step, error: ErrorCode = ErrorCode.unknown_member_id) -> None:
+    """Forget a member; what it has parked is answered `error`. The caller goes on with `rebalance`."""
+    if group.remove_session(member_id) is None:
+        return
+    step.cancel_timer(SessionExpires(group.id, member_id))
+    if group.round is not None:
+        _drop_from_round(group.round, member_id, step, error)
+
+
+def propagate_sync_error(round_: Round, error: ErrorCode, step: Step) -> None:
+    """Answer every parked SyncGroup with `error`."""
+    for request_id in round_.syncs.values():
+        step.reply(request_id, SyncGroupResponse(error=error))
+    round_.syncs.clear()
+
+
+def joined_members(group: Group, protocol: str | None) -> tuple[JoinedMember, ...]:
+    """What the leader is told of the members."""
+    return tuple(
+        JoinedMember(member_id=session.member_id, instance_id=session.instance_id, metadata=session.metadata(protocol))
+        for session in group.sessions.values()
+    )
+
+
+def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
+    delay_ms = step.config.initial_rebalance_delay_ms
+    empty = group.state is State.EMPTY
+    opened = Round(
+        generation=group.generation,
+        protocol_type=protocol_type if empty else group.protocol_type,
+        leader=group.leader if group.leader in group.sessions else None,
+        started=step.now,
+        initial=InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)) if empty else None,
+    )
+    if group.round is not None:
+        propagate_sync_error(group.round, ErrorCode.rebalance_in_progress, step)
+        step.tell(group.round.ended(group.id, "disturbed", tuple(group.sessions), step.now))
+    group.unsynced.clear()
+    step.cancel_timer(SyncPhaseEnds(group.id))
+    group.round = opened
+    return opened
+
+
+def _start_join_phase(group: Group, round_: Round, step: Step) -> None:
+    if round_.initial is not None:
+        step.set_timer(JoinPhaseEnds(group.id), round_.initial.delay_ms)
+    elif _all_joined(group, round_):
+        complete_join(group, step)
+    else:
+        step.set_timer(JoinPhaseEnds(group.id), group.rebalance_timeout_ms)
+
+
+def _park_join(round_: Round, member_id: str, request_id: RequestId, step: Step) -> None:
+    older = round_.joins.pop(member_id, None)
+    round_.joins[member_id] = request_id
+    if older is not None:
+        # Kafka never answers it. Whoever still waits for it learns that a join is under way.
+        step.reply(older, JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member_id))
+
+
+def _all_joined(group: Group, round_: Round) -> bool:
+    return len(round_.joins) == len(group.sessions) and not any(p.holds_up for p in group.pending.values())
+
+
+def _remove_laggards(group: Group, round_: Round, step: Step) -> None:
+    absent = [session for session in group.sessions.values() if session.member_id not in round_.joins]
+    round_.awaited = tuple(session.member_id for session in absent)
+    for session in absent:
+        if session.instance_id is None:
+            remove_member(group, session.member_id, step)
+
+
+def _start_sync_phase(group: Group, round_: Round, step: Step) -> None:
+    if round_.leader not in round_.joins:
+        round_.leader = next(iter(round_.joins))
+    round_.protocol = group.select_protocol()
+    _answer_joins(group, round_, step)
+    for session in group.sessions.values():
+        session.is_new = False
+        step.restart_session(group, session)
+    group.unsynced = set(group.sessions)
+    step.set_timer(SyncPhaseEnds(group.id), group.rebalance_timeout_ms)
+
+
+def _answer_joins(group: Group, round_: Round, step: Step) -> None:
+    for member_id, request_id in round_.joins.items():
+        members = joined_members(group, round_.protocol) if member_id == round_.leader else ()
+        step.reply(request_id, current_generation(group, member_id, members))
+    round_.joins.clear()
+
+
+def current_generation(group: Group, member_id: str, members: Iterable[JoinedMember] = ()) -> JoinGroupResponse:
+    """The answer to a JoinGroup that succeeded."""
+    return JoinGroupResponse(
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member_id,
+        members=tuple(members),
+    )
+
+
+def _leave_empty(group: Group, round_: Round, step: Step) -> None:
+    value = GroupMetadataValue(round_.protocol_type, round_.generation, None, None, step.now, ())
+    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
+    step.tell(round_.ended(group.id, "empty", (), step.now))
+    group.round = None
+
+
+def _drop_from_round(round_: Round, member_id: str, step: Step, error: ErrorCode) -> None:
+    join = round_.joins.pop(member_id, None)
+    if join is not None:
+        fenced = error is ErrorCode.fenced_instance_id
+        step.reply(join, JoinGroupResponse(error=error, member_id=member_id if fenced else ""))
+    sync = round_.syncs.pop(member_id, None)
+    if sync is not None:
+        # Kafka never answers it; nobody is served by silence.
+        step.reply(sync, SyncGroupResponse(error=error))
+    if round_.leader == member_id:
+        round_.leader = None

@@ -1,0 +1,319 @@
+"""The schema of `__consumer_offsets`: what the group log holds, and its bytes.
+
+A record is a key `[int16 type][body]` and a value `[int16 version][body]`; a null value is a tombstone. The types of
+the classic protocol are here:
+
+| type | key | value |
+|---|---|---|
+| 0, 1 | `OffsetCommitKey` (0: written by Kafka 0.8, read only) | `OffsetCommitValue` v0-v4 |
+| 2 | `GroupMetadataKey` | `GroupMetadataValue` v0-v4 |
+
+Every version is read. Written are, as Kafka 4.3 does, GroupMetadataValue v3 and OffsetCommitValue v4, or v1 where a
+commit brought its own expiry (v1 is the only version that can hold one). The other key types belong to protocols
+that are not served; `decode` answers None for them, so a log that Kafka wrote can be loaded.
+
+Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's group-coordinator.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+NO_TIMESTAMP: Final = -1
+
+
+class OffsetCommitKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+class OffsetCommitValue(NamedTuple):
+    """A committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    """ms since the epoch."""
+    expire_timestamp: int = NO_TIMESTAMP
+    """ms since the epoch; -1: as the broker's retention says."""
+    topic_id: UUID | None = None
+
+
+class GroupMetadataKey(NamedTuple):
+    group: str
+
+
+class MemberMetadata(NamedTuple):
+    """One member of a synced generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    """The member's metadata for the chosen protocol."""
+    assignment: bytes
+
+
+class GroupMetadataValue(NamedTuple):
+    """A group as its last synced generation left it."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    """ms since the epoch when the group entered this state; -1: unknown."""
+    members: tuple[MemberMetadata, ...]
+
+
+class OffsetCommitRecord(NamedTuple):
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class GroupMetadataRecord(NamedTuple):
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+Record: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+
+
+class CorruptRecordError(ValueError):
+    """The bytes of a record do not follow the schema."""
+
+
+# --- writing ---
+
+_GROUP_METADATA_VERSION: Final = struct.pack(">h", 3)
+_OFFSET_V4: Final = struct.Struct(">hqi")
+_OFFSET_V1: Final = struct.Struct(">hq")
+_TIMESTAMP_NO_TAGS: Final = struct.Struct(">qB")
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"
+"""One tagged field, with tag 0, of 16 bytes."""
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
+    if isinstance(record, OffsetCommitRecord):
+        value = record.value
+        return _offset_commit_key(*record.key), None if value is None else _offset_commit_value(value)
+    metadata = record.value
+    return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
+
+
+def encoded_size(value: GroupMetadataValue) -> int:
+    """Bytes that the value of a group's record takes: what the log's limit is compared with."""
+    return len(_group_metadata_value(value))
+
+
+# A partition is committed again and again: its key is worth keeping.
+@lru_cache(maxsize=65_536)
+def _offset_commit_key(group: str, topic: str, partition: int) -> bytes:
+    return b"".join((b"\x00\x01", _string(group), _string(topic), partition.to_bytes(4, "big", signed=True)))
+
+
+def _offset_commit_value(value: OffsetCommitValue) -> bytes:
+    metadata = value.metadata.encode()
+    if value.expire_timestamp != NO_TIMESTAMP:
+        timestamps = struct.pack(">qq", value.commit_timestamp, value.expire_timestamp)
+        return _OFFSET_V1.pack(1, value.offset) + len(metadata).to_bytes(2, "big") + metadata + timestamps
+    head = _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + _unsigned_varint(len(metadata) + 1) + metadata
+    if value.topic_id is None:
+        return head + _TIMESTAMP_NO_TAGS.pack(value.commit_timestamp, 0)
+    return head + value.commit_timestamp.to_bytes(8, "big", signed=True) + _TOPIC_ID_TAG + value.topic_id.bytes
+
+
+def _group_metadata_key(group: str) -> bytes:
+    return b"\x00\x02" + _string(group)
+
+
+def _group_metadata_value(value: GroupMetadataValue) -> bytes:
+    parts = [
+        _GROUP_METADATA_VERSION,
+        _string(value.protocol_type),
+        struct.pack(">i", value.generation),
+        _string(value.protocol),
+        _string(value.leader),
+        struct.pack(">qi", value.current_state_timestamp, len(value.members)),
+    ]
+    for member in value.members:
+        parts += (
+            _string(member.member_id),
+            _string(member.instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
+            _bytes(member.subscription),
+            _bytes(member.assignment),
+        )
+    return b"".join(parts)
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    data = text.encode()
+    return len(data).to_bytes(2, "big") + data
+
+
+def _bytes(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def _unsigned_varint(value: int) -> bytes:
+    if value < 0x80:
+        return value.to_bytes(1, "big")
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+# --- reading ---
+
+
+def decode(key: bytes, value: bytes | None) -> Record | None:
+    """The record that `encode` or Kafka wrote, None for a type that is not of the classic protocol.
+
+    Raises CorruptRecordError if the bytes do not follow the schema.
+    """
+    try:
+        reader = _Reader(key)
+        match reader.int16():
+            case 0 | 1:
+                offset_key = OffsetCommitKey(reader.string(), reader.string(), reader.int32())
+                return OffsetCommitRecord(offset_key, None if value is None else _read_offset_commit(_Reader(value)))
+            case 2:
+                group_key = GroupMetadataKey(reader.string())
+                return GroupMetadataRecord(group_key, None if value is None else _read_group_metadata(_Reader(value)))
+            case _:
+                return None
+    except (struct.error, UnicodeDecodeError) as e:
+        raise CorruptRecordError(f"record of __consumer_offsets with key {key[:64]!r}: {e}") from e
+
+
+def _read_offset_commit(reader: "_Reader") -> OffsetCommitValue:
+    version = reader.version(4)
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else -1
+    metadata = reader.string()
+    commit_timestamp = reader.int64()
+    expire_timestamp = reader.int64() if version == 1 else NO_TIMESTAMP
+    topic_id = reader.tags().get(0)
+    return OffsetCommitValue(
+        offset,
+        leader_epoch,
+        metadata,
+        commit_timestamp,
+        expire_timestamp,
+        UUID(bytes=topic_id) if topic_id is not None and len(topic_id) == 16 else None,
+    )
+
+
+def _read_group_metadata(reader: "_Reader") -> GroupMetadataValue:
+    version = reader.version(4)
+    protocol_type, generation = reader.string(), reader.int32()
+    protocol, leader = reader.nullable_string(), reader.nullable_string()
+    timestamp = reader.int64() if version >= 2 else NO_TIMESTAMP
+    members = tuple(_read_member(reader, version) for _ in range(reader.array_length()))
+    reader.tags()
+    return GroupMetadataValue(protocol_type, generation, protocol, leader, timestamp, members)
+
+
+def _read_member(reader: "_Reader", version: int) -> MemberMetadata:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else None
+    session_timeout_ms = reader.int32()
+    subscription, assignment = reader.data(), reader.data()
+    reader.tags()
+    return MemberMetadata(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription,
+        assignment,
+    )
+
+
+class _Reader:
+    """Reads the primitive types of Kafka's message format; compact ones once `version` met a flexible version."""
+
+    __slots__ = ("_data", "_flexible", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+        self._flexible = False
+
+    def version(self, flexible_since: int) -> int:
+        version = self.int16()
+        if not 0 <= version <= flexible_since:
+            raise CorruptRecordError(f"value version {version} is newer than this program (0-{flexible_since})")
+        self._flexible = version >= flexible_since
+        return version
+
+    def int16(self) -> int:
+        return self._unpack(">h", 2)
+
+    def int32(self) -> int:
+        return self._unpack(">i", 4)
+
+    def int64(self) -> int:
+        return self._unpack(">q", 8)
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise CorruptRecordError("null where a string must stand")
+        return text
+
+    def nullable_string(self) -> str | None:
+        length = self._unsigned_varint() - 1 if self._flexible else self.int16()
+        return None if length < 0 else self._take(length).decode()
+
+    def data(self) -> bytes:
+        length = self._unsigned_varint() - 1 if self._flexible else self.int32()
+        return self._take(max(length, 0))
+
+    def array_length(self) -> int:
+        return self._unsigned_varint() - 1 if self._flexible else self.int32()
+
+    def tags(self) -> dict[int, bytes]:
+        if not self._flexible:
+            return {}
+        return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
+
+    def _unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise CorruptRecordError("a varint of more than 5 bytes")
+
+    def _unpack(self, form: str, size: int) -> int:
+        value: int = struct.unpack(form, self._take(size))[0]
+        return value
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if end > len(self._data):
+            raise CorruptRecordError(f"ends after {len(self._data)} bytes where {end} are announced")
+        data = self._data[self._position : end]
+        self._position = end
+        return data

@@ -1,0 +1,60 @@
+"""A round: the soft state of one rebalance, from its first cause to the leader's assignment.
+
+It has two phases. In the join phase JoinGroup requests are parked until every member has sent one, or until time is
+up; its end makes the next generation. In the sync phase the followers' SyncGroup requests are parked until the
+leader's brings the assignment. A round that is disturbed while syncing is succeeded by a new one, whose base
+generation is the one that was made; a round that was never synced leaves no trace in the log, as in Kafka.
+"""
+
+from dataclasses import dataclass, field
+
+from kohort.coordinator.journal import Cause, Rebalance
+from kohort.types import Instant, RequestId
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The first round of an empty group waits for more members to come, and longer while they do (KIP-134)."""
+
+    delay_ms: int
+    """The part that is running."""
+    remaining_ms: int
+    """How much it may still be extended by."""
+    new_member_added: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    generation: int
+    """While joining the one before, by which heartbeats and commits are judged; then the one that was made."""
+    protocol_type: str
+    leader: str | None
+    started: Instant
+    causes: list[Cause] = field(default_factory=list)
+    initial: InitialDelay | None = None
+    joins: dict[str, RequestId] = field(default_factory=dict)
+    """Member id → its parked JoinGroup."""
+    protocol: str | None = None
+    joined: Instant | None = None
+    syncs: dict[str, RequestId] = field(default_factory=dict)
+    """Member id → its parked SyncGroup."""
+    awaited: tuple[str, ...] = ()
+    """Members that the join phase ended without."""
+
+    @property
+    def joining(self) -> bool:
+        return self.joined is None
+
+    def ended(self, group: str, outcome: str, members: tuple[str, ...], now: Instant) -> Rebalance:
+        """The journal's entry."""
+        return Rebalance(
+            group=group,
+            generation=-1 if self.joining else self.generation,
+            causes=tuple(self.causes),
+            outcome=outcome,
+            started=self.started,
+            joined=self.joined,
+            ended=now,
+            members=members,
+            awaited=self.awaited,
+        )

@@ -1,0 +1,284 @@
+"""One partition of `__consumer_offsets`: a fold over its log.
+
+    result = shard.handle(event, now)            # decides; changes nothing that is logged
+    for record in result.records:                # the only writer of logged state
+        shard.replay(record)
+
+Loading is the same fold over all records of the log, then `loaded(now)`, which gives every member of every group a
+fresh session. So a shard that served and a shard that was loaded from what the first one logged hold the same logged
+state; `logged_state` is that state, to compare.
+
+A shard does no I/O and never fails half-way: if the append of its records fails, the runtime drops it and loads a
+new one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kohort.coordinator import expiration
+from kohort.coordinator.admin import delete_group, describe_group, list_groups
+from kohort.coordinator.classic import ClassicGroup, Group, Session
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.join import join_group, new_empty_group_record, validate_join
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.members import heartbeat, leave_group, session_expires
+from kohort.coordinator.offsets import commit_offsets, delete_offsets, fetch_offsets, offset_tombstone
+from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
+from kohort.coordinator.records import GroupMetadataRecord, MemberMetadata, OffsetCommitRecord, Record
+from kohort.coordinator.requests import (
+    ConnectionClosed,
+    DeleteGroup,
+    DescribeGroup,
+    ExpireOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+    TopicsDeleted,
+)
+from kohort.coordinator.responses import JoinGroupResponse, SyncGroupResponse
+from kohort.coordinator.result import (
+    JoinPhaseEnds,
+    Reply,
+    Result,
+    SessionExpires,
+    TimerFired,
+    TimerKey,
+)
+from kohort.coordinator.step import Step
+from kohort.coordinator.sync import sync_group, sync_phase_ends
+from kohort.errors import ErrorCode
+from kohort.types import ConnectionId, Instant, TopicPartition
+
+Event = Request | TimerFired | ConnectionClosed | TopicsDeleted | ExpireOffsets
+
+
+class Shard:
+    """The groups of one partition of `__consumer_offsets`."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self._awaiting: dict[ConnectionId, set[str]] = {}
+        """Connection → groups of which it was given a pending id."""
+
+    def __repr__(self) -> str:
+        return f"<Shard groups={len(self.groups)}>"
+
+    # --- deciding ---
+
+    def handle(self, event: Event, now: Instant) -> Result:
+        """Decide what happens. The caller replays the records at once, and appends them before it replies."""
+        return _HANDLERS[type(event)](self, event, now)
+
+    def loaded(self, now: Instant) -> Result:
+        """The log was replayed to its end: members get fresh sessions, groups over capacity rebalance."""
+        step = Step(self.config, now)
+        for group in self.groups.values():
+            if group.logged is not None:
+                _restore_sessions(group, group.logged, step)
+                if len(group.sessions) > self.config.max_size:
+                    rebalance(group, [Cause("loaded over capacity", "")], step)
+        return step.result()
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Result:
+        """Answer whatever is parked: the shard goes away, and its clients are to look for the coordinator again."""
+        replies: list[Reply] = []
+        for group in self.groups.values():
+            if group.round is not None:
+                joins, syncs = group.round.joins, group.round.syncs
+                replies += (Reply(r, JoinGroupResponse(error=error, member_id=m)) for m, r in joins.items())
+                replies += (Reply(r, SyncGroupResponse(error=error)) for r in syncs.values())
+        self.groups.clear()
+        return Result(replies=tuple(replies))
+
+    # --- the fold ---
+
+    def replay(self, record: Record) -> None:
+        """Apply one logged record."""
+        group = self.groups.get(record.key.group)
+        if group is None:
+            if record.value is None:
+                return
+            group = self.groups[record.key.group] = Group(record.key.group)
+        if isinstance(record, OffsetCommitRecord):
+            _replay_offset(group, record)
+        else:
+            _replay_group(group, record)
+        if not group.exists:
+            del self.groups[group.id]
+
+    def logged_state(self) -> Mapping[str, tuple[ClassicGroup | None, Mapping[TopicPartition, Any]]]:
+        """Everything that the log determines, by group."""
+        return {
+            group.id: (group.logged, dict(group.offsets))
+            for group in self.groups.values()
+            if group.logged is not None or group.offsets
+        }
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Counts: groups by state, members, pending ids, parked requests, offsets."""
+        rounds = [group.round for group in self.groups.values() if group.round is not None]
+        return {
+            "groups": Counter(str(group.state) for group in self.groups.values()),
+            "members": sum(len(group.sessions) for group in self.groups.values()),
+            "pending": sum(len(group.pending) for group in self.groups.values()),
+            "parked": sum(len(round_.joins) + len(round_.syncs) for round_ in rounds),
+            "offsets": sum(len(group.offsets) for group in self.groups.values()),
+        }
+
+    # --- one function per event ---
+
+    def _join_group(self, request: JoinGroup, now: Instant) -> Result:
+        step = Step(self.config, now)
+        error = validate_join(request, step)
+        group = self.groups.get(request.group)
+        if error is ErrorCode.none and group is None:
+            if request.member_id:
+                error = ErrorCode.unknown_member_id
+            else:
+                group = self.groups[request.group] = Group(request.group)
+                step.record(new_empty_group_record(request.group, step))
+        if group is None or error is not ErrorCode.none:
+            step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
+        else:
+            join_group(group, request, step)
+            if group.pending and request.connection is not None:
+                self._awaiting.setdefault(request.connection, set()).add(group.id)
+        return step.result()
+
+    def _sync_group(self, request: SyncGroup, now: Instant) -> Result:
+        step = Step(self.config, now)
+        sync_group(self.groups.get(request.group), request, step)
+        return step.result()
+
+    def _heartbeat(self, request: Heartbeat, now: Instant) -> Result:
+        return heartbeat(self.groups.get(request.group), request, now)
+
+    def _leave_group(self, request: LeaveGroup, now: Instant) -> Result:
+        step = Step(self.config, now)
+        leave_group(self.groups.get(request.group), request, step)
+        return step.result()
+
+    def _offset_commit(self, request: OffsetCommit, now: Instant) -> Result:
+        return commit_offsets(self.groups.get(request.group), request, self.config, now)
+
+    def _offset_fetch(self, request: OffsetFetch, now: Instant) -> Result:  # noqa: ARG002
+        return _answer(request, fetch_offsets(self.groups.get(request.group), request))
+
+    def _describe_group(self, request: DescribeGroup, now: Instant) -> Result:  # noqa: ARG002
+        return _answer(request, describe_group(self.groups.get(request.group), request))
+
+    def _list_groups(self, request: ListGroups, now: Instant) -> Result:  # noqa: ARG002
+        return _answer(request, list_groups(self.groups.values(), request))
+
+    def _delete_group(self, request: DeleteGroup, now: Instant) -> Result:
+        step = Step(self.config, now)
+        delete_group(self.groups.get(request.group), request, step)
+        return step.result()
+
+    def _offset_delete(self, request: OffsetDelete, now: Instant) -> Result:
+        step = Step(self.config, now)
+        delete_offsets(self.groups.get(request.group), request, step)
+        return step.result()
+
+    def _timer_fired(self, event: TimerFired, now: Instant) -> Result:
+        step = Step(self.config, now)
+        key: TimerKey = event.key
+        group = self.groups.get(key.group)
+        if group is not None:
+            if isinstance(key, SessionExpires):
+                session_expires(group, key.member_id, step)
+            elif isinstance(key, JoinPhaseEnds):
+                join_phase_ends(group, step)
+            else:
+                sync_phase_ends(group, step)
+        return step.result()
+
+    def _connection_closed(self, event: ConnectionClosed, now: Instant) -> Result:
+        step = Step(self.config, now)
+        for group_id in sorted(self._awaiting.pop(event.connection, ())):
+            group = self.groups.get(group_id)
+            if group is not None:
+                for pending in group.pending.values():
+                    pending.holds_up = pending.holds_up and pending.connection != event.connection
+                maybe_complete_join(group, step)
+        return step.result()
+
+    def _topics_deleted(self, event: TopicsDeleted, now: Instant) -> Result:
+        step = Step(self.config, now)
+        for group in self.groups.values():
+            for partition in group.offsets:
+                if partition.topic in event.topics:
+                    step.record(offset_tombstone(group.id, partition))
+        return step.result()
+
+    def _expire_offsets(self, event: ExpireOffsets, now: Instant) -> Result:  # noqa: ARG002
+        step = Step(self.config, now)
+        for group in self.groups.values():
+            expiration.expire_offsets(group, step)
+        return step.result()
+
+
+_HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant], Result]]] = {
+    JoinGroup: Shard._join_group,
+    SyncGroup: Shard._sync_group,
+    Heartbeat: Shard._heartbeat,
+    LeaveGroup: Shard._leave_group,
+    OffsetCommit: Shard._offset_commit,
+    OffsetFetch: Shard._offset_fetch,
+    DescribeGroup: Shard._describe_group,
+    ListGroups: Shard._list_groups,
+    DeleteGroup: Shard._delete_group,
+    OffsetDelete: Shard._offset_delete,
+    TimerFired: Shard._timer_fired,
+    ConnectionClosed: Shard._connection_closed,
+    TopicsDeleted: Shard._topics_deleted,
+    ExpireOffsets: Shard._expire_offsets,
+}
+
+
+def _answer(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) -> Result:
+    return Result(replies=(Reply(request.request_id, response),))
+
+
+def _replay_offset(group: Group, record: OffsetCommitRecord) -> None:
+    partition = TopicPartition(record.key.topic, record.key.partition)
+    if record.value is None:
+        group.offsets.pop(partition, None)
+    else:
+        group.offsets[partition] = record.value
+
+
+def _replay_group(group: Group, record: GroupMetadataRecord) -> None:
+    if record.value is None:
+        group.logged = None
+        group.pending.clear()
+    else:
+        group.logged = ClassicGroup.of(record.value)
+
+
+def _restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:
+    for member in logged.members.values():
+        session = _session(member, logged.value.protocol)
+        group.add_session(session)
+        step.restart_session(group, session)
+
+
+def _session(member: MemberMetadata, protocol: str | None) -> Session:
+    """A member as the log knows it: of its protocols only the chosen one is left."""
+    return Session(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=((protocol or "", member.subscription),),
+    )

@@ -1,0 +1,55 @@
+"""One event being decided: what the functions of the core are handed, and where they put what is to happen."""
+
+from kohort.coordinator.classic import Group, Session
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.records import Record
+from kohort.coordinator.responses import Response
+from kohort.coordinator.result import Cancel, Reply, Result, SessionExpires, Timer, TimerKey
+from kohort.types import Instant, RequestId
+
+
+class Step:
+    """Collects a `Result`; `now` and `config` are what the decision may depend on besides the group."""
+
+    __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now")
+
+    def __init__(self, config: GroupConfig, now: Instant) -> None:
+        self.config = config
+        self.now = now
+        self._records: list[Record] = []
+        self._replies: list[Reply] = []
+        self._timers: list[Timer | Cancel] = []
+        self._journal: list[Rebalance] = []
+
+    def record(self, record: Record) -> None:
+        self._records.append(record)
+
+    def reply(self, request_id: RequestId, response: Response) -> None:
+        self._replies.append(Reply(request_id, response))
+
+    def set_timer(self, key: TimerKey, after_ms: int) -> None:
+        self._timers.append(Timer(key, Instant(self.now + after_ms)))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._timers.append(Cancel(key))
+
+    def tell(self, rebalance: Rebalance) -> None:
+        self._journal.append(rebalance)
+
+    def restart_session(self, group: Group, session: Session, timeout_ms: int | None = None) -> None:
+        """Expire the member `timeout_ms` from now, after its session timeout if None.
+
+        A timer that fires earlier is left alone: it re-arms itself, so that a heartbeat costs no timer.
+        """
+        session.deadline = Instant(self.now + (session.session_timeout_ms if timeout_ms is None else timeout_ms))
+        if session.timer is None or session.timer > session.deadline:
+            self.arm(group, session)
+
+    def arm(self, group: Group, session: Session) -> None:
+        """Set the member's timer to its deadline."""
+        session.timer = session.deadline
+        self._timers.append(Timer(SessionExpires(group.id, session.member_id), session.deadline))
+
+    def result(self) -> Result:
+        return Result(tuple(self._records), tuple(self._replies), tuple(self._timers), tuple(self._journal))

@@ -1,0 +1,143 @@
+"""SyncGroup (API 14): the leader's assignment makes the generation stable.
+
+The leader's request turns the round into one GroupMetadata record; that record's replay is the move to Stable, live
+and when loading. The followers' requests are parked until then, and answered at once later.
+
+A member that never sends its SyncGroup is removed when the pending-sync timer fires, which runs on in Stable.
+
+Source: classicGroupSync… of Kafka's GroupMetadataManager; KIP-559 (protocol type and name).
+"""
+
+from kohort.coordinator.classic import Group, Session, State
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.rebalance import propagate_sync_error, rebalance, remove_member
+from kohort.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    MemberMetadata,
+    encoded_size,
+)
+from kohort.coordinator.requests import SyncGroup
+from kohort.coordinator.responses import SyncGroupResponse
+from kohort.coordinator.result import SyncPhaseEnds
+from kohort.coordinator.rounds import Round
+from kohort.coordinator.step import Step
+from kohort.errors import ErrorCode
+
+PROTOCOL_REQUIRED_SINCE = 5
+_BATCH_OVERHEAD_BYTES = 128
+"""Batch header, record header and key, at most, of a group with a short id."""
+
+
+def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
+    """Decide one SyncGroup."""
+    error = validate_sync(group, request)
+    if group is None or error is not ErrorCode.none:
+        step.reply(request.request_id, SyncGroupResponse(error=error))
+        return
+    group.unsynced.discard(request.member_id)
+    if not group.unsynced:
+        step.cancel_timer(SyncPhaseEnds(group.id))
+    if group.round is None:
+        assert group.logged is not None
+        step.reply(request.request_id, _assigned(group.logged.value, request.member_id))
+        return
+    _park_sync(group.round, request, step)
+    if request.member_id == group.round.leader:
+        _complete_sync(group, group.round, request, step)
+
+
+def validate_sync(group: Group | None, request: SyncGroup) -> ErrorCode:
+    """Kafka's order: protocol fields, member, generation, protocol, state."""
+    if not request.group:
+        return ErrorCode.invalid_group_id
+    named = request.protocol_type is not None and request.protocol_name is not None
+    if request.version >= PROTOCOL_REQUIRED_SINCE and not named:
+        return ErrorCode.inconsistent_group_protocol
+    if group is None:
+        return ErrorCode.unknown_member_id
+    error = group.validate_member(request.member_id, request.instance_id)
+    if error is not ErrorCode.none:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.illegal_generation
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol):
+        return ErrorCode.inconsistent_group_protocol
+    return ErrorCode.rebalance_in_progress if group.state is State.PREPARING_REBALANCE else ErrorCode.none
+
+
+def sync_phase_ends(group: Group, step: Step) -> None:
+    """The pending-sync timer fired: who never sent its SyncGroup is removed, and the group rebalances."""
+    if not group.unsynced:
+        return
+    silent = sorted(group.unsynced)
+    causes = [Cause("sync timeout", member_id, group.sessions[member_id].client_id) for member_id in silent]
+    for member_id in silent:
+        remove_member(group, member_id, step)
+    rebalance(group, causes, step)
+
+
+def member_metadata(session: Session, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    """What is logged of a member."""
+    return MemberMetadata(
+        member_id=session.member_id,
+        instance_id=session.instance_id,
+        client_id=session.client_id,
+        client_host=session.client_host,
+        rebalance_timeout_ms=session.rebalance_timeout_ms,
+        session_timeout_ms=session.session_timeout_ms,
+        subscription=session.metadata(protocol),
+        assignment=assignment,
+    )
+
+
+def _differs(asked: str | None, is_: str | None) -> bool:
+    return asked is not None and is_ is not None and asked != is_
+
+
+def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
+    older = round_.syncs.get(request.member_id)
+    round_.syncs[request.member_id] = request.request_id
+    if older is not None:
+        # Kafka never answers it. Whoever still waits for it joins again, which brings the same generation.
+        step.reply(older, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
+
+
+def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) -> None:
+    assigned = dict(request.assignments)
+    value = GroupMetadataValue(
+        round_.protocol_type,
+        round_.generation,
+        round_.protocol,
+        round_.leader,
+        step.now,
+        tuple(
+            member_metadata(session, round_.protocol, assigned.get(session.member_id, b""))
+            for session in group.sessions.values()
+        ),
+    )
+    if encoded_size(value) + _BATCH_OVERHEAD_BYTES > step.config.max_record_bytes:
+        # As in Kafka: everyone learns of the failure, and a round with less to say can succeed.
+        propagate_sync_error(round_, ErrorCode.unknown_server_error, step)
+        rebalance(group, [Cause("assignment too large for the log", request.member_id)], step)
+        return
+    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
+    for member_id, request_id in round_.syncs.items():
+        step.reply(request_id, _assigned(value, member_id, assigned))
+    for session in group.sessions.values():
+        step.restart_session(group, session)
+    step.tell(round_.ended(group.id, "stable", tuple(group.sessions), step.now))
+    group.round = None
+
+
+def _assigned(
+    value: GroupMetadataValue, member_id: str, assignments: dict[str, bytes] | None = None
+) -> SyncGroupResponse:
+    if assignments is None:
+        assignments = {member.member_id: member.assignment for member in value.members}
+    return SyncGroupResponse(
+        protocol_type=value.protocol_type,
+        protocol_name=value.protocol,
+        assignment=assignments.get(member_id, b""),
+    )
