@@ -15,31 +15,21 @@ from kohort.server.config_sources import FLAG, Given, read_environment, read_set
 REFUSED = 2
 """Exit code when nothing was started: wrong options or configuration, a port or directory in use."""
 
-Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
-]
+Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")]
 Advertise = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Address that clients are told to connect to.")
 ]
 Data = Annotated[str | None, typer.Option(metavar="DIR", help="Directory of all data, made if missing.")]
-Memory = Annotated[
-    bool, typer.Option("--memory", help="Keep everything in memory: gone when the server ends.")
-]
+Memory = Annotated[bool, typer.Option("--memory", help="Keep everything in memory: gone when the server ends.")]
 Dev = Annotated[bool, typer.Option("--dev", help="For development: no initial rebalance delay.")]
 Durability = Annotated[
     str | None,
-    typer.Option(
-        metavar="os|fsync", help="What an acknowledged append survives: a killed process, or a power loss."
-    ),
+    typer.Option(metavar="os|fsync", help="What an acknowledged append survives: a killed process, or a power loss."),
 ]
-Http = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Open a port with /metrics, /health and /groups.")
-]
+Http = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Open a port with /metrics, /health and /groups.")]
 Insecure = Annotated[
     bool,
-    typer.Option(
-        "--insecure", help="Allow addresses that other machines can reach; there is no authentication."
-    ),
+    typer.Option("--insecure", help="Allow addresses that other machines can reach; there is no authentication."),
 ]
 File = Annotated[
     Path | None,

@@ -87,9 +87,7 @@ def _announce(broker: Broker) -> None:
     http = {} if broker.http_address is None else {"http": broker.http_address}
     logger.info(
         "listening",
-        extra=fields(
-            address=broker.address, **told, **http, data=where, cluster=broker.cluster_id, after_ms=_age_ms()
-        ),
+        extra=fields(address=broker.address, **told, **http, data=where, cluster=broker.cluster_id, after_ms=_age_ms()),
     )
 
 

@@ -65,9 +65,7 @@ class Config(Mapping[str, Any]):
         return len(self._settings)
 
     def __repr__(self) -> str:
-        changed = (
-            f"{name}={as_text(setting.value)}" for name, setting in self._settings.items() if setting.rank
-        )
+        changed = (f"{name}={as_text(setting.value)}" for name, setting in self._settings.items() if setting.rank)
         return f"<Config {' '.join(changed) or 'all defaults'}>"
 
     def setting(self, name: str) -> Setting:
@@ -144,15 +142,11 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
     found = []
     shortest, longest = value("group.min.session.timeout.ms"), value("group.max.session.timeout.ms")
     if shortest > longest:
-        found.append(
-            f"group.min.session.timeout.ms: {shortest} is more than group.max.session.timeout.ms ({longest})"
-        )
+        found.append(f"group.min.session.timeout.ms: {shortest} is more than group.max.session.timeout.ms ({longest})")
     if value("log.retention.ms") == 0:
         found.append("log.retention.ms: 0 is out of range: -1 (never) or at least 1; the nearest is 1")
     if value("broker.id") is not None and value("broker.id") != value("node.id"):
-        found.append(
-            f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set only node.id"
-        )
+        found.append(f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set only node.id")
     return found + _exposed(settings)
 
 
@@ -179,6 +173,4 @@ def _exposed(settings: Mapping[str, Setting]) -> list[str]:
 def _report(problems: list[str]) -> str:
     if len(problems) == 1:
         return problems[0]
-    return "\n".join(
-        [f"{len(problems)} errors in the configuration:", *(f"  {problem}" for problem in problems)]
-    )
+    return "\n".join([f"{len(problems)} errors in the configuration:", *(f"  {problem}" for problem in problems)])

@@ -1,0 +1,244 @@
+"""The configuration: what wins, what is refused, and that every mistake is told at once."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.cli.options import load_config
+from kohort.errors import ConfigError
+from kohort.server.config import Config
+from kohort.server.config_def import INT_MAX, ConfigDef, as_text
+from kohort.server.config_sources import read_environment, read_sets, read_toml
+from kohort.server.config_table import TABLE
+
+# --- the table
+
+
+def test_defaults_are_kafkas() -> None:
+    config = Config()
+    assert config["group.min.session.timeout.ms"] == 6_000
+    assert config["group.max.session.timeout.ms"] == 1_800_000
+    assert config["group.initial.rebalance.delay.ms"] == 3_000
+    assert config["group.max.size"] == INT_MAX
+    assert config["offsets.topic.num.partitions"] == 50
+    assert config["offsets.retention.minutes"] == 10_080
+    assert config["offset.metadata.max.bytes"] == 4_096
+    assert config["auto.create.topics.enable"] is True
+    assert config["message.max.bytes"] == 1_048_588
+    assert config["log.cleanup.policy"] == ("delete",)
+    assert config["log.retention.ms"] == 7 * 24 * 3_600_000
+    assert config.setting("log.retention.ms").source == "default"
+
+
+@pytest.mark.parametrize("definition", TABLE.values(), ids=TABLE.keys())
+def test_each_default_is_valid_and_survives_being_written(definition: ConfigDef) -> None:
+    assert definition.parse(definition.default) == definition.default
+    text = as_text(definition.default)
+    assert definition.parse("" if text is None else text) == definition.default
+    assert definition.doc.endswith(".")
+
+
+def test_no_two_names_share_an_environment_variable() -> None:
+    assert len({definition.environment for definition in TABLE.values()}) == len(TABLE)
+
+
+def test_names_that_toml_cannot_hold_side_by_side_are_the_documented_ones() -> None:
+    clashing = {one for one in TABLE for other in TABLE if other.startswith(f"{one}.")}
+    assert clashing == {"max.connections"}
+
+
+# --- what wins
+
+
+def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kohort.toml"
+    file.write_text(
+        "num.partitions = 2\nlog.segment.bytes = 2097152\n[group]\nmax.size = 5\n[group.min.session]\ntimeout.ms = 7000"
+    )
+    monkeypatch.setenv("KOHORT_NUM_PARTITIONS", "3")
+    monkeypatch.setenv("KOHORT_GROUP_MAX_SIZE", "6")
+    config = load_config(file=file, sets=["num.partitions=4"])
+    shown = {name: (config[name], config.setting(name).source) for name in config if config.setting(name).rank}
+    assert shown == {
+        "num.partitions": (4, "--set"),
+        "group.max.size": (6, "KOHORT_GROUP_MAX_SIZE"),
+        "log.segment.bytes": (2_097_152, "kohort.toml"),
+        "group.min.session.timeout.ms": (7_000, "kohort.toml"),
+    }
+
+
+def test_a_flag_wins_over_the_environment_and_set_over_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    delay = "group.initial.rebalance.delay.ms"
+    monkeypatch.setenv("KOHORT_GROUP_INITIAL_REBALANCE_DELAY_MS", "10")
+    assert load_config()[delay] == 10
+    assert load_config(dev=True)[delay] == 0
+    assert load_config(dev=True, sets=[f"{delay}=20"])[delay] == 20
+
+
+def test_of_one_name_set_twice_the_later_wins() -> None:
+    assert load_config(sets=["num.partitions=2", "num.partitions=3"])["num.partitions"] == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "ms"),
+    [
+        ({"log.retention.hours": 2}, 7_200_000),
+        ({"log.retention.minutes": 2, "log.retention.hours": 2}, 120_000),
+        ({"log.retention.ms": 5, "log.retention.minutes": 2}, 5),
+        ({"log.retention.hours": -1}, -1),
+    ],
+)
+def test_retention_has_three_units_and_the_finest_wins(settings: dict[str, int], ms: int) -> None:
+    assert Config(settings)["log.retention.ms"] == ms
+
+
+def test_a_coarse_unit_from_a_nearer_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOHORT_LOG_RETENTION_MS", "5")
+    config = load_config(sets=["log.retention.hours=1"])
+    assert config["log.retention.ms"] == 3_600_000
+    assert config.setting("log.retention.ms").source == "--set: log.retention.hours"
+
+
+def test_old_names_set_the_new_ones() -> None:
+    assert Config({"broker.id": 7})["node.id"] == 7
+    assert Config({"log.roll.hours": 1})["log.roll.ms"] == 3_600_000
+
+
+# --- what is refused
+
+
+def refusal(**options: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(**options)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pair", "told"),
+    [
+        ("group.max.sise=3", "--set: group.max.sise: unknown name; did you mean group.max.size?"),
+        ("num.partitions=0", "--set: num.partitions: 0 is out of range: at least 1; the nearest is 1"),
+        ("num.partitions=many", "--set: num.partitions: 'many' is not a whole number"),
+        ("num.partitions=1_0", "--set: num.partitions: '1_0' is not a whole number"),
+        ("num.partitions=3000000000", "3000000000 does not fit the type int (-2147483648 to 2147483647)"),
+        ("num.partitions=", "'' is not a whole number"),
+        ("log.cleaner.min.cleanable.ratio=1.5", "1.5 is out of range: 0 to 1; the nearest is 1"),
+        ("log.cleaner.min.cleanable.ratio=nan", "is not a number"),
+        ("auto.create.topics.enable=yes", "'yes' is neither true nor false"),
+        ("log.cleanup.policy=compakt", "'compakt' is not one of delete | compact; did you mean compact?"),
+        ("durability=fsink", "did you mean fsync?"),
+        ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT listeners are served, not SSL"),
+        ("listeners=127.0.0.1", "is not HOST:PORT"),
+        ("listeners=127.0.0.1:70000", "is not HOST:PORT"),
+        ("listeners=::1:9092", "in brackets, [::1]:9092"),
+        ("log.retention.ms=0", "log.retention.ms: 0 is out of range"),
+        ("group.min.session.timeout.ms=2000000", "is more than group.max.session.timeout.ms (1800000)"),
+        ("nonsense", "--set nonsense: is not NAME=VALUE"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_what_would_be_right(pair: str, told: str) -> None:
+    assert told in refusal(sets=[pair])
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "k.toml"
+    file.write_text("num.partitions = 0\nunknown.name = 1\nlog.segment.bytes = true")
+    monkeypatch.setenv("KOHORT_GROUP_MAX_SISE", "1")
+    told = refusal(file=file, sets=["group.max.size=-1"], listen="nowhere").splitlines()
+    assert told[0] == "6 errors in the configuration:"
+    assert {line.strip().split(":")[0] for line in told[1:]} == {"k.toml", "KOHORT_GROUP_MAX_SISE", "--set", "--listen"}
+
+
+def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
+    told = refusal(listen="0.0.0.0:9092", http="0.0.0.0:80")
+    assert "listeners: 0.0.0.0:9092 can be reached by other machines" in told
+    assert "http.listen: 0.0.0.0:80 can be reached" in told
+    assert "advertised.listeners: clients cannot connect to 0.0.0.0:9092" in told
+    config = load_config(listen="0.0.0.0:9092", advertise="PLAINTEXT://kohort.example:9092", insecure=True)
+    assert config.advertise == ("kohort.example", 9092)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:9092", "[::1]:9092", "PLAINTEXT://127.1.2.3:1"])
+def test_loopback_addresses_need_none(address: str) -> None:
+    assert load_config(listen=address).listen.host
+
+
+def test_memory_and_a_directory_exclude_each_other() -> None:
+    assert "--memory" in refusal(memory=True, data="somewhere")
+    assert load_config(memory=True)["storage"] == "memory"
+    assert load_config(data="somewhere")["log.dir"] == "somewhere"
+
+
+# --- the sources
+
+
+def test_the_environment_of_kubernetes_and_of_the_tests_holds_no_settings() -> None:
+    problems: list[str] = []
+    variables = ("KOHORT_PORT", "KOHORT_PORT_9092_TCP_ADDR", "KOHORT_SERVICE_HOST", "KOHORT_DEMO_EXIT", "KOHORT_CONFIG")
+    assert read_environment(dict.fromkeys(variables, "1"), problems) == []
+    assert problems == []
+
+
+def test_an_unknown_variable_is_told_with_the_nearest() -> None:
+    problems: list[str] = []
+    read_environment({"KOHORT_NUM_PARTITION": "1"}, problems)
+    assert problems == ["KOHORT_NUM_PARTITION: unknown name; did you mean KOHORT_NUM_PARTITIONS?"]
+
+
+def test_toml_may_quote_names_which_begin_with_one_another(tmp_path: Path) -> None:
+    file = tmp_path / "k.toml"
+    file.write_text("max.connections = 5\nmax.connections.per.ip = 3")
+    problems: list[str] = []
+    assert read_toml(file, problems) == []
+    assert len(problems) == 1
+    assert "quote both" in problems[0]
+    file.write_text('"max.connections" = 5\n"max.connections.per.ip" = 3')
+    config = load_config(file=file)
+    assert (config["max.connections"], config["max.connections.per.ip"]) == (5, 3)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"a = ", b"[a", b"a = 1\na = 2"])
+def test_a_file_that_is_no_toml_is_one_problem(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "k.toml"
+    file.write_bytes(content)
+    assert len(refusal(file=file).splitlines()) == 1
+    assert str(file) in refusal(file=file)
+
+
+def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in refusal(file=tmp_path / "none.toml")
+
+
+# --- what must never break
+
+NAMES = st.sampled_from(sorted(TABLE))
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.text()), st.binary())
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4))
+def test_any_value_is_taken_or_refused_with_the_name(settings: dict[str, object]) -> None:
+    settings.pop("listeners", None)  # A name may be looked up; tests do not ask the network.
+    settings.pop("http.listen", None)
+    try:
+        config = Config(settings)
+    except ConfigError as error:
+        assert any(name in str(error) for name in settings)
+    else:
+        for name in settings:
+            assert TABLE[name].parse(config[name]) == config[name]
+
+
+@given(st.text(max_size=30).filter(lambda name: name.strip() not in TABLE), st.text(max_size=30))
+def test_any_pair_is_taken_or_refused(name: str, value: str) -> None:
+    problems: list[str] = []
+    given = read_sets([f"{name}={value}"], problems)
+    with pytest.raises(ConfigError, match=re.escape("unknown name")):
+        Config.of(given, problems)
+
+
+@given(st.integers(min_value=-(2**31), max_value=2**31 - 1))
+def test_whole_numbers_read_as_python_writes_them(number: int) -> None:
+    assert ConfigDef(name="n", kind="int", default=0, doc="").parse(f" {number} ") == number
