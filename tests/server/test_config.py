@@ -214,21 +214,27 @@ def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
 
 # --- what must never break
 
-NAMES = st.sampled_from(sorted(TABLE))
+FITTED_TOGETHER = re.compile(r".*listen.*|broker\.id|log\.retention\.(ms|minutes|hours)|group\.(min|max)\.session.*")
+NAMES = st.sampled_from([name for name in TABLE if not FITTED_TOGETHER.fullmatch(name)])
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.text()), st.binary())
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_value_is_taken_or_refused_with_the_name(settings: dict[str, object]) -> None:
-    settings.pop("listeners", None)  # A name may be looked up; tests do not ask the network.
-    settings.pop("http.listen", None)
+    if not any(refuses(name, value) for name, value in settings.items()):
+        for name, value in Config(settings).items():
+            assert TABLE[name].parse(value) == value
+        return
+    with pytest.raises(ConfigError, match="|".join(map(re.escape, settings))):
+        Config(settings)
+
+
+def refuses(name: str, value: object) -> bool:
     try:
-        config = Config(settings)
-    except ConfigError as error:
-        assert any(name in str(error) for name in settings)
-    else:
-        for name in settings:
-            assert TABLE[name].parse(config[name]) == config[name]
+        TABLE[name].parse(value)
+    except ValueError:
+        return True
+    return False
 
 
 @given(st.text(max_size=30).filter(lambda name: name.strip() not in TABLE), st.text(max_size=30))
