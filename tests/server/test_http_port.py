@@ -1,0 +1,94 @@
+"""The HTTP port: what is answered, and that nothing sent to it does harm."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.server.http_port import MAX_CONNECTIONS, Answer, HttpPort, json_answer
+
+
+def fails(_: str) -> Answer:
+    raise RuntimeError("oh")
+
+
+ROUTES = {
+    "/health": lambda _: json_answer({"status": "ok"}),
+    "/groups/": lambda rest: json_answer({"asked": rest}),
+    "/broken": fails,
+    "/text": lambda _: Answer(HTTPStatus.OK, b"plain", "text/plain"),
+}
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[tuple[str, int]]:
+    port = HttpPort(ROUTES)
+    yield await port.start("127.0.0.1", 0)
+    await port.close()
+    await port.close()
+
+
+async def send(address: tuple[str, int], data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(data)
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def get(address: tuple[str, int], path: str) -> tuple[int, object]:
+    answer = await send(address, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/health", 200, {"status": "ok"}),
+        ("/health?verbose=1", 200, {"status": "ok"}),
+        ("/groups/a%2Fb%20c", 200, {"asked": "a/b c"}),
+        ("/groups/a/b", 200, {"asked": "a/b"}),
+        ("/broken", 500, {"error": "RuntimeError: oh"}),
+    ],
+)
+async def test_a_path_is_answered(address: tuple[str, int], path: str, status: int, body: object) -> None:
+    assert await get(address, path) == (status, body)
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/health/", "/groups/", "/groups"])
+async def test_an_unknown_path_is_404(address: tuple[str, int], path: str) -> None:
+    assert (await get(address, path))[0] == 404
+
+
+async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str, int]) -> None:
+    assert (await send(address, b"HEAD /text HTTP/1.1\r\n\r\n")).endswith(b"Connection: close\r\n\r\n")
+    assert (await send(address, b"POST /text HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+    assert (await send(address, b"what\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000])
+async def test_what_is_no_request_only_ends_its_connection(address: tuple[str, int], data: bytes) -> None:
+    try:
+        assert await send(address, data) == b""
+    except OSError:
+        pass
+    assert (await get(address, "/health"))[0] == 200
+
+
+async def test_connections_are_bounded(address: tuple[str, int]) -> None:
+    held = [await asyncio.open_connection(*address) for _ in range(MAX_CONNECTIONS)]
+    with pytest.raises((OSError, ValueError, IndexError)):
+        await get(address, "/health")
+    for _, writer in held:
+        writer.close()
+
+
+@given(st.binary(max_size=60))
+def test_any_request_has_an_answer(request: bytes) -> None:
+    assert HttpPort(ROUTES)._answer(request + b"\r\n\r\n").status in HTTPStatus
