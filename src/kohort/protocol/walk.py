@@ -63,8 +63,8 @@ class _Walk:
 
 
 _Step: TypeAlias = Callable[[_Walk, int], int]
-"""Passes over a field that starts at the offset, gives the offset behind it. At the end of the data: IndexError,
-struct.error, or an offset beyond it."""
+"""Passes over a field that starts at the offset, gives the offset behind it. At the end of the data:
+IndexError, struct.error, or an offset beyond it."""
 
 
 def walk(entity_type: Any, data: bytes, at: int = 0) -> bytes | None:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 class Exchange:
     """One request, to be answered once: by exactly one of the four methods, now or later.
 
-    The next request of the connection waits for it (Kafka answers in request order and works on one request of a
-    connection at a time). Once the peer has gone, an answer is dropped: whoever parked the exchange need not know.
+    The next request of the connection waits for it (Kafka answers in request order and works on one request
+    of a connection at a time). Once the peer has gone, an answer is dropped: whoever parked the exchange need
+    not know.
     """
 
     __slots__ = ("_done", "api_key", "client_id", "connection", "correlation_id", "version")

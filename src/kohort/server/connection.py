@@ -1,0 +1,276 @@
+"""One connection: frames in, one request at a time, answers out in the same order.
+
+An asyncio protocol, not a stream: for a request that is answered at once there is no task, no future and no
+await between the bytes that came and the bytes that go.
+
+*Order.* Kafka works on one request of a connection at a time, so the next frame is only taken when the one
+before was answered. A heartbeat sent behind a parked JoinGroup waits.
+
+*Bounds.* What is not taken yet is bounded: reading pauses when `READ_AHEAD` bytes wait behind a request in
+progress, or when a large frame has to wait for memory (`request_memory`). A peer that does not read its answers
+gets no further request taken, so no more than one answer waits beyond the transport's own limit.
+
+*The end.* Bytes that are no request close the connection, as in Kafka; nothing that a peer sends, and nothing
+that a handler does, gets further than one line in the log.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import os
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.framing import FrameReader, MalformedError
+from kohort.protocol.messages import decode_request, frame, read_header
+from kohort.server.exchange import Exchange
+from kohort.server.request_memory import UNMETERED
+
+if TYPE_CHECKING:
+    from kohort.server.listener import Listener
+
+READ_AHEAD: Final = 64 * 1024
+"""Bytes that may wait behind a request in progress before reading pauses."""
+
+REQUESTS_PER_TURN: Final = 64
+"""Requests that a connection may have answered before others get their turn."""
+
+CLOSE_GRACE_S: Final = 5.0
+"""How long the last answers may take to reach a peer whose connection is being closed."""
+
+JOIN_GROUP: Final = BY_NAME["join_group"].key
+
+PARKABLE: Final = frozenset(BY_NAME[name].key for name in ("join_group", "sync_group", "fetch"))
+"""APIs whose requests wait for others: a server that stops does not wait for those."""
+
+
+class Connection(asyncio.Protocol):
+    """The server's side of one TCP connection. Hashed by identity: it names itself in exchanges."""
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._broker = listener.broker
+        self._reader = FrameReader(listener.limits.request_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._current: Exchange | None = None  # the request in progress
+        self._out: list[bytes] = []  # answers of this turn, not yet written
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pumping = False
+        self._reading = True
+        self._writable = True
+        self._draining = False
+        self._memory = 0  # taken for the frame being received or worked on
+        self._waits_for_memory = False
+        self._starved = True  # the last frame in the reader is incomplete, or there is none
+        self._joined = False
+        self.is_open = False
+        self.client_host = ""
+        self.last_active = listener.ticks
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed"
+        waiting = f" in progress {self._current!r}" if self._current else ""
+        return f"<Connection {self.client_host} {state}{waiting}>"
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.client_host = client_host(peer)
+        self.is_open = True
+        if not self._listener.admit(self):
+            self.is_open = False
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_open:
+            self._listener.bytes_in += len(data)
+            self.last_active = self._listener.ticks
+            self._reader.feed(data)
+            self._pump()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._pump()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.is_open = False
+        self._give_memory_back()
+        for task in self._tasks:
+            task.cancel()
+        self._listener.forget(self)
+        if self._joined:
+            self._broker.groups.connection_closed(self)
+
+    # What an exchange calls
+
+    def reply(self, exchange: Exchange, body: bytes | None) -> None:
+        """Answer the request in progress (None: it has no answer) and go on with the next."""
+        self._current = None
+        self.last_active = self._listener.ticks
+        self._give_memory_back()
+        if body is not None:
+            self._out.append(frame(exchange.api_key, exchange.version, exchange.correlation_id, body))
+        if not self._pumping:
+            self._pump()
+
+    def hang_up(self, why: str, level: int = logging.INFO) -> None:
+        """Send what was answered so far, close, and say why in one line."""
+        if self.is_open:
+            self._listener.hung_up += 1
+            self._listener.log.log(level, "closing the connection from %s: %s", self.client_host, why)
+            self._close()
+
+    # What the listener and the request memory call
+
+    def drain(self) -> None:
+        """Take no further request; close when the one in progress is answered, at once if it only waits."""
+        self._draining = True
+        if self._current is None or self._current.api_key in PARKABLE:
+            self._close()
+
+    def abort(self) -> None:
+        """Close without any regard."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in progress."""
+        return self._current is None
+
+    def memory_granted(self, size: int) -> None:
+        self._waits_for_memory = False
+        self._memory = size
+        self._keep_reading_or_pause()
+
+    # Requests
+
+    def _pump(self) -> None:
+        """Take requests for as long as they are answered at once, then write the answers together."""
+        if self._pumping or not self.is_open:
+            return
+        self._pumping = True
+        try:
+            self._take_requests()
+        except MalformedError as error:
+            self._listener.malformed += 1
+            self.hang_up(str(error), logging.WARNING)
+        except Exception as error:  # a handler's bug must not reach the loop, nor the terminal
+            self._failed(error)
+        finally:
+            self._pumping = False
+        self._flush()
+        self._keep_reading_or_pause()
+
+    def _take_requests(self) -> None:
+        self._starved = False
+        for _ in range(REQUESTS_PER_TURN):
+            if self._current is not None or not self._writable or self._draining or not self.is_open:
+                break
+            data = self._reader.next_frame()
+            if data is None:
+                self._starved = True
+                return
+            self._serve(data)
+        else:
+            asyncio.get_running_loop().call_soon(self._pump)
+        if self._draining and self._current is None:
+            self._close()
+
+    def _serve(self, data: bytes) -> None:
+        header = read_header(data)
+        api_key, version, _, _, body = header
+        exchange = Exchange(self, api_key, version, header.correlation_id, header.client_id)
+        self._current = exchange
+        self._listener.requests[api_key] += 1
+        if api_key == JOIN_GROUP:
+            self._joined = True
+        elif api_key == API_VERSIONS and not APIS[API_VERSIONS].serves(version):
+            self._listener.unsupported_version(exchange)
+            return
+        request = decode_request(api_key, version, data, body)
+        later = self._listener.handler(api_key)(self._broker, exchange, request)
+        if later is not None:
+            self._run(later)
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self._listener.failed += 1
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        code = where.tb_frame.f_code if where is not None else None
+        place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
+        self._listener.log.log(logging.ERROR, "%r failed: %r at %s", self._current, error, place)
+        self._close()
+
+    # Bytes
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._out.clear()
+            self._listener.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _keep_reading_or_pause(self) -> None:
+        if self.is_open and self._transport is not None:
+            reading = self._wants_more()
+            if reading is not self._reading:
+                self._reading = reading
+                (self._transport.resume_reading if reading else self._transport.pause_reading)()
+
+    def _wants_more(self) -> bool:
+        if not self._starved:
+            return self._reader.buffered < READ_AHEAD
+        wanted = self._reader.wanted()
+        return wanted <= UNMETERED or self._has_memory(wanted)
+
+    def _has_memory(self, size: int) -> bool:
+        if not self._memory and not self._waits_for_memory:
+            if self._listener.memory.take(size, self):
+                self._memory = size
+            else:
+                self._waits_for_memory = True
+        return self._memory > 0
+
+    def _give_memory_back(self) -> None:
+        if self._memory:
+            size, self._memory = self._memory, 0
+            self._listener.memory.give_back(size)
+
+    def _close(self) -> None:
+        if not self.is_open or self._transport is None:
+            return
+        self._flush()
+        self.is_open = False
+        pending = self._transport.get_write_buffer_size()
+        self._transport.close()
+        if pending:
+            asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
+
+
+def client_host(peer: object) -> str:
+    """The peer's address as Java prints it, without port: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
+    host = peer[0] if isinstance(peer, tuple) else ""
+    if ":" in host:
+        groups = ipaddress.IPv6Address(host).exploded.split("%")[0].split(":")
+        host = ":".join(f"{int(group, 16):x}" for group in groups)
+    return f"/{host}"
