@@ -1,0 +1,57 @@
+"""`python -m kohort.conformance record HOST:PORT` records the reference answers from a running Apache Kafka.
+
+The suite is run several times, and only answers that are the same each time are written: a scenario whose answer
+Kafka itself does not settle is no scenario, and is told and refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kohort.conformance.comparing import Difference, differences
+from kohort.conformance.reference import SERVER, dump, path_in_source_tree
+from kohort.conformance.runner import Run, UnreachableError, run_all
+from kohort.conformance.scenario import all_scenarios
+
+
+def record(host: str, port: int, times: int) -> tuple[list[Run], list[Difference]]:
+    """The runs of the first pass, and where later passes answered otherwise."""
+    passes = [asyncio.run(run_all(host, port, all_scenarios())) for _ in range(times)]
+    return passes[0], [one for later in passes[1:] for one in unstable(passes[0], later)]
+
+
+def unstable(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]:
+    """How two passes over one server differ."""
+    pairs = zip(first, second, strict=True)
+    return [item for one, other in pairs for item in differences(one.scenario.name, one.steps, other.steps)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m kohort.conformance", description=__doc__)
+    parser.add_argument("command", choices=["record"])
+    parser.add_argument("address", metavar="HOST:PORT")
+    parser.add_argument("--times", type=int, default=2, help="passes that must agree")
+    parser.add_argument("--to", type=Path, default=path_in_source_tree(), metavar="FILE")
+    parser.add_argument("--server", default=SERVER, help="the server's name and version")
+    options = parser.parse_args()
+    host, _, port = options.address.rpartition(":")
+    try:
+        runs, changed = record(host, int(port), options.times)
+    except UnreachableError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for item in changed:
+        print(f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}", file=sys.stderr)
+    if changed:
+        return 1
+    options.to.write_text(dump(options.server, runs), encoding="utf-8")
+    print(f"{len(runs)} scenarios written to {options.to}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

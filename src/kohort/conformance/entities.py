@@ -1,0 +1,185 @@
+"""Plain values <-> kio's message classes, for requests of any API and version.
+
+A scenario writes a request as keyword arguments with Kafka's field names in snake case (`_ms` may be said or
+left out, as kio leaves it out): integers for durations and timestamps, dicts for nested structures, any iterable
+for arrays. A field that the version does not have is dropped, one that is not given takes the schema's default
+or the zero of its type, as Kafka's own generated classes do.
+
+The way back, `plain`, makes an answer into dicts, lists, strings, numbers and None, which is what transcripts
+hold: error codes by name and number, bytes in hex, record batches as a list of their headers.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import io
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, get_args, get_origin
+
+from kio.index import load_entity_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+from kio.static.primitive import i32Timedelta, i64Timedelta
+
+from kohort.conformance.batches import describe
+
+Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
+"""What transcripts are made of: JSON's values."""
+
+
+class UndecodableError(Exception):
+    """An answer that is not what its API and version say."""
+
+
+@cache
+def request_class(api: str, version: int) -> type[Any]:
+    """kio's class of a request, by Kafka's name of the API ("JoinGroup")."""
+    return load_entity_schema(_snake(api), version, EntityType.request)
+
+
+@cache
+def response_class(api: str, version: int) -> type[Any]:
+    """kio's class of an answer, by Kafka's name of the API."""
+    return load_entity_schema(_snake(api), version, EntityType.response)
+
+
+@cache
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def encode_request(
+    api: str, version: int, values: Mapping[str, Any], correlation_id: int, client_id: str | None
+) -> bytes:
+    """One request, header and body, without the four bytes of its size."""
+    cls = request_class(api, version)
+    header_class = cls.__header_schema__
+    header = build(
+        header_class,
+        {
+            "request_api_key": cls.__api_key__,
+            "request_api_version": version,
+            "correlation_id": correlation_id,
+            "client_id": client_id,
+        },
+    )
+    with io.BytesIO() as out:
+        entity_writer(header_class)(out, header)
+        entity_writer(cls)(out, build(cls, values))
+        return out.getvalue()
+
+
+def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
+    """The body of an answer as plain values; bytes left over are told as `trailing_bytes`."""
+    cls = response_class(api, version)
+    try:
+        _, header_size = entity_reader(cls.__header_schema__)(frame, 0)
+        entity, size = entity_reader(cls)(frame, header_size)
+    except Exception as error:
+        raise UndecodableError(f"{type(error).__name__}: {error}") from error
+    answer = plain(entity)
+    assert isinstance(answer, dict)
+    if rest := len(frame) - header_size - size:
+        answer["trailing_bytes"] = rest
+    return answer
+
+
+# --- plain values -> entities
+
+
+def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
+    """An instance of one of kio's classes; a name that no version of it would know is the scenario's mistake."""
+    given = dict(values)
+    arguments = {}
+    for item in fields(cls):
+        name = item.name if item.name in given else f"{item.name}_ms"
+        if name in given:
+            arguments[item.name] = _value(item.type, given[name])
+        elif item.default is MISSING:
+            arguments[item.name] = _zero(item)
+    return cls(**arguments)
+
+
+def _value(type_: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    type_ = _without_none(type_)
+    if get_origin(type_) is tuple:
+        element = get_args(type_)[0]
+        return tuple(_value(element, one) for one in value)
+    if is_dataclass(type_):
+        assert isinstance(type_, type)
+        return build(type_, value) if isinstance(value, Mapping) else value
+    if isinstance(type_, type) and issubclass(type_, (i32Timedelta, i64Timedelta)):
+        return type_.parse(datetime.timedelta(milliseconds=value))
+    if isinstance(type_, type) and issubclass(type_, datetime.datetime):
+        return datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
+    return value
+
+
+def _without_none(type_: Any) -> Any:
+    if get_origin(type_) is UnionType:
+        return next(one for one in get_args(type_) if one is not NoneType)
+    return type_
+
+
+def _zero(item: Field[Any]) -> Any:
+    if get_origin(item.type) is UnionType:
+        return None
+    type_ = _without_none(item.type)
+    if get_origin(type_) is tuple:
+        return ()
+    if is_dataclass(type_):
+        assert isinstance(type_, type)
+        return build(type_, {})
+    match item.metadata["kafka_type"]:
+        case "string":
+            return ""
+        case "bytes" | "records":
+            return b""
+        case "timedelta_i32" | "timedelta_i64":
+            return datetime.timedelta()
+        case "bool":
+            return False
+        case _:
+            return 0
+
+
+# --- entities -> plain values
+
+
+def plain(value: Any) -> Plain:
+    """An entity, or any value inside one, as JSON's values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain_field(item, getattr(value, item.name)) for item in fields(value)}
+    match value:
+        case ErrorCode():
+            return f"{value.name.upper()} ({value.value})"
+        case None | bool() | str() | float():
+            return value
+        case enum.IntEnum() | int():
+            return int(value)
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case uuid.UUID():
+            return str(value)
+        case datetime.timedelta():
+            return round(value / datetime.timedelta(milliseconds=1))
+        case datetime.datetime():
+            return round(value.timestamp() * 1000)
+        case tuple() | list():
+            return [plain(one) for one in value]
+    raise TypeError(f"no plain form for {type(value).__name__}")
+
+
+def _plain_field(item: Field[Any], value: Any) -> Plain:
+    if item.metadata.get("kafka_type") == "records" and value is not None:
+        return describe(bytes(value))
+    return plain(value)

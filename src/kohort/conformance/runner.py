@@ -1,0 +1,162 @@
+"""Runs scenarios against one server: many at once, each on its own names, and cleans up after them.
+
+Scenarios that wait for timers all start at once (they cost next to nothing while they wait); the others share a
+few places. A scenario that fails to set its scene keeps the steps it got and ends with one that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.conformance.scenario import Scenario
+from kohort.conformance.stage import SetUpError, Stage
+from kohort.conformance.transcript import Step
+from kohort.conformance.wire import Connection
+
+AT_ONCE = 16
+SCENARIO_SECONDS = 60.0
+WARM_UP_SECONDS = 60.0
+SHARDS = 50
+STARTING = ("(14)", "(15)", "(16)", "(5)")
+
+
+class UnreachableError(Exception):
+    """Nothing that speaks Kafka's protocol answers at the address; the text says what was seen."""
+
+
+@dataclass
+class Run:
+    """One scenario's transcript on one server."""
+
+    scenario: Scenario
+    steps: list[Step]
+    seconds: float
+
+
+async def run_all(
+    host: str,
+    port: int,
+    scenarios: Sequence[Scenario],
+    *,
+    at_once: int = AT_ONCE,
+    done: Callable[[Run], None] = lambda _: None,
+) -> list[Run]:
+    """Run them; `done` hears of each as it ends. The result is in the order of `scenarios`."""
+    await warm_up(host, port)
+    places = asyncio.Semaphore(at_once)
+    token = secrets.token_hex(4)
+
+    async def one(item: Scenario) -> Run:
+        if item.waits:
+            run = await play(item, host, port, token)
+        else:
+            async with places:
+                run = await play(item, host, port, token)
+        done(run)
+        return run
+
+    first = sorted(range(len(scenarios)), key=lambda n: -scenarios[n].waits)
+    tasks = {n: asyncio.create_task(one(scenarios[n])) for n in first}
+    return [await tasks[n] for n in range(len(scenarios))]
+
+
+async def play(item: Scenario, host: str, port: int, token: str) -> Run:
+    """One scenario from its first connection to the removal of what it made."""
+    began = time.monotonic()
+    stage = Stage(host, port, item.name.replace("_", "-"), f"-{token}")
+    try:
+        async with asyncio.timeout(SCENARIO_SECONDS + item.waits):
+            await item.play(stage)
+    except SetUpError as error:
+        stage.transcript.record_outcome("could not go on", str(error))
+    except TimeoutError:
+        stage.transcript.record_outcome("could not go on", "the scenario took too long")
+    except Exception as error:  # a server that answers otherwise than expected must not end the suite
+        stage.transcript.record_outcome("could not go on", f"{type(error).__name__}: {error}")
+    await stage.close()
+    seconds = time.monotonic() - began
+    with suppress(Exception):
+        await clean_up(stage)
+    return Run(item, stage.transcript.normalised(), seconds)
+
+
+async def clean_up(stage: Stage) -> None:
+    """Remove the scenario's members, groups and topics, as far as the server does that."""
+    connection = await Connection.open(stage.host, stage.port)
+    try:
+        async with asyncio.timeout(5):
+            if stage.groups:
+                await _remove_groups(connection, sorted(stage.groups))
+            if stage.topics:
+                names = sorted(stage.topics)
+                await _ask(connection, "DeleteTopics", 5, topic_names=names, timeout=5_000)
+    finally:
+        await connection.close()
+
+
+async def _remove_groups(connection: Connection, groups: list[str]) -> None:
+    described = await _ask(connection, "DescribeGroups", 5, groups=groups)
+    for group in described["groups"]:
+        if group["members"]:
+            gone = [{"member_id": one["member_id"], "group_instance_id": None} for one in group["members"]]
+            await _ask(connection, "LeaveGroup", 4, group_id=group["group_id"], members=gone)
+    await _ask(connection, "DeleteGroups", 2, groups_names=groups)
+
+
+async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> None:
+    """Wait until the coordinator of every shard answers: a fresh Kafka takes some seconds to get there.
+
+    Raises UnreachableError when there is no such server.
+    """
+    try:
+        connection = await Connection.open(host, port)
+    except OSError as error:
+        raise UnreachableError(f"nothing listens at {host}:{port} ({error.strerror or error})") from error
+    try:
+        async with asyncio.timeout(seconds):
+            while not await _is_warm(connection):  # noqa: ASYNC110 - the event is in another process
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        raise UnreachableError(f"the coordinators at {host}:{port} did not get ready in {seconds:g} s") from None
+    except Exception as error:
+        raise UnreachableError(
+            f"what listens at {host}:{port} does not speak Kafka's protocol ({type(error).__name__} {error})"
+        ) from error
+    finally:
+        await connection.close()
+
+
+async def _is_warm(connection: Connection) -> bool:
+    found = await _ask(connection, "FindCoordinator", 3, key="warm-up", key_type=0)
+    described = await _ask(connection, "DescribeGroups", 4, groups=_group_of_every_shard())
+    producer = await _ask(connection, "InitProducerId", 1, transactional_id=None, transaction_timeout=60_000)
+    codes = [found["error_code"], producer["error_code"], *(one["error_code"] for one in described["groups"])]
+    return not any(code.endswith(STARTING) for code in codes)
+
+
+async def _ask(connection: Connection, api: str, version: int, **values: Any) -> dict[str, Any]:
+    return await connection.send(api, version, values, "kohort-conformance").answer(seconds=10)
+
+
+def _group_of_every_shard() -> list[str]:
+    names: dict[int, str] = {}
+    number = 0
+    while len(names) < SHARDS:
+        name = f"warm-up-{number}"
+        names.setdefault(shard_of(name), name)
+        number += 1
+    return list(names.values())
+
+
+def shard_of(group: str) -> int:
+    """The partition of `__consumer_offsets` that Kafka keeps this group in."""
+    code = 0
+    for char in group:
+        code = (31 * code + ord(char)) & 0xFFFFFFFF
+    return abs(code - (1 << 32) if code >> 31 else code) % SHARDS

@@ -1,0 +1,69 @@
+"""The registry of scenarios: coroutine functions of a stage, grouped in modules by subject.
+
+    @scenario
+    async def heartbeat_of_a_stranger(stage: Stage) -> None:
+        \"""A heartbeat to a group that does not exist is answered 25.\"""
+
+The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first line of its
+docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so that those start first.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias, overload
+
+from kohort.conformance.stage import Stage
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+_registered: dict[str, Scenario] = {}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One conversation with a server; the module that holds it is its subject."""
+
+    name: str
+    subject: str
+    title: str
+    play: Play
+    waits: float = 0.0
+
+
+@overload
+def scenario(play: Play, /) -> Play: ...
+@overload
+def scenario(*, waits: float = 0.0) -> Callable[[Play], Play]: ...
+def scenario(play: Play | None = None, /, *, waits: float = 0.0) -> Play | Callable[[Play], Play]:
+    """Register a scenario; gives the function back as it is."""
+
+    def register(play: Play) -> Play:
+        subject = play.__module__.rpartition(".")[2]
+        name = f"{subject}.{play.__name__}"
+        if name in _registered:
+            raise ValueError(f"two scenarios named {name}")
+        title = (play.__doc__ or "").strip().partition("\n")[0]
+        _registered[name] = Scenario(name, subject, title, play, waits)
+        return play
+
+    return register if play is None else register(play)
+
+
+def all_scenarios() -> list[Scenario]:
+    """Every scenario of the package, by subject in the order of the modules' names."""
+    from kohort.conformance import scenarios
+
+    for module in pkgutil.iter_modules(scenarios.__path__):
+        importlib.import_module(f"{scenarios.__name__}.{module.name}")
+    return list(_registered.values())
+
+
+def matching(scenarios: Iterable[Scenario], patterns: Iterable[str]) -> list[Scenario]:
+    """Those whose name matches one of the shell patterns; a pattern without wildcards is looked for anywhere."""
+    wanted = [pattern if set(pattern) & set("*?[") else f"*{pattern}*" for pattern in patterns]
+    return [one for one in scenarios if not wanted or any(fnmatch.fnmatch(one.name, each) for each in wanted)]

@@ -1,0 +1,238 @@
+"""What a scenario is given: fresh names, connections that record what they hear, and members of groups.
+
+Every request says who sends it, to which API and in which version, so a scenario reads as a conversation:
+
+    a = await stage.client("a")
+    await a.ask("Heartbeat", 4, group_id=stage.group, generation_id=1, member_id="nobody")
+
+`ask` records the answer; `quiet` does not (for what only sets the scene); `send` goes on without the answer,
+for requests that will be parked, and the `Parked` it gives back is asked for it later. The transcript's order is
+the order in which the scenario asks, never that in which answers happen to arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kohort.conformance.entities import Plain, UndecodableError
+from kohort.conformance.transcript import Transcript
+from kohort.conformance.wire import ANSWER_SECONDS, Call, Connection, HungUpError, SilentError
+
+SETTLE_SECONDS = 0.25
+"""How long a request is given to arrive and be parked, where nothing observable tells that it was."""
+POLL_SECONDS = 0.05
+
+
+class SetUpError(Exception):
+    """The scene could not be set; the text says which request answered what."""
+
+
+class Answer(Protocol):
+    """An answer's fields by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+NOTHING: dict[str, Any] = {}
+
+
+@dataclass
+class Parked:
+    """A request that was sent and whose answer nobody has asked for yet."""
+
+    stage: Stage
+    call: Call
+    label: str
+
+    async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """Record the answer, or that there is none; without one, an empty dict comes back."""
+        return await self.stage.record(self.label, self.call, seconds)
+
+    async def quiet(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """The answer, unrecorded; raises SetUpError if there is none."""
+        return await self.stage.heard(self.label, self.call, seconds)
+
+    async def still_parked(self, seconds: float = SETTLE_SECONDS) -> None:
+        """Record whether the request is still unanswered after a moment."""
+        await asyncio.sleep(seconds)
+        self.stage.note(f"{self.label} is parked", not self.call.answered)
+
+
+class Client:
+    """One connection with a client id."""
+
+    def __init__(self, stage: Stage, client_id: str | None, connection: Connection) -> None:
+        self.stage = stage
+        self.client_id = client_id
+        self.connection = connection
+
+    def send(self, api: str, version: int, **values: Any) -> Parked:
+        """Send and go on."""
+        self.stage.transcript.sent(values)
+        call = self.connection.send(api, version, values, self.client_id)
+        return Parked(self.stage, call, f"{self.client_id}: {api} v{version}")
+
+    async def ask(self, api: str, version: int, **values: Any) -> dict[str, Any]:
+        """Send, and record the answer."""
+        return await self.send(api, version, **values).answer()
+
+    async def quiet(self, api: str, version: int, **values: Any) -> dict[str, Any]:
+        """Send, and take the answer without recording it."""
+        return await self.send(api, version, **values).quiet()
+
+    async def is_hung_up(self, seconds: float = 2.0) -> None:
+        """Record whether the server closes this connection."""
+        closed = await self.connection.closed_by_server(seconds)
+        self.stage.note(f"{self.client_id}: connection closed by the server", closed)
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+
+class Stage:
+    """One scenario's run on one server: its names, its connections, its transcript."""
+
+    def __init__(self, host: str, port: int, name: str, suffix: str) -> None:
+        self.host = host
+        self.port = port
+        self.name = name
+        self.suffix = suffix
+        self.transcript = Transcript(suffix)
+        self.groups: set[str] = set()
+        self.topics: set[str] = set()
+        self._clients: list[Client] = []
+
+    # --- names
+
+    @property
+    def group(self) -> str:
+        """The scenario's own group."""
+        return self.group_named("group")
+
+    def group_named(self, name: str) -> str:
+        group = f"{self.name}-{name}{self.suffix}"
+        self.groups.add(group)
+        return group
+
+    @property
+    def topic(self) -> str:
+        """The name of the scenario's own topic, which `create_topic` makes."""
+        return self.topic_named("topic")
+
+    def topic_named(self, name: str) -> str:
+        topic = f"{self.name}-{name}{self.suffix}"
+        self.topics.add(topic)
+        return topic
+
+    # --- connections
+
+    async def client(self, client_id: str | None = "a") -> Client:
+        """A new connection that says this client id; every connection of a scenario should have its own."""
+        client = Client(self, client_id, await Connection.open(self.host, self.port))
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+    # --- topics
+
+    async def create_topic(self, name: str = "topic", partitions: int = 1, **configs: str) -> str:
+        """Make a topic, unrecorded, and wait until all of its partitions can be used; its name.
+
+        Configs are named with `_` for `.`. Records are kept for ever, whatever their timestamps say.
+        """
+        topic = self.topic_named(name)
+        settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
+        maker = await self.client("topic maker")
+        answer = await maker.quiet(
+            "CreateTopics",
+            5,
+            topics=[
+                {
+                    "name": topic,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [{"name": key, "value": value} for key, value in settings.items()],
+                }
+            ],
+            timeout=10_000,
+        )
+        if answer["topics"][0]["error_code"] != "NONE (0)":
+            raise SetUpError(f"CreateTopics: {answer['topics'][0]['error_code']}")
+        await self.until_usable(maker, topic, partitions)
+        return topic
+
+    async def until_usable(self, client: Client, topic: str, partitions: int = 1) -> None:
+        """Wait until every partition of a topic answers ListOffsets, and Metadata knows the topic."""
+
+        async def usable() -> bool:
+            listed = await client.quiet(
+                "ListOffsets",
+                5,
+                replica_id=-1,
+                topics=[
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {"partition_index": one, "current_leader_epoch": -1, "timestamp": -1}
+                            for one in range(partitions)
+                        ],
+                    }
+                ],
+            )
+            told = await client.quiet("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
+            codes = [one["error_code"] for one in listed["topics"][0]["partitions"]]
+            codes += [one["error_code"] for one in told["topics"]]
+            return all(code == "NONE (0)" for code in codes)
+
+        await self.until(f"{topic} usable", usable)
+
+    # --- the transcript
+
+    def note(self, label: str, value: Plain) -> None:
+        """Record something observed that is no answer."""
+        self.transcript.record(label, value)
+
+    async def record(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
+        try:
+            answer = await call.answer(seconds)
+        except HungUpError:
+            self.transcript.record_outcome(label, "connection closed")
+        except SilentError:
+            self.transcript.record_outcome(label, "no answer")
+        except UndecodableError as error:
+            self.transcript.record_outcome(label, f"undecodable: {error}")
+        else:
+            self.transcript.heard(answer)
+            self.transcript.record(label, answer)
+            return answer
+        return NOTHING
+
+    async def heard(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
+        try:
+            answer = await call.answer(seconds)
+        except (HungUpError, SilentError, UndecodableError) as error:
+            raise SetUpError(f"{label}: {error or 'connection closed'}") from error
+        self.transcript.heard(answer)
+        return answer
+
+    # --- waiting
+
+    async def until(self, what: str, holds: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> float:
+        """Poll, unrecorded, until it holds; seconds that it took. Raises SetUpError when it never does."""
+        began = time.monotonic()
+        while not await holds():
+            if time.monotonic() - began > seconds:
+                raise SetUpError(f"after {seconds:g} s still not: {what}")
+            await asyncio.sleep(POLL_SECONDS)
+        return time.monotonic() - began
+
+    async def settle(self, seconds: float = SETTLE_SECONDS) -> None:
+        """Give what was sent the time to be parked."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,131 @@
+"""What a scenario heard, and the same with everything taken out that may differ between two correct servers.
+
+A transcript is a list of steps, each with a label ("b: JoinGroup v9") and what came of it: an answer field by
+field, or that the connection was closed, or that no answer came. What legitimately differs is replaced:
+
+- ids that a server invents (members, topics, producers, fetch sessions) by labels in order of first appearance,
+  unless the scenario itself made the value up and sent it first: an answer that echoes it must echo it exactly;
+- node ids, hosts, ports, cluster id, the client's own address and times near the present by the kind of value;
+- texts for humans (error messages) by the fact that there is one;
+- the run's own suffix of group and topic names by nothing;
+- throttle times, and the features and unrelated APIs of ApiVersions, are left out;
+- lists whose order is that of a hash map in Kafka are sorted.
+
+Everything else counts: error codes, null against empty, which partitions are answered and in which order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from kohort.conformance.entities import Plain
+
+Step: TypeAlias = dict[str, Plain]
+"""`{"step": label, "answer": …}` or `{"step": label, "outcome": "…"}`."""
+
+LEFT_OUT = frozenset({"throttle_time"})
+MEMBERS = frozenset({"member_id", "leader"})
+IDENTIFIERS = {"topic_id": "topic id", "producer_id": "producer", "session_id": "session"}
+NODES = frozenset(
+    {"node_id", "leader_id", "broker_id", "controller_id", "replica_nodes", "isr_nodes", "preferred_read_replica"}
+)
+KINDS = {"host": "host", "port": "port", "rack": "rack", "cluster_id": "cluster", "client_host": "client host"}
+TEXTS = frozenset({"error_message"})
+UNORDERED = frozenset({"members", "brokers"})
+A_RECENT_TIME = 1_600_000_000_000
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass
+class Transcript:
+    """The steps of one run of one scenario, and which values were the scenario's own."""
+
+    suffix: str
+    steps: list[Step] = field(default_factory=list)
+    _own: set[Plain] = field(default_factory=set)
+    _heard: set[Plain] = field(default_factory=set)
+
+    def sent(self, values: Any) -> None:
+        """What goes out: values that no answer has brought yet are the scenario's own."""
+        self._own.update(value for value in _leaves(values) if value not in self._heard)
+
+    def heard(self, answer: Plain) -> None:
+        """What came in, also in answers that are not recorded."""
+        self._heard.update(value for value in _leaves(answer) if value not in self._own)
+
+    def record(self, label: str, answer: Plain) -> None:
+        self.steps.append({"step": label, "answer": answer})
+
+    def record_outcome(self, label: str, outcome: str) -> None:
+        self.steps.append({"step": label, "outcome": outcome})
+
+    def normalised(self) -> list[Step]:
+        """The steps with what may differ replaced; the recorded ones stay as they are."""
+        return Normaliser(self.suffix, frozenset(self._own)).steps(self.steps)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from _leaves(one)
+    elif isinstance(value, (list, tuple, set)):
+        for one in value:
+            yield from _leaves(one)
+    elif isinstance(value, (str, int)) and not isinstance(value, bool):
+        yield value
+    elif value is not None and not isinstance(value, (bytes, bool, float)):
+        yield str(value)
+
+
+class Normaliser:
+    """Gives labels to invented values in order of first appearance, over all steps of one scenario."""
+
+    def __init__(self, suffix: str, own: frozenset[Plain]) -> None:
+        self._suffix = suffix
+        self._own = own
+        self._labels: dict[tuple[str, Plain], str] = {}
+
+    def steps(self, steps: list[Step]) -> list[Step]:
+        return [{name: self._field(name, value) for name, value in step.items()} for step in steps]
+
+    def _value(self, name: str, value: Plain) -> Plain:
+        if isinstance(value, dict):
+            return {key: self._field(key, one) for key, one in value.items() if key not in LEFT_OUT}
+        if isinstance(value, list):
+            return [self._field(name, one) for one in self._in_order(name, value)]
+        if isinstance(value, str):
+            return value.replace(self._suffix, "")
+        if isinstance(value, int) and not isinstance(value, bool) and value > A_RECENT_TIME:
+            return "<time>"
+        return value
+
+    def _field(self, name: str, value: Plain) -> Plain:
+        if isinstance(value, (dict, list)) or value is None or value == "":
+            return self._value(name, value)
+        if name in MEMBERS and isinstance(value, str):
+            return self._label("member", value)
+        if name in IDENTIFIERS and value not in (0, -1):
+            return self._label(IDENTIFIERS[name], value)
+        if name in NODES and isinstance(value, int):
+            return "<node>" if value >= 0 else value
+        if name in KINDS and value != -1:
+            return f"<{KINDS[name]}>"
+        return "<text>" if name in TEXTS else self._value(name, value)
+
+    def _label(self, kind: str, value: Plain) -> Plain:
+        if value in self._own:
+            return self._value("", value)
+        count = sum(1 for known, _ in self._labels if known == kind)
+        return self._labels.setdefault((kind, value), f"<{kind} {count + 1}>")
+
+    def _in_order(self, name: str, values: list[Plain]) -> list[Plain]:
+        return sorted(values, key=self._masked) if name in UNORDERED else values
+
+    def _masked(self, value: Plain) -> tuple[str, str]:
+        """A key that sorts alike whatever ids the server invented."""
+        kept = {key: one for key, one in value.items() if key not in MEMBERS} if isinstance(value, dict) else value
+        return UUID.sub("", json.dumps(kept, sort_keys=True)), UUID.sub("", json.dumps(value, sort_keys=True))

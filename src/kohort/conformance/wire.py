@@ -1,0 +1,137 @@
+"""A raw connection to a broker: requests out, answers back in order, nothing hidden.
+
+Unlike a client library it retries nothing, negotiates nothing and lets a scenario send what no client would:
+any version, requests behind one that is parked, and bytes that are no request at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Self
+
+from kohort.conformance.entities import Plain, UndecodableError, decode_response, encode_request
+
+ANSWER_SECONDS = 20.0
+"""How long an answer is awaited before the transcript says that there is none."""
+MAX_FRAME = 64 << 20
+
+
+class HungUpError(Exception):
+    """The server closed the connection instead of answering."""
+
+
+class SilentError(Exception):
+    """No answer came within the time that the scenario gives."""
+
+
+class Call:
+    """A request that was sent; its answer comes when the server gives it, after those before it."""
+
+    def __init__(self, api: str, version: int, correlation_id: int) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self._frame: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def settle(self, frame: bytes) -> None:
+        if not self._frame.done():
+            self._frame.set_result(frame)
+
+    def hang_up(self) -> None:
+        if not self._frame.done():
+            self._frame.set_exception(HungUpError())
+            self._frame.exception()  # read it: a call that nobody awaits is no error
+
+    @property
+    def answered(self) -> bool:
+        return self._frame.done()
+
+    async def frame(self, seconds: float = ANSWER_SECONDS) -> bytes:
+        """The whole answer, header included. Raises HungUpError or SilentError; can be awaited again."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._frame), seconds)
+        except TimeoutError:
+            raise SilentError(f"no answer within {seconds:g} s") from None
+
+    async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Plain]:
+        """The decoded body. Raises UndecodableError too, as when the correlation id is not the request's."""
+        frame = await self.frame(seconds)
+        if (got := int.from_bytes(frame[:4], "big", signed=True)) != self.correlation_id:
+            raise UndecodableError(f"correlation id {got} instead of {self.correlation_id}")
+        return decode_response(self.api, self.version, frame)
+
+
+class Connection:
+    """One TCP connection; `await Connection.open(...)`, then `send`; `close` drops what is still parked."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._waiting: deque[Call] = deque()
+        self._next_id = 1
+        self._closed = asyncio.Event()
+        self._task = asyncio.create_task(self._read())
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Self:
+        reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
+        return cls(reader, writer)
+
+    def send(self, api: str, version: int, values: Mapping[str, Any], client_id: str | None) -> Call:
+        """Send a request of any version; does not wait for anything."""
+        call = self.expect(api, version)
+        self.send_frame(encode_request(api, version, values, call.correlation_id, client_id))
+        return call
+
+    def expect(self, api: str, version: int) -> Call:
+        """The call of a request whose bytes the scenario sends itself: its answer is read as this version's."""
+        call = Call(api, version, self._next_id)
+        self._next_id += 1
+        self._waiting.append(call)
+        if self._closed.is_set():
+            call.hang_up()
+        return call
+
+    def forget(self, call: Call) -> None:
+        """This request has no answer (acks=0): the next answer is the next request's."""
+        self._waiting.remove(call)
+
+    def send_frame(self, frame: bytes) -> None:
+        self.send_bytes(struct.pack(">i", len(frame)) + frame)
+
+    def send_bytes(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    async def closed_by_server(self, seconds: float) -> bool:
+        """Whether the server closes within that time."""
+        try:
+            await asyncio.wait_for(self._closed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        self._writer.close()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+                if not 4 <= size <= MAX_FRAME:
+                    break
+                frame = await self._reader.readexactly(size)
+                if self._waiting:
+                    self._waiting.popleft().settle(frame)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._closed.set()
+            self._writer.close()
+            for call in self._waiting:
+                call.hang_up()

@@ -1,0 +1,199 @@
+"""Apache Kafka as the judge: its JARs resolved by Maven, one KRaft node started and stopped.
+
+`Kafka.start()` is for tests and for `make conformance`; as a program it runs one node until Ctrl-C:
+
+    python tests/peers/kafka.py [--port 29300] [--set NAME=VALUE]…
+
+The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a temporary
+directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and listens after about 5 s.
+`__consumer_offsets` is only made at the first FindCoordinator: `kohort.conformance.runner.warm_up` waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+VERSION = "4.3.0"
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+TOOLS = Path(__file__).resolve().parents[2] / ".tools"
+HEAP = "768m"
+START_SECONDS = 60.0
+
+
+class KafkaUnavailableError(RuntimeError):
+    """Kafka cannot be had or started here; the text says why."""
+
+
+def missing_tools() -> str | None:
+    """Why no Kafka can run here, or None: what tests print when they skip."""
+    if shutil.which("java") is None:
+        return "Apache Kafka needs a Java runtime (17 or newer) on the PATH"
+    if not _is_resolved(TOOLS / f"kafka-{VERSION}") and shutil.which("mvn") is None:
+        return "Apache Kafka's JARs are resolved by Maven, which is not on the PATH"
+    return None
+
+
+def _is_resolved(home: Path) -> bool:
+    return any(home.glob(f"libs/kafka_2.13-{VERSION}.jar")) and any(home.glob("libs/kafka-tools-*.jar"))
+
+
+def resolve(tools: Path = TOOLS) -> Path:
+    """The directory with Kafka's JARs and their dependencies, fetched from Maven Central when missing."""
+    home = tools / f"kafka-{VERSION}"
+    if not _is_resolved(home):
+        home.mkdir(parents=True, exist_ok=True)
+        pom = home / "pom.xml"
+        pom.write_text(_pom())
+        _run(
+            ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={home}/libs"],
+            "Maven could not resolve Apache Kafka",
+        )
+    return home / "libs"
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>kohort.peers</groupId><artifactId>kafka</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>\n"
+    )
+
+
+def _run(command: Sequence[str], complaint: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KafkaUnavailableError(f"{complaint}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def properties(port: int, data: Path, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
+    """One combined broker and controller on `port` and `port` + 1, with no initial rebalance delay."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{port + 1}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.dirs": str(data / "log"),
+        **(overrides or {}),
+    }
+
+
+@dataclass
+class Kafka:
+    """A running node; a context manager that stops it and removes its data."""
+
+    process: subprocess.Popen[bytes]
+    host: str
+    port: int
+    directory: Path
+    libs: Path
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def start(cls, port: int = 29300, overrides: Mapping[str, str] | None = None, heap: str = HEAP) -> Self:
+        """Format a fresh directory and start a node in it; back when its port takes connections."""
+        if reason := missing_tools():
+            raise KafkaUnavailableError(reason)
+        for used in (port, port + 1):
+            if _listens(used):
+                raise KafkaUnavailableError(f"port {used} is taken")
+        libs = resolve()
+        directory = Path(tempfile.mkdtemp(prefix="kohort-kafka-"))
+        settings = directory / "server.properties"
+        settings.write_text("".join(f"{k}={v}\n" for k, v in properties(port, directory, overrides).items()))
+        java = ["java", f"-Xmx{heap}", "-cp", f"{libs}/*", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        try:
+            _run(
+                [*java, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(settings)],
+                "Kafka's storage could not be formatted",
+            )
+            with (directory / "server.log").open("wb") as log:
+                process = subprocess.Popen(
+                    [*java, "-XX:+UseG1GC", "kafka.Kafka", str(settings)], stdout=log, stderr=subprocess.STDOUT
+                )
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        node = cls(process, "127.0.0.1", port, directory, libs)
+        node._await_listening()
+        return node
+
+    def _await_listening(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not _listens(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                tail = (self.directory / "server.log").read_text(errors="replace")[-3000:]
+                self.stop()
+                raise KafkaUnavailableError(f"Kafka did not start:\n{tail}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Kill the node (its data is thrown away, so nothing is worth a clean shutdown) and remove its data."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one Apache Kafka node until Ctrl-C.")
+    parser.add_argument("--port", type=int, default=29300)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides")
+    options = parser.parse_args()
+    overrides = dict(item.split("=", 1) for item in options.overrides)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with Kafka.start(options.port, overrides) as node:
+        print(f"Apache Kafka {VERSION} on {node.address}, data in {node.directory} (pid {os.getpid()})", flush=True)
+        try:
+            node.process.wait()
+        except KeyboardInterrupt:
+            print("stopping", flush=True)
+
+
+if __name__ == "__main__":
+    main()
