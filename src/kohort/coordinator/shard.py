@@ -42,7 +42,7 @@ from kohort.coordinator.requests import (
     SyncGroup,
     TopicsDeleted,
 )
-from kohort.coordinator.responses import JoinGroupResponse, SyncGroupResponse
+from kohort.coordinator.responses import JoinGroupResponse
 from kohort.coordinator.result import (
     JoinPhaseEnds,
     Reply,
@@ -86,17 +86,6 @@ class Shard:
                 if len(group.sessions) > self.config.max_size:
                     rebalance(group, [Cause("loaded over capacity", "")], step)
         return step.result()
-
-    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Result:
-        """Answer whatever is parked: the shard goes away, and its clients are to look for the coordinator again."""
-        replies: list[Reply] = []
-        for group in self.groups.values():
-            if group.round is not None:
-                joins, syncs = group.round.joins, group.round.syncs
-                replies += (Reply(r, JoinGroupResponse(error=error, member_id=m)) for m, r in joins.items())
-                replies += (Reply(r, SyncGroupResponse(error=error)) for r in syncs.values())
-        self.groups.clear()
-        return Result(replies=tuple(replies))
 
     # --- the fold ---
 

@@ -1,0 +1,67 @@
+"""The answer to a request that never reached, or did not outlive, its shard.
+
+One function for every such case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log failed
+(COORDINATOR_NOT_AVAILABLE), or it is going away (NOT_COORDINATOR).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kohort.coordinator.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    Request,
+    SyncGroup,
+)
+from kohort.coordinator.responses import (
+    DeleteGroupResponse,
+    DescribeGroupResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    Response,
+    SyncGroupResponse,
+)
+from kohort.errors import ErrorCode
+from kohort.types import TopicPartition
+
+
+def refuse(request: Request, error: ErrorCode) -> Response:
+    """`error`, as this kind of request is answered it."""
+    return _REFUSALS[type(request)](request, error)
+
+
+def refuse_while_loading(request: Request) -> Response:
+    """COORDINATOR_LOAD_IN_PROGRESS; but a heartbeat is fine, since nobody's session runs yet (as in Kafka)."""
+    if isinstance(request, Heartbeat):
+        return HeartbeatResponse()
+    return refuse(request, ErrorCode.coordinator_load_in_progress)
+
+
+def _refuse_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets))
+
+
+_REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
+    JoinGroup: lambda request, error: JoinGroupResponse(error=error, member_id=request.member_id),
+    SyncGroup: lambda _, error: SyncGroupResponse(error=error),
+    Heartbeat: lambda _, error: HeartbeatResponse(error),
+    LeaveGroup: lambda _, error: LeaveGroupResponse(error=error),
+    OffsetCommit: _refuse_commit,
+    OffsetFetch: lambda _, error: OffsetFetchResponse(error=error),
+    DescribeGroup: lambda request, error: DescribeGroupResponse(error=error, group=request.group),
+    ListGroups: lambda _, error: ListGroupsResponse(error=error),
+    DeleteGroup: lambda _, error: DeleteGroupResponse(error),
+    OffsetDelete: lambda _, error: OffsetDeleteResponse(error=error),
+}

@@ -1,0 +1,25 @@
+"""The time that everything in a process is judged by."""
+
+import time
+from typing import Protocol
+
+from kohort.types import Instant
+
+
+class Clock(Protocol):
+    def now(self) -> Instant:
+        """Milliseconds since the Unix epoch; never runs backwards."""
+        ...
+
+
+class SystemClock:
+    """The wall clock as it stood at the start, carried on by the monotonic one.
+
+    Sessions and rounds must not end early, or never, because somebody set the machine's clock.
+    """
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now(self) -> Instant:
+        return Instant((time.monotonic_ns() + self._offset_ns) // 1_000_000)

@@ -1,0 +1,200 @@
+"""The group coordinator of a process: every shard of `__consumer_offsets`, on one event loop."""
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from kohort.coordinator.classic import Group
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.partition import partition_for
+from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, ListGroups, Request, TopicsDeleted
+from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
+from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
+from kohort.coordinator.shard import Event, Shard
+from kohort.errors import ErrorCode
+from kohort.log.base import Log
+from kohort.runtime.clock import Clock
+from kohort.runtime.host import HostState, ShardHost
+from kohort.runtime.timers import TimerHeap
+from kohort.types import ConnectionId, Instant
+
+logger = logging.getLogger("kohort.groups")
+
+_JOURNAL_GROUPS = 10_000
+_JOURNAL_ENTRIES = 100
+
+
+class Groups:
+    """All groups that this process coordinates.
+
+    `submit` takes requests whose `request_id` is the function that takes the answer. Everything happens on the loop
+    thread.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        config: GroupConfig,
+        clock: Clock,
+        *,
+        waits_for_disk: bool = False,
+        expiration_interval_ms: int = 600_000,
+    ) -> None:
+        self.rebalances: Counter[str] = Counter()
+        """Rebalances that ended, by outcome."""
+        self.on_rebalance: list[Callable[[Rebalance], None]] = []
+        """Called with every rebalance that ended."""
+        self._clock = clock
+        self._timers: TimerHeap[tuple[ShardHost, Shard, TimerKey]] = TimerHeap()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at: Instant | None = None
+        self._expiration_s = expiration_interval_ms / 1_000
+        self._expiration: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._journal: OrderedDict[str, deque[Rebalance]] = OrderedDict()
+        self._hosts = [
+            ShardHost(
+                log,
+                config,
+                clock,
+                waits_for_disk=waits_for_disk,
+                on_timer=self._move_timer,
+                on_rebalance=self._ended,
+            )
+            for log in logs
+        ]
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begin to load; until a shard is loaded its groups are answered COORDINATOR_LOAD_IN_PROGRESS."""
+        self._loading = asyncio.ensure_future(self._load())
+        self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
+
+    async def loaded(self) -> None:
+        """Return when every shard has been loaded, or has failed to."""
+        assert self._loading is not None
+        await asyncio.shield(self._loading)
+
+    async def close(self) -> None:
+        """Log and answer what is decided, refuse what is parked."""
+        if self._loading is not None:
+            self._loading.cancel()
+        for handle in (self._alarm, self._expiration):
+            if handle is not None:
+                handle.cancel()
+        for host in self._hosts:
+            await host.close()
+
+    async def _load(self) -> None:
+        for host in self._hosts:
+            await host.load()
+
+    # --- requests and events ---
+
+    def submit(self, request: Request) -> None:
+        """Have the group's shard decide; the answer goes to `request.request_id`, now or later."""
+        if isinstance(request, ListGroups):
+            cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
+        else:
+            self._host(request.group).submit(request)
+
+    def connection_closed(self, connection: ConnectionId) -> None:
+        """The members that joined by this connection may be gone; their ids are no longer waited for."""
+        self._post_to_all(ConnectionClosed(connection))
+
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """The offsets committed for these topics go too."""
+        self._post_to_all(TopicsDeleted(frozenset(names)))
+
+    def _post_to_all(self, event: Event) -> None:
+        for host in self._hosts:
+            host.post(event)
+
+    def _expire(self) -> None:
+        self._post_to_all(ExpireOffsets())
+        self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
+
+    def _list_groups(self, request: ListGroups) -> ListGroupsResponse:
+        if not self.is_loaded:
+            return ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress)
+        listed: list[ListedGroup] = []
+        for host in self._hosts:
+            for reply in host.shard.handle(request, self._clock.now()).replies:
+                listed += cast("ListGroupsResponse", reply.response).groups
+        return ListGroupsResponse(groups=tuple(listed))
+
+    def _host(self, group: str) -> ShardHost:
+        return self._hosts[partition_for(group, len(self._hosts))]
+
+    # --- timers ---
+
+    def _move_timer(self, host: ShardHost, timer: Timer | Cancel) -> None:
+        # With the shard in the key, what a dropped shard had set never reaches its successor.
+        key = (host, host.shard, timer.key)
+        if isinstance(timer, Cancel):
+            self._timers.cancel(key)
+            return
+        self._timers.set(key, timer.deadline)
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        deadline = self._timers.next_deadline()
+        if deadline is None or (self._alarm_at is not None and self._alarm_at <= deadline):
+            return  # an alarm that rings too early sets itself again
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        delay_s = max(deadline - self._clock.now(), 0) / 1_000
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm_at = None
+        for host, shard, key in self._timers.due(self._clock.now()):
+            if host.shard is shard:
+                host.post(TimerFired(key))
+        self._set_alarm()
+
+    # --- what is known ---
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether every shard serves."""
+        return all(host.state is HostState.ACTIVE for host in self._hosts)
+
+    def group(self, group_id: str) -> Group | None:
+        """A group to look at, None if there is none or its shard is not loaded. Its owner is the shard."""
+        return self._host(group_id).shard.groups.get(group_id)
+
+    def groups(self) -> Iterator[Group]:
+        """Every group, to look at."""
+        for host in self._hosts:
+            yield from host.shard.groups.values()
+
+    def journal(self, group_id: str) -> Sequence[Rebalance]:
+        """The latest rebalances of a group since this process started, oldest first: at most 100, of 10,000 groups."""
+        return tuple(self._journal.get(group_id, ()))
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Counts over all shards: groups by state, members, pending, parked, offsets, timers, shards by state."""
+        groups: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
+        for host in self._hosts:
+            counts = dict(host.shard.statistics())
+            groups.update(counts.pop("groups"))
+            totals.update(counts)
+        shards = Counter(host.state.value for host in self._hosts)
+        return {**totals, "groups": groups, "shards": shards, "timers": len(self._timers)}
+
+    def _ended(self, rebalance: Rebalance) -> None:
+        self.rebalances[rebalance.outcome] += 1
+        entries = self._journal.setdefault(rebalance.group, deque(maxlen=_JOURNAL_ENTRIES))
+        entries.append(rebalance)
+        self._journal.move_to_end(rebalance.group)
+        if len(self._journal) > _JOURNAL_GROUPS:
+            self._journal.popitem(last=False)
+        for listener in self.on_rebalance:
+            listener(rebalance)

@@ -1,0 +1,201 @@
+"""What runs one shard: the pure core on one side, its log and the waiting clients on the other.
+
+    result = shard.handle(event, now);  replay result.records;  append them;  send result.replies
+
+All requests that arrive in one turn of the event loop share one append, so their replies wait for the end of the
+turn; so does every other reply decided meanwhile, for it may tell of what is not in the log yet.
+
+A failed append is crash-only: the shard is dropped, whoever waits is answered COORDINATOR_NOT_AVAILABLE, and a new
+shard is loaded from the log, which is the same path as starting.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import cast
+
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.records import CorruptRecordError, Record
+from kohort.coordinator.refusal import refuse, refuse_while_loading
+from kohort.coordinator.requests import Request
+from kohort.coordinator.responses import Response
+from kohort.coordinator.result import Cancel, Reply, Result, Timer
+from kohort.coordinator.shard import Event, Shard
+from kohort.errors import ErrorCode, KohortError
+from kohort.log.base import Log
+from kohort.runtime.clock import Clock
+from kohort.runtime.group_log import append_records, read_records
+from kohort.types import RequestId
+
+logger = logging.getLogger("kohort.groups")
+
+_RELOAD_AFTER_S = 1.0
+_LOG_FAILURES = (OSError, KohortError, CorruptRecordError)
+
+
+class HostState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log failed; it is loaded again after a second."""
+    CLOSED = "closed"
+
+
+class ShardHost:
+    """One partition of `__consumer_offsets` at work."""
+
+    def __init__(
+        self,
+        log: Log,
+        config: GroupConfig,
+        clock: Clock,
+        *,
+        waits_for_disk: bool,
+        on_timer: Callable[["ShardHost", Timer | Cancel], None],
+        on_rebalance: Callable[[Rebalance], None],
+    ) -> None:
+        self.log = log
+        self.state = HostState.LOADING
+        self.shard = Shard(config)
+        self._config = config
+        self._clock = clock
+        self._waits_for_disk = waits_for_disk
+        self._on_timer = on_timer
+        self._on_rebalance = on_rebalance
+        self._unanswered: dict[RequestId, Request] = {}
+        self._unlogged: list[tuple[Record, ...]] = []
+        self._after_append: list[Reply | Rebalance] = []
+        """What the world is told once all that is unlogged now is in the log."""
+        self._flushing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def submit(self, request: Request) -> None:
+        """Have the shard decide; the answer comes through the request's id."""
+        if self.state is HostState.ACTIVE:
+            self._unanswered[request.request_id] = request
+            self.post(request)
+        else:
+            _respond(request.request_id, self._refusal(request))
+
+    def post(self, event: Event) -> None:
+        """Have the shard decide on an event, which is lost on a shard that is not active."""
+        if self.state is HostState.ACTIVE:
+            self._apply(self.shard.handle(event, self._clock.now()))
+
+    async def load(self) -> None:
+        """Replay the log, giving way to others in between, then begin to serve."""
+        try:
+            for records in read_records(self.log):
+                for record in records:
+                    self.shard.replay(record)
+                await asyncio.sleep(0)
+        except _LOG_FAILURES as e:
+            self._fail(e)
+        else:
+            self.state = HostState.ACTIVE
+            self._apply(self.shard.loaded(self._clock.now()))
+
+    async def close(self) -> None:
+        """Log and answer what is decided, refuse what is parked with NOT_COORDINATOR."""
+        for _ in range(2):  # what is under way, then what was decided meanwhile
+            if self._task is not None and self.state is HostState.ACTIVE:
+                await self._task
+            if self._unlogged:
+                self._flush()
+        self.state = HostState.CLOSED
+        if self._task is not None:
+            self._task.cancel()
+        self._drop(ErrorCode.not_coordinator)
+
+    def _refusal(self, request: Request) -> Response:
+        if self.state is HostState.LOADING:
+            return refuse_while_loading(request)
+        closed = self.state is HostState.CLOSED
+        return refuse(request, ErrorCode.not_coordinator if closed else ErrorCode.coordinator_not_available)
+
+    def _apply(self, result: Result) -> None:
+        for record in result.records:
+            self.shard.replay(record)
+        for timer in result.timers:
+            self._on_timer(self, timer)
+        if result.records:
+            self._unlogged.append(result.records)
+            self._flush_soon()
+        if self._flushing:
+            self._after_append += result.journal
+            self._after_append += result.replies
+        else:
+            self._tell(*result.journal, *result.replies)
+
+    def _tell(self, *news: Reply | Rebalance) -> None:
+        for item in news:
+            if isinstance(item, Reply):
+                del self._unanswered[item.request_id]
+                _respond(item.request_id, item.response)
+            else:
+                self._on_rebalance(item)
+
+    # --- appending ---
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self.state is not HostState.ACTIVE:
+            return
+        writes, news = self._unlogged, self._after_append
+        self._unlogged, self._after_append = [], []
+        try:
+            append_records(self.log, writes, self._clock.now())
+        except _LOG_FAILURES as e:
+            self._fail(e)
+            return
+        if self._waits_for_disk:
+            self._task = asyncio.ensure_future(self._flushed_when_durable(news))
+        else:
+            self._flushed(news)
+
+    async def _flushed_when_durable(self, news: list[Reply | Rebalance]) -> None:
+        try:
+            await self.log.durable()
+        except _LOG_FAILURES as e:
+            self._fail(e)
+        else:
+            self._flushed(news)
+
+    def _flushed(self, news: list[Reply | Rebalance]) -> None:
+        self._flushing = False
+        self._tell(*news)
+        if self._unlogged or self._after_append:
+            self._flush_soon()
+
+    # --- failing ---
+
+    def _fail(self, error: Exception) -> None:
+        logger.error("the log of %s failed; its groups will be loaded again: %s", self.log.topic_partition, error)
+        self.state = HostState.FAILED
+        self._drop(ErrorCode.coordinator_not_available)
+        self._task = asyncio.ensure_future(self._reload())
+
+    def _drop(self, error: ErrorCode) -> None:
+        """Forget what is decided and not logged, and answer whoever waits."""
+        self._flushing = False
+        self._unlogged, self._after_append = [], []
+        self.shard = Shard(self._config)
+        unanswered, self._unanswered = self._unanswered, {}
+        for request_id, request in unanswered.items():
+            _respond(request_id, refuse(request, error))
+
+    async def _reload(self) -> None:
+        await asyncio.sleep(_RELOAD_AFTER_S)
+        self.state = HostState.LOADING
+        await self.load()
+
+
+def _respond(request_id: RequestId, response: Response) -> None:
+    # To the core a request id is only a name; here it is the function that takes the answer.
+    cast("Callable[[Response], None]", request_id)(response)

@@ -1,0 +1,291 @@
+"""A shard on a clock that the test moves: it speaks the protocol, and nothing in it waits.
+
+    bench = Bench()
+    a = bench.join("orders")                       # MEMBER_ID_REQUIRED: nothing to wait for
+    a = bench.join("orders", a.response.member_id) # parked
+    bench.advance(0)                               # the initial delay, 0 ms here, is over
+    assert a.response.generation == 1
+
+Every call keeps the whole `Result`; `bench.log` is what was logged, `bench.restart()` loads a new shard from it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from kohort.coordinator.classic import Group
+from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.records import Record
+from kohort.coordinator.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    SyncGroup,
+)
+from kohort.coordinator.result import Cancel, Result, TimerFired, TimerKey
+from kohort.coordinator.shard import Event, Shard
+from kohort.runtime.timers import TimerHeap
+from kohort.types import ConnectionId, Instant, TopicPartition
+
+DEFAULT = GroupConfig(initial_rebalance_delay_ms=0)
+RANGE = {"range": b"range-metadata"}
+
+
+class Call:
+    """One request that was made."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.result = Result()
+        """What the shard decided at once."""
+        self.responses: list[Any] = []
+
+    def __repr__(self) -> str:
+        return f"<{type(self.request).__name__} {self.responses or 'parked'}>"
+
+    @property
+    def parked(self) -> bool:
+        return not self.responses
+
+    @property
+    def response(self) -> Any:
+        """The answer. Raises AssertionError while the request is parked."""
+        assert len(self.responses) == 1, f"{self.request} has {len(self.responses)} answers"
+        return self.responses[0]
+
+    @property
+    def error(self) -> str:
+        """The answer's error by Kafka's name in lower case, "none" if it is none."""
+        return str(self.response.error.name)
+
+
+class Bench:
+    """One shard, its log, its timers and its clients."""
+
+    def __init__(self, config: GroupConfig = DEFAULT, *, log: Iterable[Record] = ()) -> None:
+        self.config = config
+        self.now = Instant(1_700_000_000_000)
+        self.log: list[Record] = list(log)
+        self.calls: dict[int, Call] = {}
+        self.journal: list[Any] = []
+        self._ids = count(1)
+        self._fresh = count(1)
+        self.restart()
+
+    def restart(self) -> None:
+        """Load a new shard from the log; parked requests of the old one are lost with it."""
+        self.timers: TimerHeap[TimerKey] = TimerHeap()
+        self.shard = Shard(self.config)
+        for record in self.log:
+            self.shard.replay(record)
+        self._apply(self.shard.loaded(self.now))
+
+    def group(self, group: str = "g") -> Group:
+        """The group. Raises KeyError if it does not exist."""
+        return self.shard.groups[group]
+
+    def post(self, event: Event) -> Result:
+        """Have the shard decide on an event."""
+        result = self.shard.handle(event, self.now)
+        self._apply(result)
+        return result
+
+    def advance(self, ms: int) -> list[TimerKey]:
+        """Move the clock on by `ms`, firing what falls due at its time; returns it in order."""
+        until = Instant(self.now + ms)
+        fired: list[TimerKey] = []
+        while (deadline := self.timers.next_deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            for key in self.timers.due(self.now):
+                fired.append(key)
+                self.post(TimerFired(key))
+        self.now = until
+        return fired
+
+    def _call(self, request: Request) -> Call:
+        call = Call(request)
+        assert isinstance(request.request_id, int)
+        self.calls[request.request_id] = call
+        call.result = self.post(request)
+        return call
+
+    def _apply(self, result: Result) -> None:
+        for record in result.records:
+            self.shard.replay(record)
+        self.log += result.records
+        for timer in result.timers:
+            if isinstance(timer, Cancel):
+                self.timers.cancel(timer.key)
+            else:
+                self.timers.set(timer.key, timer.deadline)
+        for request_id, response in result.replies:
+            assert isinstance(request_id, int)
+            self.calls[request_id].responses.append(response)
+        self.journal += result.journal
+
+    # --- requests ---
+
+    def join(
+        self,
+        group: str = "g",
+        member_id: str = "",
+        *,
+        version: int = 9,
+        instance_id: str | None = None,
+        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]] = RANGE,
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 60_000,
+        client_id: str = "client",
+        reason: str | None = None,
+        connection: ConnectionId = None,
+    ) -> Call:
+        pairs = protocols.items() if isinstance(protocols, Mapping) else protocols
+        return self._call(
+            JoinGroup(
+                request_id=next(self._ids),
+                version=version,
+                group=group,
+                client_id=client_id,
+                client_host="/127.0.0.1",
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                member_id=member_id,
+                instance_id=instance_id,
+                protocol_type=protocol_type,
+                protocols=tuple(pairs),
+                reason=reason,
+                fresh_id=f"{next(self._fresh):04}",
+                connection=connection,
+            )
+        )
+
+    def handshake(self, group: str = "g", **options: Any) -> Call:
+        """Join as a new member does: ask for an id, then join with it."""
+        member_id = self.join(group, **options).response.member_id
+        return self.join(group, member_id, **options)
+
+    def sync(
+        self,
+        group: str,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        version: int = 5,
+        instance_id: str | None = None,
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
+    ) -> Call:
+        return self._call(
+            SyncGroup(
+                request_id=next(self._ids),
+                version=version,
+                group=group,
+                generation=generation,
+                member_id=member_id,
+                instance_id=instance_id,
+                protocol_type=protocol_type,
+                protocol_name=protocol_name,
+                assignments=tuple((assignments or {}).items()),
+            )
+        )
+
+    def heartbeat(self, group: str, member_id: str, generation: int, *, instance_id: str | None = None) -> Call:
+        return self._call(
+            Heartbeat(
+                request_id=next(self._ids),
+                group=group,
+                generation=generation,
+                member_id=member_id,
+                instance_id=instance_id,
+            )
+        )
+
+    def leave(self, group: str, *members: str | tuple[str, str | None], version: int = 5) -> Call:
+        """`members`: member ids, or (member id, instance id)."""
+        pairs = [(member, None) if isinstance(member, str) else member for member in members]
+        return self._call(
+            LeaveGroup(
+                request_id=next(self._ids),
+                version=version,
+                group=group,
+                members=tuple(LeavingMember(member_id=m, instance_id=i) for m, i in pairs),
+            )
+        )
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[tuple[str, int], int | OffsetToCommit],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+        version: int = 9,
+        retention_ms: int = -1,
+    ) -> Call:
+        return self._call(
+            OffsetCommit(
+                request_id=next(self._ids),
+                version=version,
+                group=group,
+                generation=generation,
+                member_id=member_id,
+                instance_id=instance_id,
+                offsets=tuple(
+                    value if isinstance(value, OffsetToCommit) else OffsetToCommit(topic, partition, value)
+                    for (topic, partition), value in offsets.items()
+                ),
+                retention_ms=retention_ms,
+            )
+        )
+
+    def fetch(self, group: str, *partitions: tuple[str, int], everything: bool = False) -> Call:
+        asked = None if everything else tuple(TopicPartition(*partition) for partition in partitions)
+        return self._call(OffsetFetch(request_id=next(self._ids), group=group, partitions=asked))
+
+    def describe(self, group: str, *, version: int = 6) -> Call:
+        return self._call(DescribeGroup(request_id=next(self._ids), version=version, group=group))
+
+    def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Call:
+        return self._call(ListGroups(request_id=next(self._ids), states=tuple(states), types=tuple(types)))
+
+    def delete(self, group: str) -> Call:
+        return self._call(DeleteGroup(request_id=next(self._ids), group=group))
+
+    def delete_offsets(self, group: str, *partitions: tuple[str, int]) -> Call:
+        asked = tuple(TopicPartition(*partition) for partition in partitions)
+        return self._call(OffsetDelete(request_id=next(self._ids), group=group, partitions=asked))
+
+    # --- starting points ---
+
+    def stable(self, group: str = "g", members: int = 1, **options: Any) -> list[str]:
+        """Bring `members` members into one synced generation; returns their ids, the leader's first.
+
+        Each is assigned its own id as bytes."""
+        ids = [self.join(group, **options).response.member_id for _ in range(members)]
+        calls = [self.join(group, member_id, **options) for member_id in ids]
+        self.advance(self.config.initial_rebalance_delay_ms)
+        leader = calls[0].response.leader
+        ids.sort(key=lambda member_id: member_id != leader)
+        generation = calls[0].response.generation
+        for member_id in reversed(ids):
+            self.sync(
+                group,
+                member_id,
+                generation,
+                {m: m.encode() for m in ids} if member_id == leader else None,
+                protocol_type=options.get("protocol_type", "consumer"),
+                protocol_name=calls[0].response.protocol_name,
+            )
+        return ids
