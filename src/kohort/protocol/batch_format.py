@@ -1,0 +1,143 @@
+"""The layout of a record batch, format v2 (Kafka's DefaultRecordBatch), and its header.
+
+    base offset            int64   set by the log                     } outside the CRC: a batch that was produced
+    length                 int32   bytes that follow this field       } is stored by writing a new start before
+    partition leader epoch int32   set by the log                     } the same bytes
+    magic                  int8    2
+    crc                    uint32  CRC-32C of all that follows
+    attributes             int16   codec (bits 0-2), LogAppendTime (3), transactional (4), control (5), horizon (6)
+    last offset delta      int32   of the last record as produced: compaction removes records, never offsets
+    base timestamp         int64   of the first record; the delete horizon where bit 6 is set (KIP-534); ms
+    max timestamp          int64   the append time where bit 3 is set; ms
+    producer id, epoch, base sequence: int64, int16, int32, all -1 unless the producer is idempotent
+    count                  int32   records in the batch
+
+and then the records, compressed together by the codec.
+
+The header is read with one `unpack_from`; whoever only passes a batch on reads nothing else of it.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.compression import Buffer, decompress
+
+MAGIC = 2
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+START = struct.Struct(">qii")
+"""Base offset, length, leader epoch: what the log writes anew, outside the CRC."""
+SIZE_AT = 8
+SIZE_OVERHEAD = 12
+MAGIC_AT = 16
+ATTRIBUTES_AT = 21
+
+CODEC_BITS = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+MAX_SEQUENCE = 2**31 - 1
+
+int32 = struct.Struct(">i")
+
+
+class Header(NamedTuple):
+    """The 61 bytes before the records."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + SIZE_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; 0 follows 2^31-1."""
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_BITS
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        """From when on (ms) compaction may drop the tombstones of this batch, if it has seen them."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequence numbers of producers run from 0 to 2^31-1 and start again."""
+    return (sequence + by) & MAX_SEQUENCE
+
+
+def read_header(data: Buffer, position: int = 0) -> Header:
+    """The header at `position`. Raises KafkaError CORRUPT_MESSAGE if `data` ends before it does."""
+    try:
+        return Header._make(HEADER.unpack_from(data, position))
+    except struct.error:
+        raise KafkaError(ErrorCode.corrupt_message, "a batch shorter than its header") from None
+
+
+def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
+    """(position, header) of each whole batch in `data`; a last, cut one is left out, as a fetch may end with it.
+
+    Raises KafkaError CORRUPT_MESSAGE where there is no batch.
+    """
+    end = len(data)
+    while position + HEADER_SIZE <= end:
+        header = read_header(data, position)
+        if header.length < HEADER_SIZE - SIZE_OVERHEAD or header.magic != MAGIC:
+            raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {position}")
+        if position + header.size > end:
+            return
+        yield position, header
+        position += header.size
+
+
+def crc_is_right(batch: Buffer, header: Header) -> bool:
+    """Whether the bytes of one batch are those that its producer sent."""
+    return crc32c(memoryview(batch)[ATTRIBUTES_AT : header.size]) == header.crc
+
+
+def inflate(batch: Buffer, header: Header) -> bytes:
+    """The bytes of a batch's records, decompressed. Raises KafkaError CORRUPT_MESSAGE or MESSAGE_TOO_LARGE."""
+    if not header.count:
+        return b""  # compaction may have emptied the batch, and what an empty payload is depends on the codec
+    return bytes(decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size]))

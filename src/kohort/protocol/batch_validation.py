@@ -1,0 +1,188 @@
+"""What a produced payload is checked for (Kafka's ProduceRequest, UnifiedLog and LogValidator), in Kafka's order.
+
+Everything in the header is always checked, and the CRC. Of the records:
+
+- their number and lengths, always: a batch whose count is a lie, or whose records are no records, would stop every
+  consumer of the partition for good. That is 0.15 µs a record, and decompressing where the batch is compressed.
+- their insides (keys, timestamps: 1 µs a record) only where the answer depends on them: on a compacted topic, which
+  refuses records without a key; when `message.timestamp.before.max.ms` is set; when the header's timestamps are out of
+  range or contradict each other. Kafka always reads them, and mends a header whose max timestamp is wrong; here it is
+  mended if one of these reasons made us look, else believed. Only ListOffsets by timestamp and retention by time
+  depend on it.
+
+Codes that surprise were seen on Kafka 4.3: records that do not decompress are UNKNOWN_SERVER_ERROR, a cut batch is
+INVALID_RECORD (no whole batch is there), a cut second batch is dropped in silence.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol import records
+from kohort.protocol.batch_format import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    SIZE_OVERHEAD,
+    Header,
+    crc_is_right,
+    inflate,
+    int32,
+    read_header,
+)
+from kohort.protocol.batch_writing import replace_timestamps
+from kohort.protocol.compression import Buffer, Codec
+
+_SMALLEST = 14
+"""Bytes that the oldest format needs after its length: less is no message of any format."""
+
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The topic configs that decide what is taken (defaults: Kafka's)."""
+
+    max_message_bytes: int = 1_048_588
+    compacted: bool = False
+    """`cleanup.policy` has "compact": every record needs a key."""
+    log_append_time: bool = False
+    """`message.timestamp.type` is LogAppendTime: what the producer says of time does not matter."""
+    timestamp_before_max_ms: int = FOREVER
+    timestamp_after_max_ms: int = 3_600_000
+
+
+class RecordError(NamedTuple):
+    """One entry of `record_errors` in a Produce answer (KIP-467)."""
+
+    batch_index: int
+    message: str
+
+
+class InvalidRecordsError(KafkaError):
+    """Single records are refused, and with them their batch; `record_errors` tells which and why."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> Buffer:
+    """The one batch in `payload` (one partition of a Produce request, v3+), to be given to `Log.append`.
+
+    `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110). Whether a producer may
+    write a transactional batch is not decided here. Raises KafkaError with the code to answer for the partition:
+    INVALID_RECORD and INVALID_TIMESTAMP (as `InvalidRecordsError` if records are to blame), CORRUPT_MESSAGE,
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
+    """
+    batch = _only_batch(payload)
+    header = read_header(batch)
+    if not zstd and header.codec == Codec.ZSTD:
+        raise KafkaError(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
+    if header.base_offset:
+        raise records.invalid(f"base offset {header.base_offset} instead of 0")
+    if len(batch) > rules.max_message_bytes:
+        raise KafkaError(ErrorCode.message_too_large, f"{len(batch)} bytes, at most {rules.max_message_bytes}")
+    if not crc_is_right(batch, header):
+        raise KafkaError(ErrorCode.corrupt_message, "the CRC is not that of the batch")
+    _validate_header(header)
+    content = _inflate(batch, header)
+    if _must_read(header, rules, now):
+        return _validate_records(batch, header, content, rules, now)
+    records.measure(content, 0, header.count)
+    return batch
+
+
+def _only_batch(payload: Buffer) -> Buffer:
+    """The first batch, if no second one follows; trailing bytes that cannot be a batch are not stored."""
+    size = _batch_size(payload, 0)
+    if size is None:
+        raise records.invalid("no whole batch in the partition's records")
+    if payload[MAGIC_AT] != MAGIC:
+        raise records.invalid(f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}")
+    if size == len(payload):
+        return payload
+    if _batch_size(payload, size) is not None:
+        raise records.invalid("more than one batch in the partition's records")
+    return memoryview(payload)[:size]
+
+
+def _batch_size(payload: Buffer, position: int) -> int | None:
+    """Bytes of the batch at `position`, None if there is no whole one."""
+    left = len(payload) - position
+    if left < SIZE_OVERHEAD:
+        return None
+    (length,) = int32.unpack_from(payload, position + SIZE_AT)
+    if length < _SMALLEST:
+        raise KafkaError(ErrorCode.corrupt_message, f"a batch of {length} bytes is too short to be one")
+    if left <= MAGIC_AT:
+        return None
+    if payload[position + MAGIC_AT] > MAGIC:
+        raise KafkaError(ErrorCode.corrupt_message, f"magic {payload[position + MAGIC_AT]} does not exist")
+    size: int = length + SIZE_OVERHEAD
+    return size if size <= left else None
+
+
+def _validate_header(header: Header) -> None:
+    if header.count <= 0 or header.last_offset_delta != header.count - 1:
+        raise records.invalid(f"{header.count} records with a last offset delta of {header.last_offset_delta}")
+    if header.is_control:
+        raise records.invalid("control records are not for clients to write")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise records.invalid(f"sequence {header.base_sequence} of producer {header.producer_id}")
+    if header.codec > Codec.ZSTD:
+        raise KafkaError(ErrorCode.unknown_server_error, f"compression type {header.codec} does not exist")
+
+
+def _inflate(batch: Buffer, header: Header) -> bytes:
+    try:
+        return inflate(batch, header)
+    except KafkaError as error:
+        code = ErrorCode.unknown_server_error if error.code is ErrorCode.corrupt_message else error.code
+        raise KafkaError(code, error.message) from None
+
+
+def _must_read(header: Header, rules: Rules, now: int) -> bool:
+    if rules.compacted or header.is_log_append_time:
+        return True
+    if rules.log_append_time:
+        return False
+    latest = max(header.base_timestamp, header.max_timestamp)
+    return (
+        rules.timestamp_before_max_ms != FOREVER
+        or header.base_timestamp > header.max_timestamp
+        or latest > now + rules.timestamp_after_max_ms
+    )
+
+
+def _validate_records(batch: Buffer, header: Header, content: bytes, rules: Rules, now: int) -> Buffer:
+    """Read every record; the batch comes back with its max timestamp mended if that was wrong."""
+    earliest, latest = now - rules.timestamp_before_max_ms, now + rules.timestamp_after_max_ms
+    refused: list[RecordError] = []
+    code = ErrorCode.invalid_record
+    largest = NO_TIMESTAMP
+    stamped = header.max_timestamp if header.is_log_append_time else None
+    found = records.walk(content, 0, header.count)
+    for index, (_, _, timestamp_delta, offset_delta, key, _, _) in enumerate(found):
+        timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
+        largest = max(largest, timestamp)
+        if header.codec and offset_delta != index:
+            raise KafkaError(ErrorCode.unknown_server_error, f"record {index} has offset delta {offset_delta}")
+        if rules.compacted and key is None:
+            refused.append(RecordError(index, "a compacted topic takes no record without a key"))
+        elif not rules.log_append_time and timestamp != NO_TIMESTAMP:
+            if not earliest <= timestamp <= latest:
+                refused.append(RecordError(index, f"timestamp {timestamp} is not between {earliest} and {latest}"))
+                code = ErrorCode.invalid_timestamp
+        elif stamped is not None:
+            refused.append(RecordError(index, "the timestamp type LogAppendTime is not for producers to set"))
+            code = ErrorCode.invalid_timestamp
+    if refused:
+        raise InvalidRecordsError(code, f"{len(refused)} of {header.count} records are refused", tuple(refused))
+    if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
+        return batch
+    mended = replace_timestamps(batch, header, header.attributes & ~LOG_APPEND_TIME, largest)
+    return mended + memoryview(batch)[HEADER_SIZE:]

@@ -1,0 +1,90 @@
+"""Writing record batches: built from records, stamped by the log, thinned out by compaction."""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+from crc32c import crc32c
+
+from kohort.protocol import records
+from kohort.protocol.batch_format import (
+    CODEC_BITS,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_PRODUCER_ID,
+    SIZE_OVERHEAD,
+    Header,
+)
+from kohort.protocol.compression import Buffer, Codec, compress
+from kohort.protocol.records import Record
+
+_crc = Struct(">I")
+_head = Struct(">qiib")
+_body = Struct(">hiqqqhii")
+
+
+def build(
+    content: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+) -> bytes:
+    """A batch of `content`, whose records get consecutive offsets from `base_offset` on, whatever theirs say.
+
+    `attributes` are further bits, such as TRANSACTIONAL; raises ValueError for no records.
+    """
+    if not content:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = content[0].timestamp
+    payload = b"".join([records.encode(record, delta, base_timestamp) for delta, record in enumerate(content)])
+    body = _body.pack(attributes | codec, len(content) - 1, base_timestamp, max(record.timestamp for record in content),
+                      producer_id, producer_epoch, base_sequence, len(content))  # fmt: skip
+    return _assemble(base_offset, -1, body, compress(codec, payload))
+
+
+def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> bytes:
+    """`build` of (key, value) pairs that share one timestamp and have no headers, four times as fast: group state."""
+    parts = records.encode_pairs(pairs)
+    count = len(parts) // records.PARTS_PER_PAIR
+    if not count:
+        raise ValueError("a batch has at least one record")
+    body = _body.pack(0, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
+    return _assemble(0, -1, body, b"".join(parts))
+
+
+def _assemble(base_offset: int, leader_epoch: int, body: bytes, payload: bytes) -> bytes:
+    length = HEADER_SIZE - SIZE_OVERHEAD + len(payload)
+    crc = _crc.pack(crc32c(payload, crc32c(body)))
+    return b"".join((_head.pack(base_offset, length, leader_epoch, MAGIC), crc, body, payload))
+
+
+def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
+    """The header that a log with `message.timestamp.type=LogAppendTime` stores before the records of `batch`.
+
+    The records keep their deltas; a reader takes the append time (ms) for all of them.
+    """
+    return replace_timestamps(batch, header, header.attributes | LOG_APPEND_TIME, now)
+
+
+def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_timestamp: int) -> bytes:
+    """The 61 bytes of `header` with other attributes and another max timestamp, and the CRC made anew."""
+    body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
+                      header.producer_id, header.producer_epoch, header.base_sequence, header.count)  # fmt: skip
+    crc = _crc.pack(crc32c(memoryview(batch)[HEADER_SIZE : header.size], crc32c(body)))
+    return b"".join((_head.pack(header.base_offset, header.length, header.partition_leader_epoch, MAGIC), crc, body))
+
+
+def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
+    """The batch `header` is of, with only the records `kept` (bytes as in the old batch): what compaction writes.
+
+    Offsets, sequences, producer and codec stay as they were (a batch without records keeps its header for them).
+    """
+    payload = compress(Codec(header.codec), b"".join(kept)) if kept else b""
+    attributes = header.attributes if kept else header.attributes & ~CODEC_BITS
+    body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
+                      header.producer_id, header.producer_epoch, header.base_sequence, len(kept))  # fmt: skip
+    return _assemble(header.base_offset, header.partition_leader_epoch, body, payload)

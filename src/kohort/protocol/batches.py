@@ -1,0 +1,70 @@
+"""Record batches, format v2: the unit that is produced, stored, fetched and compacted.
+
+Batches are bytes everywhere: `validate` what a client sent, give it to a log, send what the log reads. `Header` tells
+what a batch is without touching its records, `decode_records` reads them, `build` and `pack` make batches.
+
+The layout is described in `batch_format`, a record's in `records`.
+"""
+
+from collections.abc import Iterator
+
+from kohort.protocol import records
+from kohort.protocol.batch_format import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    Header,
+    crc_is_right,
+    increment_sequence,
+    inflate,
+    iterate,
+    read_header,
+)
+from kohort.protocol.batch_validation import InvalidRecordsError, Rules, validate
+from kohort.protocol.batch_writing import build, pack, replace_records, stamp_append_time
+from kohort.protocol.compression import Buffer, Codec
+from kohort.protocol.records import Record
+
+__all__ = [
+    "CONTROL",
+    "DELETE_HORIZON",
+    "HEADER_SIZE",
+    "LOG_APPEND_TIME",
+    "NO_PRODUCER_ID",
+    "NO_TIMESTAMP",
+    "TRANSACTIONAL",
+    "Buffer",
+    "Codec",
+    "Header",
+    "InvalidRecordsError",
+    "Record",
+    "Rules",
+    "build",
+    "crc_is_right",
+    "decode_records",
+    "increment_sequence",
+    "inflate",
+    "iterate",
+    "pack",
+    "read_header",
+    "replace_records",
+    "stamp_append_time",
+    "validate",
+]
+
+
+def decode_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
+    """The records of the batch at `position`, in order.
+
+    Raises KafkaError (CORRUPT_MESSAGE, INVALID_RECORD) where they are not what the header says; the CRC is not checked.
+    """
+    header = read_header(batch, position)
+    content = inflate(memoryview(batch)[position:], header)
+    found = records.decode(content, 0, header.count, header.base_offset, header.base_timestamp)
+    if header.is_log_append_time:
+        return (record._replace(timestamp=header.max_timestamp) for record in found)
+    return found

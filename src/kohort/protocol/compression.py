@@ -1,0 +1,152 @@
+"""The codecs of record batches (the low three bits of a batch's attributes), through cramjam.
+
+Only the records are compressed, never the batch header. Two things are not as their names say: "snappy" is either the
+raw format (librdkafka, Go) or the framing of xerial's snappy-java (Java, kafka-python), told apart by a magic number;
+"lz4" and "zstd" are whole frames, of which a client may write several.
+
+Compressed bytes come from strangers, and a kilobyte of zstd can hold gigabytes: nothing is inflated beyond a limit.
+"""
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import cramjam
+
+from kohort.errors import ErrorCode, KafkaError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAX_INFLATED = 256 * 1024 * 1024
+"""Bytes that the records of one batch may take when decompressed."""
+
+
+class Codec(IntEnum):
+    """Kafka's CompressionType, by the number in the attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32 * 1024
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK = 64 * 1024
+_LZ4_STORED = 1 << 31
+_LZ4_END = b"\x00\x00\x00\x00"
+_int32 = struct.Struct(">i")
+_uint32_le = struct.Struct("<I")
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    """`data` as a Java client would send it; snappy in xerial's framing, which every client reads."""
+    match codec:
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            return _compress_lz4(data)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, 3))
+
+
+def decompress(codec: int, data: Buffer, limit: int = MAX_INFLATED) -> Buffer:
+    """The records in `data`.
+
+    Raises KafkaError: CORRUPT_MESSAGE if they are not of that codec, MESSAGE_TOO_LARGE beyond `limit` bytes,
+    UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist.
+    """
+    if codec == Codec.NONE:
+        return data
+    try:
+        match codec:
+            case Codec.GZIP:
+                return _inflate(cramjam.gzip.decompress_into, data, limit)
+            case Codec.SNAPPY:
+                return _decompress_snappy(data, limit)
+            case Codec.LZ4:
+                return _inflate(cramjam.lz4.decompress_into, data, limit)
+            case Codec.ZSTD:
+                return _inflate(cramjam.zstd.decompress_into, data, limit)
+    except (cramjam.DecompressionError, struct.error) as error:
+        raise KafkaError(ErrorCode.corrupt_message, f"records do not decompress: {error}") from None
+    raise KafkaError(ErrorCode.unsupported_compression_type, f"compression type {codec} does not exist")
+
+
+def _inflate(decompress_into: Callable[[Any, Any], int], data: Buffer, limit: int) -> Buffer:
+    """Decompress into a buffer that is a little larger than such data commonly needs, then larger ones.
+
+    The streaming interface of cramjam has no bound, and its one-shot functions take what they are given; writing into
+    a buffer of fixed size is the one way that a bomb cannot grow. It costs nothing when the first guess fits.
+    """
+    size = min(max(16 * 1024, 6 * len(data)), limit)
+    while True:
+        target = bytearray(size)
+        try:
+            return memoryview(target)[: decompress_into(data, target)]
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise
+        if size == limit:
+            raise _too_large(limit)
+        size = min(8 * size, limit)
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> Buffer:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _decompress_block(data, limit)
+    blocks: list[Buffer] = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        (size,) = _int32.unpack_from(data, position)
+        position += 4
+        if not 0 <= size <= len(data) - position:
+            raise cramjam.DecompressionError("a snappy block ends beyond the batch")
+        block = _decompress_block(data[position : position + size], limit)
+        limit -= len(block)
+        blocks.append(block)
+        position += size
+    return b"".join(blocks)
+
+
+def _decompress_block(data: Buffer, limit: int) -> Buffer:
+    if cramjam.snappy.decompress_raw_len(data) > limit:
+        raise _too_large(limit)
+    return memoryview(cramjam.snappy.decompress_raw(data))
+
+
+def _compress_xerial(data: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (_int32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(data: bytes) -> bytes:
+    """A frame of independent 64 KiB blocks without checksums.
+
+    cramjam's own frames chain their blocks, and Kafka's Java reader refuses such frames ("dependent block stream").
+    """
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        stored = data[start : start + _LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(stored, store_size=False))
+        if len(block) < len(stored):
+            parts += (_uint32_le.pack(len(block)), block)
+        else:
+            parts += (_uint32_le.pack(len(stored) | _LZ4_STORED), stored)
+    parts.append(_LZ4_END)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.message_too_large, f"records decompress to more than {limit} bytes")

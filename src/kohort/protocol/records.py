@@ -1,0 +1,207 @@
+"""The records inside a batch (Kafka's DefaultRecord, format v2): bytes <-> values.
+
+    record  = length: varint, attributes: int8 (unused), timestamp delta: varlong, offset delta: varint,
+              key: bytes or null, value: bytes or null, headers: [name: string, value: bytes or null]
+
+Every number is a zigzag varint (small ones, negative or not, take one byte), and both deltas are relative to the batch
+header. So a record is never read without its batch, but its bytes stay right wherever the batch is put in a log.
+
+Pure Python reads a record in a microsecond or two. Most numbers in it take one byte, hence the fast path `byte < 128`
+written out where it counts; `_varint` reads the rest.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from kohort.errors import ErrorCode, KafkaError
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record. `offset` and `timestamp` (ms) are -1 if not known."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp: int = -1
+    offset: int = -1
+
+
+RawRecord: TypeAlias = tuple[int, int, int, int, bytes | None, int, int]
+"""One record as it lies in the bytes: start, end, timestamp delta, offset delta, key, and where its value starts (-1 if
+it is null) and ends (there the headers start). Nothing is copied but the key."""
+
+
+def invalid(why: str) -> KafkaError:
+    """What a batch is answered whose records are not what its header says."""
+    return KafkaError(ErrorCode.invalid_record, why)
+
+
+def encode_varint(number: int) -> bytes:
+    """`number` (of at most 64 bits) as a zigzag varint."""
+    rest = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
+"""Varints of 0 to 1023, ready made: nearly all lengths and deltas there are."""
+
+_NULL = encode_varint(-1)
+_NO_HEADERS = encode_varint(0)
+_PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
+"""Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one timestamp starts."""
+
+
+def _encoded(number: int) -> bytes:
+    return SMALL_VARINTS[number] if 0 <= number < 1024 else encode_varint(number)
+
+
+def encode(record: Record, offset_delta: int, base_timestamp: int) -> bytes:
+    """The bytes of `record`, length included, for a batch with that base timestamp."""
+    key, value, headers, timestamp, _ = record
+    parts = [b"\x00", _encoded(timestamp - base_timestamp), _encoded(offset_delta)]
+    for field in (key, value):
+        parts += (_NULL,) if field is None else (_encoded(len(field)), field)
+    parts.append(_encoded(len(headers)))
+    for name, content in headers:
+        encoded_name = name.encode(errors="surrogateescape")
+        parts += (_encoded(len(encoded_name)), encoded_name)
+        parts += (_NULL,) if content is None else (_encoded(len(content)), content)
+    body = b"".join(parts)
+    return _encoded(len(body)) + body
+
+
+PARTS_PER_PAIR = 7
+
+
+def encode_pairs(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> list[bytes]:
+    """The pieces (`PARTS_PER_PAIR` each) of records that share one timestamp and have no headers: group state."""
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(pairs):
+        prefix = _PREFIXES[delta] if delta < 1024 else b"\x00\x00" + encode_varint(delta)
+        key_size, key = (_NULL, b"") if key is None else (_encoded(len(key)), key)
+        value_size, value = (_NULL, b"") if value is None else (_encoded(len(value)), value)
+        size = len(prefix) + len(key_size) + len(key) + len(value_size) + len(value) + 1
+        parts += (_encoded(size), prefix, key_size, key, value_size, value, _NO_HEADERS)
+    return parts
+
+
+def measure(data: bytes, position: int, count: int) -> None:
+    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (0.15 µs each).
+
+    Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through, though the
+    inside of a record may still be wrong.
+    """
+    signs = 0
+    try:
+        for _ in range(count):
+            size = data[position]
+            if size < 128:
+                position += 1 + (size >> 1)
+            else:
+                size, position = _zigzag(data, position)
+                position += size >> 1
+            signs |= size
+    except IndexError:
+        raise invalid(f"the batch ends before its {count} records do") from None
+    if position != len(data) or signs & 1:
+        raise invalid(f"its {count} records do not end where the batch does")
+
+
+def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
+    """The `count` records that fill `data` from `position` on.
+
+    Raises KafkaError INVALID_RECORD if something else is there, at the latest after the last record.
+    """
+    try:
+        for _ in range(count):
+            record = _read(data, position)
+            yield record
+            position = record[1]
+    except IndexError:
+        raise invalid(f"the batch ends before its {count} records do") from None
+    if position != len(data):
+        raise invalid(f"the batch goes on after its {count} records")
+
+
+def decode(data: bytes, position: int, count: int, base_offset: int, base_timestamp: int) -> Iterator[Record]:
+    """`walk`, with values and headers, and with offsets and timestamps made absolute."""
+    for _, _, timestamp_delta, offset_delta, key, start, end in walk(data, position, count):
+        value = None if start < 0 else data[start:end]
+        headers = () if data[end] == 0 else tuple(_headers(data, end))
+        yield Record(key, value, headers, base_timestamp + timestamp_delta, base_offset + offset_delta)
+
+
+def _read(data: bytes, start: int) -> RawRecord:
+    size, position = _varint(data, start)
+    end = position + size
+    position += 1  # attributes, which mean nothing yet
+    if (byte := data[position]) < 128:
+        timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        timestamp_delta, position = _varint(data, position)
+    if (byte := data[position]) < 128:
+        offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        offset_delta, position = _varint(data, position)
+    size, position = _varint(data, position)
+    key = None if size < 0 else data[position : position + size]
+    position += max(size, 0)
+    size, value_start = _varint(data, position)
+    value_end = value_start + max(size, 0)
+    read = value_end + 1 if data[value_end] == 0 else _end_of_headers(data, value_end)
+    if read != end:
+        raise invalid("the length of a record is not that of its fields")
+    return start, end, timestamp_delta, offset_delta, key, value_start if size >= 0 else -1, value_end
+
+
+def _headers(data: bytes, position: int) -> Iterator[Header]:
+    count, position = _varint(data, position)
+    for _ in range(count):
+        size, position = _varint(data, position)
+        name = data[position : position + size].decode(errors="surrogateescape")
+        position += size
+        size, position = _varint(data, position)
+        yield name, (None if size < 0 else data[position : position + size])
+        position += max(size, 0)
+
+
+def _end_of_headers(data: bytes, position: int) -> int:
+    count, position = _varint(data, position)
+    if count < 0:
+        raise invalid("a record with a negative number of headers")
+    for _ in range(count):
+        size, position = _varint(data, position)
+        if size < 0:
+            raise invalid("a header without a name")
+        size, position = _varint(data, position + size)
+        position += max(size, 0)
+    return position
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The zigzag varint at `position`, and where it ends. Raises IndexError at the end of `data`."""
+    byte = data[position]
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    raw, position = _zigzag(data, position)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 128:
+            return raw, position
+        shift += 7
+        if shift > 63:
+            raise invalid("a number of more than ten bytes")
