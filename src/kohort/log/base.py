@@ -6,32 +6,90 @@ leader epoch lie outside the CRC and are patched). There is one node, so the hig
 Appending and reading are synchronous: a write to the page cache takes microseconds, and the one loop thread that
 owns every log is what makes group decisions and their records atomic. Only waiting is asynchronous: for more data
 (`wait_beyond`), or for what was appended to be as durable as configured (`durable`).
+
+Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep segments and do all the rest with the same
+code (`partition.PartitionLog`); only where the bytes of a segment are differs.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
+from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Instant, TopicPartition
 
+LEADER_EPOCH = 0
+"""The leader epoch of every batch: there is one node, and it never hands a partition over."""
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+FOREVER = 2**63 - 1
+_DAY = 86_400_000
+
+
+class Appended(NamedTuple):
     """Where a batch went."""
 
     base_offset: int
     last_offset: int
     append_time: int
-    """ms since the epoch if the log stamps batches (LogAppendTime), else -1."""
+    """ms since the epoch if the log stamps batches (LogAppendTime), else -1; of a duplicate, as in Kafka, always the
+    timestamp that was stored."""
     duplicate: bool = False
     """True if an idempotent producer sent this batch before; the offsets are those of the first time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """The topic configs that act on a log, by Kafka's names and with Kafka's defaults."""
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    """Any of "delete" and "compact"; with neither, nothing is ever removed."""
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * _DAY
+    """-1: for ever."""
+    retention_bytes: int = -1
+    """-1: without limit."""
+    delete_retention_ms: int = _DAY
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER
+    log_append_time: bool = False
+    """`message.timestamp.type` is LogAppendTime."""
+    max_message_bytes: int = 1_048_588
+    message_timestamp_before_max_ms: int = FOREVER
+    message_timestamp_after_max_ms: int = 3_600_000
+    compression: Codec | None = None
+    """`compression.type`; None is "producer": batches stay as they came."""
+    producer_id_expiration_ms: int = _DAY
+    """Of the broker, not of the topic: how long an idempotent producer is remembered after its last batch."""
+    rules: Rules = field(init=False)
+    """The part of it that `batches.validate` asks for."""
+
+    def __post_init__(self) -> None:
+        rules = Rules(
+            max_message_bytes=self.max_message_bytes,
+            compacted="compact" in self.cleanup_policy,
+            log_append_time=self.log_append_time,
+            timestamp_before_max_ms=self.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            compression=self.compression,
+        )
+        object.__setattr__(self, "rules", rules)
+
+
 class Log(Protocol):
-    """One partition of one topic."""
+    """One partition of one topic.
+
+    A log that was removed answers everything with KafkaError UNKNOWN_TOPIC_OR_PARTITION, one that was closed with
+    NOT_LEADER_OR_FOLLOWER (clients ask again elsewhere, or later), but for the plain properties, which stay.
+    """
 
     @property
     def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def config(self) -> LogConfig: ...
 
     @property
     def start_offset(self) -> int:
@@ -48,19 +106,25 @@ class Log(Protocol):
         """Bytes on disk or in memory."""
         ...
 
-    def append(self, batch: bytes | bytearray | memoryview, now: Instant) -> Appended:
-        """Append one record batch that `protocol.batches.validate` let pass.
+    def configure(self, config: LogConfig) -> None:
+        """Act by other configs from now on."""
+        ...
 
-        Raises KafkaError with the code to answer (sequence errors of idempotent producers among them, nothing is
-        appended then), OSError when the storage failed.
+    def append(self, batch: Buffer, now: Instant) -> Appended:
+        """Append one record batch that `batches.validate` let pass, or that `batches.build` or `pack` made.
+
+        Raises KafkaError with the code to answer (nothing is appended then): OUT_OF_ORDER_SEQUENCE_NUMBER,
+        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (no transaction is open), RECORD_LIST_TOO_LARGE (larger than a
+        segment). Raises OSError when the storage failed; the log is as it was before, or refuses all appends until it
+        is opened again.
         """
         ...
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
-        """Whole batches, starting with the one that holds `offset`, of at most `max_bytes` together.
+        """Whole batches, starting with the one that holds `offset` or follows it, of at most `max_bytes` together.
 
         With `at_least_one` the first batch is given even if it is larger. Empty at the end offset. A read does not
-        cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end_offset].
+        cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end_offset], OSError.
         """
         ...
 
@@ -73,21 +137,79 @@ class Log(Protocol):
         ...
 
     def trim(self, before: int) -> None:
-        """Move the start offset up to `before` (DeleteRecords). Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end."""
+        """Move the start offset up to `before` (DeleteRecords); a lower one changes nothing.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end, OSError.
+        """
+        ...
+
+    def retain(self, now: Instant) -> int:
+        """Delete the segments that are due by retention.ms, retention.bytes or the start offset, forget idle producers.
+
+        Returns the number of segments deleted. Costs about a microsecond if nothing is due.
+        """
+        ...
+
+    async def compact(self, now: Instant) -> bool:
+        """Compact the log if its policy asks for it and enough of it is dirty; True if it was.
+
+        The work is done in another thread while the log goes on appending and reading. Raises OSError, and the log is
+        as it was. Costs a few microseconds if nothing is due.
+        """
         ...
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every append (or trim, or removal) until the returned function is called."""
+        """Call `callback` after every append (or trim, or removal) until the returned function is called.
+
+        It is called in the middle of `append`, so it must not raise, and nothing long.
+        """
         ...
 
     async def wait_beyond(self, offset: int) -> None:
-        """Return as soon as the end offset is greater than `offset`."""
+        """Return as soon as the end offset is greater than `offset`. Raises KafkaError if the log is removed or closed."""
         ...
 
     async def durable(self) -> None:
-        """Return when all that is appended by now is as durable as the policy asks (group commit under `fsync`)."""
+        """Return when all that is appended by now is as durable as the policy asks (group commit under `fsync`).
+
+        Raises OSError if that failed: what was appended may be lost, so the log refuses appends from then on.
+        """
         ...
 
     def close(self) -> None:
         """Flush, and let go of the files. Idempotent."""
+        ...
+
+
+class LogDirectory(Protocol):
+    """All logs of a server."""
+
+    def open(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        """The log of that partition, made if it does not exist; the same object as long as it is open.
+
+        Raises OSError.
+        """
+        ...
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Delete a log with all its records, open or not; nothing happens if there is none. Raises OSError.
+
+        A new one of the same name can be opened at once.
+        """
+        ...
+
+    def names(self) -> Iterable[TopicPartition]:
+        """Every log that exists, open or not."""
+        ...
+
+    async def clean(self, now: Instant) -> None:
+        """`retain` and `compact` every open log, giving way to others in between.
+
+        To be called every `log.retention.check.interval.ms` or more often; one log's failure is logged and does not
+        keep the others from being cleaned.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close every log and let go of the directory. Idempotent."""
         ...

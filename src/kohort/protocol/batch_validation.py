@@ -33,7 +33,7 @@ from kohort.protocol.batch_format import (
     int32,
     read_header,
 )
-from kohort.protocol.batch_writing import replace_timestamps
+from kohort.protocol.batch_writing import recompress, replace_timestamps
 from kohort.protocol.compression import Buffer, Codec
 
 _SMALLEST = 14
@@ -53,6 +53,8 @@ class Rules:
     """`message.timestamp.type` is LogAppendTime: what the producer says of time does not matter."""
     timestamp_before_max_ms: int = FOREVER
     timestamp_after_max_ms: int = 3_600_000
+    compression: Codec | None = None
+    """The codec that batches are stored with; None: the producer's."""
 
 
 class RecordError(NamedTuple):
@@ -84,15 +86,18 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
         raise KafkaError(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
     if header.base_offset:
         raise records.invalid(f"base offset {header.base_offset} instead of 0")
-    if len(batch) > rules.max_message_bytes:
-        raise KafkaError(ErrorCode.message_too_large, f"{len(batch)} bytes, at most {rules.max_message_bytes}")
+    _validate_size(batch, rules)
     if not crc_is_right(batch, header):
         raise KafkaError(ErrorCode.corrupt_message, "the CRC is not that of the batch")
     _validate_header(header)
     content = _inflate(batch, header)
     if _must_read(header, rules, now):
-        return _validate_records(batch, header, content, rules, now)
-    records.measure(content, 0, header.count)
+        batch = _validate_records(batch, header, content, rules, now)
+    else:
+        records.measure(content, 0, header.count)
+    if rules.compression is not None and rules.compression != header.codec:
+        batch = recompress(read_header(batch), content, rules.compression)
+        _validate_size(batch, rules)
     return batch
 
 
@@ -124,6 +129,11 @@ def _batch_size(payload: Buffer, position: int) -> int | None:
         raise KafkaError(ErrorCode.corrupt_message, f"magic {payload[position + MAGIC_AT]} does not exist")
     size: int = length + SIZE_OVERHEAD
     return size if size <= left else None
+
+
+def _validate_size(batch: Buffer, rules: Rules) -> None:
+    if len(batch) > rules.max_message_bytes:
+        raise KafkaError(ErrorCode.message_too_large, f"{len(batch)} bytes, at most {rules.max_message_bytes}")
 
 
 def _validate_header(header: Header) -> None:

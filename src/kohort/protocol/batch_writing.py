@@ -78,13 +78,23 @@ def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_times
     return b"".join((_head.pack(header.base_offset, header.length, header.partition_leader_epoch, MAGIC), crc, body))
 
 
+def recompress(header: Header, content: bytes, codec: Codec) -> bytes:
+    """The batch `header` is of, with its records (`content`, decompressed) under another codec."""
+    attributes = header.attributes & ~CODEC_BITS | codec
+    return _rewrite(header, attributes, header.max_timestamp, header.count, compress(codec, content))
+
+
 def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
     """The batch `header` is of, with only the records `kept` (bytes as in the old batch): what compaction writes.
 
     Offsets, sequences, producer and codec stay as they were (a batch without records keeps its header for them).
     """
-    payload = compress(Codec(header.codec), b"".join(kept)) if kept else b""
-    attributes = header.attributes if kept else header.attributes & ~CODEC_BITS
+    if not kept:
+        return _rewrite(header, header.attributes & ~CODEC_BITS, max_timestamp, 0, b"")
+    return _rewrite(header, header.attributes, max_timestamp, len(kept), compress(Codec(header.codec), b"".join(kept)))
+
+
+def _rewrite(header: Header, attributes: int, max_timestamp: int, count: int, payload: bytes) -> bytes:
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
-                      header.producer_id, header.producer_epoch, header.base_sequence, len(kept))  # fmt: skip
+                      header.producer_id, header.producer_epoch, header.base_sequence, count)  # fmt: skip
     return _assemble(header.base_offset, header.partition_leader_epoch, body, payload)
