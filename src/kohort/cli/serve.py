@@ -19,9 +19,6 @@ from kohort.server.logs import configure, fields
 app = typer.Typer(pretty_exceptions_enable=False)
 logger = logging.getLogger("kohort.serve")
 
-FAILED = 1
-"""Exit code when the server ran, and could not go on."""
-
 
 @app.command()
 def serve(
@@ -69,16 +66,12 @@ async def run_until_stopped(config: Config) -> int:
         await broker.start()
     except KohortError as error:
         print(f"kohort: {error}", file=sys.stderr)
-        await broker.close()
         return options.REFUSED
     _announce(broker)
-    try:
-        await broker.wait_failed_or(stop.event)
-    finally:
-        logger.info("stopping")
-        await broker.close()
+    await stop.asked.wait()
+    await broker.close()
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
-    return FAILED if broker.failure else 0
+    return 0
 
 
 def _announce(broker: Broker) -> None:
@@ -95,21 +88,21 @@ class _Stop:
     """The first SIGTERM or SIGINT asks for a clean end, the second ends the process."""
 
     def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self._asked: float | None = None
+        self.asked = asyncio.Event()
+        self._when: float | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask, number)
 
     def _ask(self, number: signal.Signals) -> None:
-        if self._asked is not None:
+        if self._when is not None:
             os._exit(128 + number)
-        self._asked = time.monotonic()
-        self.event.set()
+        self._when = time.monotonic()
+        self.asked.set()
 
     def elapsed_ms(self) -> int:
         """Since the signal."""
-        return 0 if self._asked is None else int((time.monotonic() - self._asked) * 1000)
+        return 0 if self._when is None else int((time.monotonic() - self._when) * 1000)
 
 
 def _age_ms() -> int:
