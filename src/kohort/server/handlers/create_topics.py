@@ -1,0 +1,144 @@
+"""CreateTopics (19) v2-7: each topic by itself; what fails does not stop the others.
+
+v4 allows -1 for the broker's default number of partitions and replicas (older versions take it too, as in Kafka);
+v5 answers with the number of partitions and the configs (KIP-525); v7 with the topic id.
+
+A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other brokers are
+refused, with Kafka's words. A request whose time is up when it comes is refused and does nothing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import response
+from kohort.server.cluster_metadata import TopicRecord
+from kohort.server.exchange import Exchange
+from kohort.server.replicas import validate_replicas
+from kohort.server.topic_configs import describe
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 19
+DEFAULT = -1
+"""A number of partitions or replicas that the broker chooses."""
+
+
+async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    times = Counter(topic.name for topic in request.topics)
+    wanted = [topic for topic in request.topics if times[topic.name] == 1]
+    results = [_result(broker, request, topic, _excess(broker, wanted)) for topic in wanted]
+    results += [_duplicate(name) for name, count in times.items() if count > 1]
+    if not request.validate_only:
+        await broker.topics.durable()
+    exchange.answer(response(API_KEY, exchange.version, topics=results))
+
+
+def _result(broker: "Broker", request: Any, topic: Any, excess: KafkaError | None) -> dict[str, Any]:
+    try:
+        if request.timeout.total_seconds() <= 0:
+            raise KafkaError(ErrorCode.request_timed_out)
+        if excess is not None:
+            raise excess
+        return _created(broker, topic, request.validate_only)
+    except KafkaError as error:
+        return refusal(topic.name, error.code, error.message or None)
+
+
+def _created(broker: "Broker", topic: Any, validate_only: bool) -> dict[str, Any]:
+    partitions = _partitions(broker, topic)
+    configs = {config.name: config.value for config in topic.configs}
+    plan = broker.topics.plan(topic.name, partitions, configs)
+    _validate_placement(broker, topic)
+    if validate_only:
+        return _success(broker, plan)
+    made = broker.topics.create(topic.name, partitions, configs)
+    return _success(broker, TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs))
+
+
+def _partitions(broker: "Broker", topic: Any) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    number: int = broker.config["num.partitions"] if topic.num_partitions == DEFAULT else topic.num_partitions
+    return number
+
+
+def _validate_placement(broker: "Broker", topic: Any) -> None:
+    """Raises KafkaError INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST."""
+    if topic.assignments:
+        _validate_assignments(broker, topic)
+        return
+    factor = topic.replication_factor
+    if factor < DEFAULT or factor == 0:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if factor > 1:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            "cannot be reached because only 1 broker(s) are registered.",
+        )
+
+
+def _validate_assignments(broker: "Broker", topic: Any) -> None:
+    for value, name in ((topic.replication_factor, "replication factor"), (topic.num_partitions, "numPartitions")):
+        if value != DEFAULT:
+            raise KafkaError(
+                ErrorCode.invalid_request,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    seen: set[int] = set()
+    for assignment in topic.assignments:
+        if assignment.partition_index in seen:
+            raise KafkaError(
+                ErrorCode.invalid_replica_assignment,
+                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+            )
+        seen.add(assignment.partition_index)
+        validate_replicas(assignment.broker_ids, broker.node_id)
+    if seen != set(range(len(seen))):
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment, "partitions should be a consecutive 0-based integer sequence"
+        )
+
+
+def _excess(broker: "Broker", topics: Sequence[Any]) -> KafkaError | None:
+    """Why none of the topics is made: together they are too many partitions for one request."""
+    if sum(max(0, _partitions(broker, topic)) for topic in topics) <= MAX_PARTITIONS_PER_REQUEST:
+        return None
+    return KafkaError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+
+
+def _success(broker: "Broker", topic: TopicRecord) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.id,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "num_partitions": topic.partitions,
+        "replication_factor": 1,
+        "configs": [
+            {
+                "name": entry.name,
+                # What was set is shown as it was given, what was not as it is.
+                "value": topic.configs.get(entry.name, entry.value),
+                "read_only": entry.read_only,
+                "config_source": entry.source,
+                "is_sensitive": False,
+            }
+            for entry in describe(topic.configs, broker.config)
+        ],
+    }
+
+
+def refusal(name: str, code: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"name": name, "error_code": code, "error_message": message, "configs": ()}
+
+
+def _duplicate(name: str) -> dict[str, Any]:
+    return refusal(name, ErrorCode.invalid_request, "Duplicate topic name.")

@@ -1,0 +1,84 @@
+"""DeleteTopics (20) v1-6: topics and their records, at once; their committed offsets go with them.
+
+v5 answers with a message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not known.
+`__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import response
+from kohort.server.exchange import Exchange
+from kohort.server.topics import Topics
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 20
+FIRST_WITH_IDS = 6
+FIRST_WITH_DISABLED = 3
+
+
+class Wanted(NamedTuple):
+    """What is to be deleted; by which of both, the answer repeats."""
+
+    name: str | None
+    topic_id: UUID | None
+
+
+async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    wanted = list(_wanted(request, exchange.version))
+    results = [_result(broker, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)]
+    await broker.topics.durable()
+    exchange.answer(response(API_KEY, exchange.version, responses=results))
+
+
+def _wanted(request: Any, version: int) -> Iterator[Wanted]:
+    if version < FIRST_WITH_IDS:
+        yield from (Wanted(name, None) for name in request.topic_names)
+    else:
+        yield from (Wanted(topic.name, topic.topic_id) for topic in request.topics)
+
+
+def _result(broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]) -> dict[str, Any]:
+    try:
+        _validate_request(broker, version, request, wanted, all_wanted)
+        found = _resolve(broker.topics, wanted)
+        broker.topics.delete(found.name or "")
+    except KafkaError as error:
+        return _entry(wanted, error.code, error.message)
+    return _entry(found, ErrorCode.none, "")
+
+
+def _validate_request(broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]) -> None:
+    if not broker.config["delete.topic.enable"]:
+        known = version >= FIRST_WITH_DISABLED
+        raise KafkaError(ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request)
+    if wanted.name is None and wanted.topic_id is None:
+        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+    if wanted.name is not None and wanted.topic_id is not None:
+        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+    if all_wanted.count(wanted) > 1:
+        raise KafkaError(ErrorCode.invalid_request, f"Duplicate topic {'id' if wanted.name is None else 'name'}.")
+    if request.timeout.total_seconds() <= 0:
+        raise KafkaError(ErrorCode.request_timed_out)
+
+
+def _resolve(topics: Topics, wanted: Wanted) -> Wanted:
+    if wanted.topic_id is not None:
+        topic = topics.by_id(wanted.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
+    else:
+        topic = topics.get(wanted.name or "")
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+    if topic.internal:
+        raise KafkaError(ErrorCode.policy_violation, f"{topic.name} keeps the state of all groups.")
+    return Wanted(topic.name, topic.id)
+
+
+def _entry(topic: Wanted, code: ErrorCode, message: str) -> dict[str, Any]:
+    return {"name": topic.name, "topic_id": topic.topic_id, "error_code": code, "error_message": message or None}

@@ -1,0 +1,113 @@
+"""DescribeConfigs (32) v1-4: configs of topics and of the broker, with where each value comes from (KIP-133, KIP-226).
+
+v1 has synonyms, v3 the type and, if asked for, the documentation. An empty list of names asks for all, as null does.
+
+Broker configs are read-only: they are set when the server starts. Groups have no configs of their own yet, the root
+logger is not to be set, and there are no client metrics: their lists are empty.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import response
+from kohort.server import topic_configs
+from kohort.server.config_def import as_text
+from kohort.server.config_resources import ResourceType, validate_broker_id
+from kohort.server.exchange import Exchange
+from kohort.server.topic_configs import CONFIG_TYPES, ConfigEntry, Source, Synonym
+from kohort.server.topic_names import validate_name
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 32
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    results = [_result(broker, request, resource) for resource in request.resources]
+    exchange.answer(response(API_KEY, exchange.version, results=results))
+
+
+def _result(broker: "Broker", request: Any, resource: Any) -> dict[str, Any]:
+    answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    try:
+        entries = list(_entries(broker, resource.resource_type, resource.resource_name))
+    except KafkaError as error:
+        return answer | {"error_code": error.code, "error_message": error.message, "configs": ()}
+    names = resource.configuration_keys
+    wanted = [entry for entry in entries if not names or entry.name in names]
+    return answer | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
+
+
+def _entries(broker: "Broker", kind: int, name: str) -> Iterable[ConfigEntry]:
+    """Raises KafkaError for a resource that there is not."""
+    match kind:
+        case ResourceType.TOPIC:
+            return _topic_entries(broker, name)
+        case ResourceType.BROKER:
+            return _broker_entries(broker, name)
+        case ResourceType.BROKER_LOGGER:
+            return _logger_entries(broker, name)
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            return _named(kind, name)
+        case _:
+            raise KafkaError(ErrorCode.invalid_request, f"There is no config resource of type {kind}.")
+
+
+def _topic_entries(broker: "Broker", name: str) -> Iterator[ConfigEntry]:
+    validate_name(name)
+    topic = broker.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    return topic_configs.describe(topic.configs, broker.config)
+
+
+def _broker_entries(broker: "Broker", name: str) -> Iterator[ConfigEntry]:
+    if name == "":  # what all brokers share: nothing, as nothing is set while the server runs
+        return iter(())
+    validate_broker_id(name, broker.node_id, f"{broker.node_id} or empty string,")
+    return (_broker_entry(broker, each) for each in broker.config)
+
+
+def _broker_entry(broker: "Broker", name: str) -> ConfigEntry:
+    setting = broker.config.setting(name)
+    default = setting.definition.default
+    synonyms = [] if setting.is_default else [Synonym(name, as_text(setting.value), Source.BROKER)]
+    if default is not None:
+        synonyms.append(Synonym(name, as_text(default), Source.DEFAULT))
+    return ConfigEntry(
+        name=name,
+        value=as_text(setting.value),
+        source=Source.DEFAULT if setting.is_default else Source.BROKER,
+        kind=setting.definition.kind,
+        doc=setting.definition.doc,
+        synonyms=tuple(synonyms),
+        read_only=True,
+    )
+
+
+def _logger_entries(broker: "Broker", name: str) -> Iterable[ConfigEntry]:
+    validate_broker_id(name, broker.node_id, str(broker.node_id))
+    return ()
+
+
+def _named(kind: int, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        what = "Group name" if kind == ResourceType.GROUP else "Client metrics subscription name"
+        raise KafkaError(ErrorCode.invalid_request, f"{what} must not be empty")
+    return ()
+
+
+def _config(request: Any, entry: ConfigEntry) -> dict[str, Any]:
+    documented = getattr(request, "include_documentation", False)
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": False,
+        "synonyms": [each._asdict() for each in entry.synonyms] if request.include_synonyms else (),
+        "config_type": CONFIG_TYPES[entry.kind],
+        "documentation": entry.doc if documented else None,
+    }

@@ -1,0 +1,44 @@
+"""InitProducerId (22) v0-5: an id for an idempotent producer (KIP-98).
+
+v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a new id all the
+same. Ids are reserved in blocks, durably, so that none is given twice.
+
+Transactions are not served yet. A transactional id is answered UNSUPPORTED_VERSION, which every client takes for
+fatal and reports, while the errors about coordinators and permissions would be retried or mislead.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import response
+from kohort.server.exchange import Exchange
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 22
+NONE = -1
+_log = logging.getLogger("kohort.transactions")
+
+
+async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    try:
+        _validate(exchange, request)
+        producer_id = broker.topics.producer_ids.next()
+    except KafkaError as error:
+        refusal = response(API_KEY, exchange.version, error_code=error.code, producer_id=NONE, producer_epoch=NONE)
+        exchange.answer(refusal)
+        return
+    await broker.topics.durable()
+    exchange.answer(response(API_KEY, exchange.version, producer_id=producer_id, producer_epoch=0))
+
+
+def _validate(exchange: Exchange, request: Any) -> None:
+    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_VERSION."""
+    known_id, known_epoch = getattr(request, "producer_id", NONE), getattr(request, "producer_epoch", NONE)
+    if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
+        raise KafkaError(ErrorCode.invalid_request)
+    if request.transactional_id is not None:
+        _log.warning("client %r asks for a transaction: they are not served yet", exchange.client_id)
+        raise KafkaError(ErrorCode.unsupported_version)

@@ -1,0 +1,96 @@
+"""ListOffsets (2) v1-11: offsets by timestamp, or by one of the names for ends of the log.
+
+v2 has the isolation level (there are no transactions: both see the same), v4 leader epochs, v7 the largest timestamp
+(KIP-734), v8 the earliest local and v9 the latest tiered offset (KIP-405, KIP-1005), v10 a timeout, v11 the earliest
+offset that waits for upload (KIP-1023). Nothing is tiered here: all of it is local.
+"""
+
+from collections import Counter
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kohort.errors import ErrorCode
+from kohort.log.base import Log
+from kohort.protocol.messages import response
+from kohort.server.exchange import Exchange
+from kohort.server.leader_epochs import LEADER_EPOCH, judge
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 2
+
+
+class Named(IntEnum):
+    """Timestamps that are names (Kafka's ListOffsetsRequest)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+FIRST_VERSION: Final[dict[int, int]] = {
+    Named.LATEST: 1,
+    Named.EARLIEST: 1,
+    Named.MAX_TIMESTAMP: 7,
+    Named.EARLIEST_LOCAL: 8,
+    Named.LATEST_TIERED: 9,
+    Named.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""Version from which on a name is understood; other negative timestamps never are."""
+
+
+class Found(NamedTuple):
+    """One partition's answer: -1 is Kafka's word for "none"."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+    error_code: ErrorCode = ErrorCode.none
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    topics: dict[str, dict[int, dict[str, Any]]] = {}
+    for topic in request.topics:
+        answers = topics.setdefault(topic.name, {})
+        for each in topic.partitions:
+            twice = times[topic.name, each.partition_index] > 1
+            found = Found(error_code=ErrorCode.invalid_request) if twice else _find(broker, exchange, topic.name, each)
+            answers[each.partition_index] = {"partition_index": each.partition_index, **found._asdict()}
+    exchange.answer(
+        response(
+            API_KEY,
+            exchange.version,
+            topics=[{"name": name, "partitions": answers.values()} for name, answers in topics.items()],
+        )
+    )
+
+
+def _find(broker: "Broker", exchange: Exchange, topic: str, wanted: Any) -> Found:
+    log = broker.topics.log(topic, wanted.partition_index)
+    if log is None:
+        return Found(error_code=ErrorCode.unknown_topic_or_partition)
+    if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(wanted.timestamp, exchange.version + 1):
+        return Found(error_code=ErrorCode.unsupported_version)
+    error = judge(getattr(wanted, "current_leader_epoch", -1))
+    return Found(error_code=error) if error else find(log, wanted.timestamp)
+
+
+def find(log: Log, timestamp: int) -> Found:
+    """The offset that `timestamp`, or a name for one, stands for in `log`."""
+    match timestamp:
+        case Named.LATEST:
+            return Found(log.end_offset, leader_epoch=LEADER_EPOCH)
+        case Named.EARLIEST | Named.EARLIEST_LOCAL:
+            return Found(log.start_offset, leader_epoch=LEADER_EPOCH)
+        case Named.LATEST_TIERED | Named.EARLIEST_PENDING_UPLOAD:
+            return Found()
+        case Named.MAX_TIMESTAMP:
+            place = log.max_timestamp()
+        case _:
+            place = log.offset_for_timestamp(timestamp)
+    return Found() if place is None else Found(*place, leader_epoch=LEADER_EPOCH)

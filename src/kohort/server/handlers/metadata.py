@@ -1,0 +1,168 @@
+"""Metadata (3) v0-13: the broker, and topics by name, by id or all; missing topics are created on the way.
+
+v0 asks for all topics with an empty list, v1 with null; v4 lets the client forbid creation; v8 shows authorised
+operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by them (KIP-516); v13 has an error
+of the whole answer, which is always none here.
+
+Kafka answers the first request for a topic that it is about to create UNKNOWN_TOPIC_OR_PARTITION, and clients retry.
+Here the topic is there when the answer is, so a first request is answered with it.
+"""
+
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.messages import encode, response
+from kohort.server import authorized_operations
+from kohort.server.exchange import Exchange
+from kohort.server.topic_names import INTERNAL, validate_name
+from kohort.server.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+API_KEY = 3
+FIRST_WITH_IDS = 12
+ALWAYS_CREATES = 3
+"""Last version in which a client cannot forbid the creation of what it asks for."""
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+    if _is_malformed(request, exchange.version):
+        exchange.answer(_refusal(exchange.version, request))
+        return None
+    question = (API_KEY, exchange.version, request)
+    known = broker.topics.answers.get(question)
+    if known is not None:
+        exchange.answer_packed(known)
+        return None
+    refused: dict[str, ErrorCode] = {}
+    if _may_create(broker, exchange.version, request) and _create_missing(broker, request.topics, refused):
+        return _answer_when_durable(broker, exchange, request, refused)
+    _answer(broker, exchange, request, refused)
+    return None
+
+
+async def _answer_when_durable(
+    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+) -> None:
+    await broker.topics.durable()
+    _answer(broker, exchange, request, refused)
+
+
+def _is_malformed(request: Any, version: int) -> bool:
+    if version < 10 or request.topics is None:
+        return False
+    if version < FIRST_WITH_IDS:  # the fields are there, but Kafka has never served them
+        return any(each.topic_id is not None or each.name is None for each in request.topics)
+    return any(each.topic_id is None and each.name is None for each in request.topics)
+
+
+def _refusal(version: int, request: Any) -> Any:
+    topics = [
+        {"error_code": ErrorCode.invalid_request, "name": each.name or "", "topic_id": each.topic_id}
+        for each in request.topics
+    ]
+    return response(API_KEY, version, topics=topics, controller_id=-1, error_code=ErrorCode.invalid_request)
+
+
+def _may_create(broker: "Broker", version: int, request: Any) -> bool:
+    allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
+    return bool(allowed and request.topics and broker.config["auto.create.topics.enable"])
+
+
+def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]) -> bool:
+    """Create what is asked for by name and is not there; `refused` learns why not. Whether anything was created."""
+    created = False
+    for each in wanted:
+        if not each.name or each.name in INTERNAL or broker.topics.get(each.name) is not None:
+            continue
+        try:
+            broker.topics.create(each.name, broker.config["num.partitions"])
+            created = True
+        except KafkaError as error:
+            refused[each.name] = error.code
+    return created
+
+
+def _answer(broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]) -> None:
+    entries = list(_entries(broker, exchange.version, request, refused))
+    host, port = broker.advertised
+    cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
+    body = encode(
+        response(
+            API_KEY,
+            exchange.version,
+            brokers=[{"node_id": broker.node_id, "host": host, "port": port}],
+            cluster_id=broker.cluster_id,
+            controller_id=broker.node_id,
+            topics=entries,
+            cluster_authorized_operations=(
+                authorized_operations.CLUSTER if cluster_asked else authorized_operations.NOT_ASKED
+            ),
+        )
+    )
+    if not any("error_code" in entry for entry in entries):
+        broker.topics.answers.put((API_KEY, exchange.version, request), body)
+    exchange.answer_packed(body)
+
+
+def _entries(broker: "Broker", version: int, request: Any, refused: dict[str, ErrorCode]) -> Iterator[dict[str, Any]]:
+    asked = getattr(request, "include_topic_authorized_operations", False)
+    operations = authorized_operations.TOPIC if asked else authorized_operations.NOT_ASKED
+    for entry in _found(broker.topics, broker.node_id, version, request.topics, refused):
+        # An id that is unknown stays without: the client may not learn what it names.
+        if entry.get("name") is not None:
+            entry["topic_authorized_operations"] = operations
+        yield entry
+
+
+def _found(
+    topics: Topics, node_id: int, version: int, wanted: Any, refused: dict[str, ErrorCode]
+) -> Iterator[dict[str, Any]]:
+    if wanted is None or (version == 0 and not wanted):
+        yield from (describe(topic, node_id) for topic in topics.all())
+        return
+    ids = dict.fromkeys(each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None)
+    if ids:
+        for topic_id in ids:
+            topic = topics.by_id(topic_id)
+            unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
+            yield unknown if topic is None else describe(topic, node_id)
+        return
+    for name in dict.fromkeys(each.name for each in wanted):
+        topic = topics.get(name)
+        yield _missing(name, refused.get(name)) if topic is None else describe(topic, node_id)
+
+
+def describe(topic: Topic, node_id: int) -> dict[str, Any]:
+    """A topic as Metadata and DescribeTopicPartitions show it: one replica, here, in its first epoch."""
+    replicas = (node_id,)
+    return {
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": topic.internal,
+        "partitions": [
+            {
+                "partition_index": index,
+                "leader_id": node_id,
+                "leader_epoch": 0,
+                "replica_nodes": replicas,
+                "isr_nodes": replicas,
+            }
+            for index in range(len(topic.partitions))
+        ],
+    }
+
+
+def _missing(name: str, error: ErrorCode | None) -> dict[str, Any]:
+    return {"error_code": error or unknown_or_invalid(name), "name": name, "is_internal": name in INTERNAL}
+
+
+def unknown_or_invalid(name: str) -> ErrorCode:
+    """Why there is no topic `name`."""
+    try:
+        validate_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.unknown_topic_or_partition
