@@ -47,9 +47,7 @@ NEVER: Final = 1 << 15
 """A version no request can have."""
 
 
-def _api(
-    key: int, name: str, versions: tuple[int, int], flexible: int, advertised_from: int | None = None
-) -> Api:
+def _api(key: int, name: str, versions: tuple[int, int], flexible: int, advertised_from: int | None = None) -> Api:
     first, last = versions
     return Api(key, name, first, last, flexible, first if advertised_from is None else advertised_from)
 

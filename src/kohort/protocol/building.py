@@ -1,4 +1,4 @@
-"""Builds kio's response of one version from values that know nothing of versions.
+"""Builds kio's message of one version from values that know nothing of versions.
 
 A handler says what it answers once; what a version lacks is dropped here. kio's classes want durations as
 timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers will do.
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import uuid_zero
 
 from kohort.errors import ErrorCode
@@ -31,6 +31,11 @@ def response(api_key: int, version: int, /, **values: Any) -> Any:
     that is not given takes the schema's default. Raises TypeError for a name that no version has.
     """
     return _builder(load_response_schema(api_key, version))(values)
+
+
+def request(api_key: int, version: int, /, **values: Any) -> Any:
+    """kio's request of that version, from plain values as `response` takes them."""
+    return _builder(load_request_schema(api_key, version))(values)
 
 
 @cache
@@ -62,7 +67,8 @@ def _names_in_any_version(entity_type: Any) -> frozenset[str]:
     structs = [
         each
         for version in range(api.min_version, api.max_version + 1)
-        for each in _structs(load_response_schema(api.key, version))
+        for load in (load_request_schema, load_response_schema)
+        for each in _structs(load(api.key, version))
         # kio calls OffsetFetch's structs Topic and Topics by version
         if each.__name__.rstrip("s") == entity_type.__name__.rstrip("s")
     ]

@@ -18,12 +18,21 @@ from kio.serial.errors import SerialError
 from kio.static.protocol import Entity
 
 from kohort.protocol.apis import API_VERSIONS, APIS
-from kohort.protocol.building import response
+from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.packing import read_varint
 from kohort.protocol.walk import MAX_UNKNOWN_TAGS, has_arrays, walk
 
-__all__ = ["Entity", "RequestHeader", "decode_request", "encode", "frame", "read_header", "response"]
+__all__ = [
+    "Entity",
+    "RequestHeader",
+    "decode_request",
+    "encode",
+    "frame",
+    "read_header",
+    "request",
+    "response",
+]
 
 _HEADER: Final = struct.Struct(">hhih")
 _unpack_header = _HEADER.unpack_from

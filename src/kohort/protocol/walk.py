@@ -121,10 +121,7 @@ def _struct_step(entity_type: Any) -> _Step:
 def _known_tags(entity_type: Any) -> dict[int, _Step]:
     tagged: list[Field[Any]] = [each for each in fields(entity_type) if "tag" in each.metadata]
     # A tag that is there is not null: nullable structs have no marker byte in a tagged field.
-    return {
-        each.metadata["tag"]: _field_step(shape(each)._replace(nullable=False), flexible=True)
-        for each in tagged
-    }
+    return {each.metadata["tag"]: _field_step(shape(each)._replace(nullable=False), flexible=True) for each in tagged}
 
 
 class _Fixed:

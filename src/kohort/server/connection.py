@@ -127,6 +127,17 @@ class Connection(asyncio.Protocol):
             self._listener.log.log(level, "closing the connection from %s: %s", self.client_host, why)
             self._close()
 
+    def failed(self, error: BaseException) -> None:
+        """A handler raised: close, and say where in one line."""
+        self._listener.failed += 1
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        code = where.tb_frame.f_code if where is not None else None
+        place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
+        self._listener.log.log(logging.ERROR, "%r failed: %r at %s", self._current, error, place)
+        self._close()
+
     # What the listener and the request memory call
 
     def drain(self) -> None:
@@ -164,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._listener.malformed += 1
             self.hang_up(str(error), logging.WARNING)
         except Exception as error:  # a handler's bug must not reach the loop, nor the terminal
-            self._failed(error)
+            self.failed(error)
         finally:
             self._pumping = False
         self._flush()
@@ -209,17 +220,7 @@ class Connection(asyncio.Protocol):
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
-        self._listener.failed += 1
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        code = where.tb_frame.f_code if where is not None else None
-        place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
-        self._listener.log.log(logging.ERROR, "%r failed: %r at %s", self._current, error, place)
-        self._close()
+            self.failed(error)
 
     # Bytes
 

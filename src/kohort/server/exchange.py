@@ -1,5 +1,7 @@
 """One request and the way its answer goes back: all that a handler sees of the network."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.messages import encode
@@ -50,6 +52,14 @@ class Exchange:
         if self._finish():
             self.connection.reply(self, None)
 
+    def later(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
+        """A callback for whoever brings the answer: calls `function(self, *arguments, answer)`.
+
+        An exception in it (an answer that the version cannot express, a bug) closes this connection, with one
+        line in the log, and goes no further: it must not disturb the one who answers many.
+        """
+        return partial(_guarded, self, function, *arguments)
+
     def hang_up(self, why: str) -> None:
         """Close the connection, where Kafka does so instead of answering. `why` goes to the log."""
         if self._finish():
@@ -64,3 +74,10 @@ class Exchange:
     def __repr__(self) -> str:
         state = "answered" if self._done else "open"
         return f"<Exchange api={self.api_key} v{self.version} id={self.correlation_id} {state}>"
+
+
+def _guarded(exchange: Exchange, function: Callable[..., None], *arguments: Any) -> None:
+    try:
+        function(exchange, *arguments)
+    except Exception as error:  # whatever it is, it is this exchange's alone
+        exchange.connection.failed(error)

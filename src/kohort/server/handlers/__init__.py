@@ -1,0 +1,16 @@
+"""One module per API, named as in `protocol.apis`, imported when its first request comes.
+
+Each has `handle(broker, exchange, request)`: `request` is kio's class of the version that was asked for. It
+answers through the exchange, now or later, and returns None; or it is an `async def` that the connection runs.
+A handler translates between the wire's versions and the words of the core, and decides nothing about groups.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+_MS: Final = timedelta(milliseconds=1)
+
+
+def milliseconds(duration: timedelta) -> int:
+    """A duration of the wire as the number that was sent."""
+    return duration // _MS

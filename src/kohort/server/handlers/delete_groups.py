@@ -1,0 +1,32 @@
+"""DeleteGroups (42) v0-2: groups without members, and all that they committed, are forgotten.
+
+v2 is flexible. A group that is named twice is answered once.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kohort.coordinator.requests import DeleteGroup
+from kohort.coordinator.responses import DeleteGroupResponse
+from kohort.protocol.messages import response as new_response
+from kohort.server.exchange import Exchange
+from kohort.server.gather import Gather
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Ask the shard of every group; answer when all have answered."""
+    groups = tuple(dict.fromkeys(request.groups_names))
+    gather = Gather(exchange.later(_answer, groups))
+    for group in groups:
+        broker.groups.submit(DeleteGroup(request_id=gather.question(), group=group))
+    gather.seal()
+
+
+def _answer(exchange: Exchange, groups: Sequence[str], responses: Sequence[DeleteGroupResponse]) -> None:
+    results = [
+        {"group_id": group, "error_code": response.error} for group, response in zip(groups, responses, strict=True)
+    ]
+    exchange.answer(new_response(exchange.api_key, exchange.version, results=results))

@@ -1,0 +1,65 @@
+"""DescribeGroups (15) v0-6: state and members of groups.
+
+v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v4 static members (KIP-345); v5 is
+flexible; v6 answers 69 with a message for a group that is not there (KIP-1043), which is "Dead" before.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.coordinator.requests import DescribeGroup
+from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
+from kohort.protocol.messages import response as new_response
+from kohort.server.exchange import Exchange
+from kohort.server.gather import Gather
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
+"""Kafka's AclOperation codes of what can be done to a group."""
+
+AUTHORIZED_OPERATIONS: Final = sum(
+    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+)
+"""A bit per operation: without an authorizer, all of them."""
+
+NOT_ASKED_FOR: Final = -(2**31)
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Ask the shard of every group; answer when all have answered."""
+    version = exchange.version
+    asked = version >= 3 and request.include_authorized_operations
+    gather = Gather(exchange.later(_answer, AUTHORIZED_OPERATIONS if asked else NOT_ASKED_FOR))
+    for group in request.groups:
+        broker.groups.submit(DescribeGroup(request_id=gather.question(), version=version, group=group))
+    gather.seal()
+
+
+def _answer(exchange: Exchange, operations: int, responses: Sequence[DescribeGroupResponse]) -> None:
+    groups = [
+        {
+            "error_code": each.error,
+            "error_message": each.error_message,
+            "group_id": each.group,
+            "group_state": each.state,
+            "protocol_type": each.protocol_type,
+            "protocol_data": each.protocol,
+            "members": map(_member, each.members),
+            "authorized_operations": operations if each.error is NONE else NOT_ASKED_FOR,
+        }
+        for each in responses
+    ]
+    exchange.answer(new_response(exchange.api_key, exchange.version, groups=groups))
+
+
+def _member(of: DescribedMember) -> dict[str, Any]:
+    return {
+        "member_id": of.member_id,
+        "group_instance_id": of.instance_id,
+        "client_id": of.client_id,
+        "client_host": of.client_host,
+        "member_metadata": of.metadata,
+        "member_assignment": of.assignment,
+    }

@@ -1,0 +1,52 @@
+"""FindCoordinator (10) v0-6: which node coordinates a group, a transaction or a share group's partition.
+
+v0 knows groups only; v1 adds the key type, throttle time and an error message; v3 is flexible; v4 asks for many
+keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share groups, KIP-932).
+
+There is one node, so it is always the answer. A key type that the version does not know, or a share key that is
+not `group:topicId:partition`, gets 42 with no node.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import response
+from kohort.server.exchange import Exchange
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+_SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Answer with this node, or 42, for every key."""
+    version = exchange.version
+    key_type = request.key_type if version >= 1 else GROUP
+    if version < 4:
+        answer = _coordinator(broker, request.key, key_type, version)
+        # Kafka fills the message in before v4 also where there is no error.
+        answer = {"error_message": "NONE"} | answer
+        exchange.answer(response(exchange.api_key, version, **{k: v for k, v in answer.items() if k != "key"}))
+    else:
+        coordinators = [_coordinator(broker, key, key_type, version) for key in request.coordinator_keys]
+        exchange.answer(response(exchange.api_key, version, coordinators=coordinators))
+
+
+def _coordinator(broker: "Broker", key: str, key_type: int, version: int) -> dict[str, Any]:
+    if why := _why_not(key, key_type, version):
+        error = ErrorCode.invalid_request
+        return {"key": key, "error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
+    host, port = broker.advertised
+    return {"key": key, "node_id": broker.node_id, "host": host, "port": port}
+
+
+def _why_not(key: str, key_type: int, version: int) -> str | None:
+    if key_type in (GROUP, TRANSACTION):
+        return None
+    if key_type != SHARE or version < 6:
+        return f"Key type {key_type} is not known in version {version}."
+    return None if _SHARE_KEY.fullmatch(key) else "A share key is group:topicId:partition."

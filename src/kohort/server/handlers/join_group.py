@@ -1,0 +1,57 @@
+"""JoinGroup (11) v0-9: enter a group, or take part in its next round; parked until the round's join phase ends.
+
+v1 adds the rebalance timeout (KIP-62; before it, the session timeout stands in), v2 the throttle time, v4 the
+handshake for member ids (KIP-394), v5 static members (KIP-345); v6 is flexible; v7 names the protocol type and
+has null where no protocol was chosen (KIP-559), "" before; v8 brings the reason (KIP-800), v9 SkipAssignment.
+"""
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from kohort.coordinator.requests import JoinGroup
+from kohort.coordinator.responses import JoinGroupResponse
+from kohort.protocol import packed
+from kohort.server.exchange import Exchange
+from kohort.server.handlers import milliseconds
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Hand the request to the group's shard."""
+    version = exchange.version
+    timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
+    broker.groups.submit(
+        JoinGroup(
+            request_id=exchange.later(_answer),
+            version=version,
+            group=request.group_id,
+            client_id=exchange.client_id,
+            client_host=exchange.client_host,
+            session_timeout_ms=milliseconds(request.session_timeout),
+            rebalance_timeout_ms=milliseconds(timeout),
+            member_id=request.member_id,
+            instance_id=request.group_instance_id if version >= 5 else None,
+            protocol_type=request.protocol_type,
+            protocols=tuple((each.name, each.metadata) for each in request.protocols),
+            reason=request.reason if version >= 8 else None,
+            fresh_id=str(uuid.uuid4()),
+            connection=exchange.connection,
+        )
+    )
+
+
+def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
+    body = packed.join_group(
+        exchange.version,
+        error=response.error,
+        generation=response.generation,
+        protocol_type=response.protocol_type,
+        protocol_name=response.protocol_name,
+        leader=response.leader,
+        skip_assignment=response.skip_assignment,
+        member_id=response.member_id,
+        members=[(each.member_id, each.instance_id, each.metadata) for each in response.members],
+    )
+    exchange.answer_packed(body)

@@ -1,0 +1,53 @@
+"""OffsetDelete (47) v0: committed offsets of topics that the group is not subscribed to are forgotten (KIP-496).
+
+Partitions that do not exist are answered here; the coordinator is asked all the same, because an error of the
+whole group goes before them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.coordinator.requests import OffsetDelete
+from kohort.coordinator.responses import NONE, OffsetDeleteResponse
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import response as new_response
+from kohort.server.exchange import Exchange
+from kohort.server.refusals import Refusals
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Refuse what does not exist, hand the rest to the group's shard."""
+    refusals = Refusals()
+    partitions = _existing(broker, request, refusals)
+    broker.groups.submit(
+        OffsetDelete(request_id=exchange.later(_answer, refusals), group=request.group_id, partitions=partitions)
+    )
+
+
+def _existing(broker: "Broker", request: Any, refusals: Refusals) -> tuple[TopicPartition, ...]:
+    existing: list[TopicPartition] = []
+    for asked in request.topics:
+        topic = broker.topics.get(asked.name)
+        count = len(topic.partitions) if topic is not None else 0
+        indexes = [each.partition_index for each in asked.partitions]
+        here = [index for index in indexes if 0 <= index < count]
+        if topic is None or len(here) < len(indexes):
+            missing = (index for index in indexes if not 0 <= index < count)
+            refusals.refuse((asked.name, None), missing, ErrorCode.unknown_topic_or_partition)
+        refusals.let_pass((asked.name, None), len(here))
+        existing += [TopicPartition(asked.name, index) for index in here]
+    return tuple(existing)
+
+
+def _answer(exchange: Exchange, refusals: Refusals, response: OffsetDeleteResponse) -> None:
+    topics = []
+    if response.error is NONE:
+        topics = [
+            {"name": name, "partitions": [{"partition_index": p, "error_code": e} for p, e in partitions]}
+            for name, _, partitions in refusals.with_results(response.results)
+        ]
+    answer = new_response(exchange.api_key, exchange.version, error_code=response.error, topics=topics)
+    exchange.answer(answer)

@@ -1,0 +1,44 @@
+"""SyncGroup (14) v0-5: the leader brings the assignments, everyone takes theirs; parked until the leader did.
+
+v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names protocol type and protocol, for
+the coordinator to check and to confirm (KIP-559).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kohort.coordinator.requests import SyncGroup
+from kohort.coordinator.responses import SyncGroupResponse
+from kohort.protocol import packed
+from kohort.server.exchange import Exchange
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+    """Hand the request to the group's shard."""
+    version = exchange.version
+    broker.groups.submit(
+        SyncGroup(
+            request_id=exchange.later(_answer),
+            version=version,
+            group=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id if version >= 3 else None,
+            protocol_type=request.protocol_type if version >= 5 else None,
+            protocol_name=request.protocol_name if version >= 5 else None,
+            assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+        )
+    )
+
+
+def _answer(exchange: Exchange, response: SyncGroupResponse) -> None:
+    body = packed.sync_group(
+        exchange.version,
+        response.error,
+        response.protocol_type,
+        response.protocol_name,
+        response.assignment,
+    )
+    exchange.answer_packed(body)
