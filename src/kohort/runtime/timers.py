@@ -24,6 +24,9 @@ class TimerHeap(Generic[K]):
     def __len__(self) -> int:
         return len(self._live)
 
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._live)
+
     def set(self, key: K, deadline: Instant) -> None:
         """Set, or move, a timer."""
         number = next(self._numbers)

@@ -275,7 +275,8 @@ class Bench:
         Each is assigned its own id as bytes."""
         ids = [self.join(group, **options).response.member_id for _ in range(members)]
         calls = [self.join(group, member_id, **options) for member_id in ids]
-        self.advance(self.config.initial_rebalance_delay_ms)
+        while calls[0].parked:  # each further member extends the initial delay
+            self.advance(self.config.initial_rebalance_delay_ms)
         leader = calls[0].response.leader
         ids.sort(key=lambda member_id: member_id != leader)
         generation = calls[0].response.generation
