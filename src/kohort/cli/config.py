@@ -24,7 +24,7 @@ def config(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show type, default, range and environment variable too.")
     ] = False,
-    output: Annotated[str, typer.Option(metavar="table|json|csv", help="Form of the answer.")] = "table",
+    output: Annotated[str, typer.Option(metavar="table|json|csv|markdown", help="Form of the answer.")] = "table",
     listen: options.Listen = None,
     advertise: options.Advertise = None,
     data: options.Data = None,
@@ -97,7 +97,16 @@ def _write_csv(rows: list[dict[str, object]], _show_all: bool) -> None:
     print(text.getvalue(), end="")
 
 
-_WRITERS = {"table": _write_table, "json": _write_json, "csv": _write_csv}
+def _write_markdown(rows: list[dict[str, object]], _show_all: bool) -> None:
+    """The table of docs/configuration.md."""
+    print("| name | type | default | valid | what it does |\n|---|---|---|---|---|")
+    for row in rows:
+        valid = str(row["valid"]).replace(" | ", ", ")
+        default = _cell(row["default"])
+        print(f"| `{row['name']}` | {row['type']} | {default} | {valid} | {row['documentation']} |")
+
+
+_WRITERS = {"table": _write_table, "json": _write_json, "csv": _write_csv, "markdown": _write_markdown}
 
 
 def _explain(setting: Setting) -> None:

@@ -35,6 +35,7 @@ class Broker:
     """A server of one node. `topics`, `groups`, `address` and so on exist once `start` has returned."""
 
     config: Config
+    logs: LogDirectory
     topics: Topics
     groups: Groups
     node_id: int
@@ -49,7 +50,7 @@ class Broker:
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
         self.listener = Listener(self)
-        self._directory: LogDirectory | None = None
+        self._logs: LogDirectory | None = None
         self._groups: Groups | None = None
         self._observer = Observer(self)
         self._chores = Chores(self)
@@ -89,13 +90,13 @@ class Broker:
         await self.listener.close(ANSWERS_WITHIN_S)
         if self._groups is not None:
             await self._groups.close()
-        if self._directory is not None:
-            self._directory.close()
+        if self._logs is not None:
+            self._logs.close()
 
     def _open_storage(self) -> None:
         try:
-            self._directory = open_directory(self.config)
-            self.topics = Topics(self._directory, self.config, self.clock.now)
+            self.logs = self._logs = open_directory(self.config)
+            self.topics = Topics(self.logs, self.config, self.clock.now)
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
         self.cluster_id = self.topics.cluster_id
@@ -139,12 +140,12 @@ class Broker:
 def open_directory(config: Config) -> LogDirectory:
     """The logs of a server, on disk or in memory. Raises KohortError if another server has them, OSError."""
     if config["storage"] == "memory":
-        from kohort.log.memory import MemoryLogDirectory
+        from kohort.log.memory import MemoryDirectory
 
-        return MemoryLogDirectory()
-    from kohort.log.local import LocalLogDirectory
+        return MemoryDirectory()
+    from kohort.log.local import LocalDirectory
 
-    return LocalLogDirectory(config["log.dir"], durability=config["durability"])
+    return LocalDirectory(config["log.dir"], durability=config["durability"])
 
 
 def group_config(config: Config) -> GroupConfig:

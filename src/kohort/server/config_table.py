@@ -109,7 +109,7 @@ _OFFSETS = (
         doc="Partitions of __consumer_offsets; read when the topic is made, at the first start.",
     ),
     ConfigDef(
-        name="offsets.topic.segment.bytes", kind="int", default=100 * _MEBI, minimum=1,
+        name="offsets.topic.segment.bytes", kind="int", default=100 * _MEBI, minimum=_MEBI,
         doc="Segment size of __consumer_offsets; small, so that loading and compaction are fast.",
     ),
 )
@@ -132,8 +132,10 @@ _TOPICS = (
         doc="Largest record batch; default of a topic's max.message.bytes.",
     ),
     ConfigDef(
-        name="compression.type", kind="string", default="producer", choices=("producer",),
-        doc="Batches are stored as the producer compressed them.",
+        name="compression.type", kind="string", default="producer",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        doc="producer: batches are stored as they came; else those of another codec are compressed anew. "
+        "Default of a topic's compression.type.",
     ),
     ConfigDef(
         name="log.message.timestamp.type", kind="string", default="CreateTime",
@@ -195,10 +197,6 @@ _LOG = (
 )
 
 _CLEANER = (
-    ConfigDef(
-        name="log.cleaner.enable", kind="boolean", default=True,
-        doc="Whether compacted topics, __consumer_offsets among them, are compacted.",
-    ),
     ConfigDef(
         name="log.cleaner.backoff.ms", kind="long", default=15_000, minimum=0,
         doc="How often partitions are looked for that are due for compaction.",
