@@ -17,7 +17,7 @@ _SIZE: Final = Struct(">i")
 _unpack_size = _SIZE.unpack_from
 
 
-class MalformedError(KohortError):
+class MalformedError(KohortError, ValueError):
     """Bytes that are no frame, or no request: their connection cannot be understood any further."""
 
 

@@ -1,0 +1,144 @@
+"""The "consumer" blobs: what members of protocol type "consumer" tell their leader, and what it tells them.
+
+Subscription: v0 topics and user data; v1 owned partitions (KIP-429), v2 the generation that they were owned in
+(KIP-792), v3 the rack (KIP-881). Assignment: v0-3 are alike. Both begin with their version, an int16, and are never
+flexible.
+
+Members of different ages share a group, so a reader takes what it knows: a higher version is read with the
+highest known one, and bytes behind it are ignored, as Java's ConsumerProtocol does. The coordinator looks at the
+v0 prefix of subscriptions only (`subscribed_topics`), to know which offsets may expire; to it the rest is opaque.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from struct import Struct
+from typing import Any, Final
+
+from kio.index import load_entity_schema
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+from kio.static.constants import EntityType
+
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import pack_array, pack_bytes, pack_int16, pack_int32, pack_string
+from kohort.protocol.walk import walk
+from kohort.types import TopicPartition
+
+HIGHEST_VERSION: Final = 3
+"""Of both."""
+
+_VERSION: Final = Struct(">h")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What a member wants, and what it has."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    """In which `owned` was assigned; -1 if the member does not say."""
+    rack: str | None = None
+    version: int = HIGHEST_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What the leader gives a member."""
+
+    partitions: tuple[TopicPartition, ...]
+    user_data: bytes | None = None
+    version: int = HIGHEST_VERSION
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """Raises `MalformedError`."""
+    version = _version(data)
+    read = _read("consumer_protocol_subscription", _known(version), data)
+    return Subscription(
+        topics=read.topics,
+        user_data=read.user_data,
+        owned=_partitions(read.owned_partitions) if version >= 1 else (),
+        generation=read.generation_id if version >= 2 else -1,
+        rack=read.rack_id if version >= 3 else None,
+        version=version,
+    )
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """Raises `MalformedError`."""
+    version = _version(data)
+    read = _read("consumer_protocol_assignment", _known(version), data)
+    partitions = _partitions(read.assigned_partitions)
+    return Assignment(partitions=partitions, user_data=read.user_data, version=version)
+
+
+def subscribed_topics(data: bytes) -> frozenset[str] | None:
+    """The topics of a subscription, from its v0 prefix; None if it cannot be read. Never raises."""
+    try:
+        return frozenset(_read("consumer_protocol_subscription", 0, data).topics)
+    except MalformedError:
+        return None
+
+
+def encode_subscription(of: Subscription) -> bytes:
+    """The bytes of its `version` (0-3); what that version cannot say is left out."""
+    topics = (pack_int16(of.version), pack_array(len(of.topics)), *map(pack_string, of.topics))
+    owned = _packed_partitions(of.owned) if of.version >= 1 else b""
+    generation = pack_int32(of.generation) if of.version >= 2 else b""
+    rack = pack_string(of.rack) if of.version >= 3 else b""
+    return b"".join((*topics, pack_bytes(of.user_data), owned, generation, rack))
+
+
+def encode_assignment(of: Assignment) -> bytes:
+    """The bytes of its `version` (0-3)."""
+    return pack_int16(of.version) + _packed_partitions(of.partitions) + pack_bytes(of.user_data)
+
+
+def _version(data: bytes) -> int:
+    if len(data) < _VERSION.size:
+        raise MalformedError(f"{len(data)} bytes hold no version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise MalformedError(f"version {version} of a consumer protocol blob")
+    return version
+
+
+def _known(version: int) -> int:
+    return min(version, HIGHEST_VERSION)
+
+
+def _read(name: str, version: int, data: bytes) -> Any:
+    """The blob's content as kio has it."""
+    entity_type, read = _reader(name, version)
+    walk(entity_type, data, _VERSION.size)
+    try:
+        return read(data, _VERSION.size)[0]
+    except (SerialError, ValueError) as error:
+        raise MalformedError(f"{entity_type.__name__} v{version}: {error}") from None
+
+
+@cache
+def _reader(name: str, version: int) -> tuple[type[Any], Callable[[bytes, int], tuple[Any, int]]]:
+    entity_type = load_entity_schema(name, version, EntityType.data)
+    return entity_type, entity_reader(entity_type)
+
+
+def _partitions(of: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(each.topic, partition) for each in of for partition in each.partitions)
+
+
+def _packed_partitions(of: Iterable[TopicPartition]) -> bytes:
+    """By topic, in the order given."""
+    topics = [
+        (topic, [each.partition for each in each_topic]) for topic, each_topic in groupby(of, attrgetter("topic"))
+    ]
+    packed = [
+        b"".join((pack_string(topic), pack_array(len(partitions)), *map(pack_int32, partitions)))
+        for topic, partitions in topics
+    ]
+    return b"".join((pack_array(len(packed)), *packed))
