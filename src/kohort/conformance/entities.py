@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import datetime
 import enum
+import importlib
 import io
+import pkgutil
 import re
 import uuid
 from collections.abc import Mapping
@@ -97,6 +99,8 @@ def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
 def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     """An instance of one of kio's classes; a name that no version of it would know is the scenario's mistake."""
     given = dict(values)
+    if strange := given.keys() - _names_of_any_version(cls):
+        raise ValueError(f"{cls.__name__} has no {', '.join(sorted(strange))} in any version")
     arguments = {}
     for item in fields(cls):
         name = item.name if item.name in given else f"{item.name}_ms"
@@ -105,6 +109,18 @@ def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
         elif item.default is MISSING:
             arguments[item.name] = _zero(item)
     return cls(**arguments)
+
+
+@cache
+def _names_of_any_version(cls: type[Any]) -> frozenset[str]:
+    package, _, kind = cls.__module__.rpartition(".")
+    api = package.rpartition(".")[0]
+    names: set[str] = set()
+    for version in pkgutil.iter_modules(importlib.import_module(api).__path__):
+        module = importlib.import_module(f"{api}.{version.name}.{kind}")
+        if found := getattr(module, cls.__name__, None):
+            names.update(name for item in fields(found) for name in (item.name, f"{item.name}_ms"))
+    return frozenset(names)
 
 
 def _value(type_: Any, value: Any) -> Any:

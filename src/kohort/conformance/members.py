@@ -171,10 +171,10 @@ class Member:
         return await self.leaving(version, **values).answer()
 
     def committing(self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any) -> Parked:
+        """Send OffsetCommit and go on; `generation` may be said instead of the request's longer name."""
         request = {
             "group_id": self.group,
-            "generation_id_or_member_epoch": self.generation,
-            "generation_id": self.generation,
+            "generation_id_or_member_epoch": values.pop("generation", self.generation),
             "member_id": self.id,
             "group_instance_id": self.instance,
             "retention_time": -1,

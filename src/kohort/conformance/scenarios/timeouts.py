@@ -92,7 +92,7 @@ async def refused_commits_keep_no_session(stage: Stage) -> None:
     await stage.create_topic()
     [a] = await stable(stage, "a", session_ms=SHORT_SESSION)
     await stage.settle(4)
-    await a.commit(stage.topic, {0: 1}, generation_id=9, generation_id_or_member_epoch=9)
+    await a.commit(stage.topic, {0: 1}, generation=9)
     await stage.settle(4)
     await a.heartbeat()
 
