@@ -1,0 +1,122 @@
+"""confluent-kafka (librdkafka) as a group member or a producer; see lines.py."""
+
+import sys
+
+import lines
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 3}
+
+
+class Member:
+    def __init__(self, options: dict[str, str]) -> None:
+        self.pending: dict[tuple[str, int], int] = {}
+        self.consumer = Consumer(
+            {
+                **QUICK,
+                "bootstrap.servers": options["bootstrap"],
+                "group.id": options["group"],
+                "client.id": options["client"],
+                "partition.assignment.strategy": options["assignor"],
+                "session.timeout.ms": int(options["session"]),
+                "heartbeat.interval.ms": int(options["heartbeat"]),
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 200,
+            }
+        )
+        self.cooperative = options["assignor"].startswith("cooperative")
+        self.consumer.subscribe(
+            options["topics"].split(","), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+        )
+
+    def say_owned(self) -> None:
+        lines.owns((owned.topic, owned.partition) for owned in self.consumer.assignment())
+
+    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        (consumer.incremental_assign if self.cooperative else consumer.assign)(partitions)
+        self.say_owned()
+
+    def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.commit()
+        self.on_lost(consumer, partitions)
+
+    def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for gone in partitions:
+            self.pending.pop((gone.topic, gone.partition), None)
+        if self.cooperative:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+        self.say_owned()
+
+    def commit(self) -> None:
+        if not self.pending:
+            return
+        offsets = dict(self.pending)
+        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        try:
+            results = self.consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            lines.say("failed", what=f"commit: {error}")
+            return
+        if failed := [result for result in results if result.error]:
+            lines.say("failed", what=f"commit: {failed}")
+            return
+        lines.committed(offsets)
+        self.pending = {at: offset for at, offset in self.pending.items() if offsets.get(at) != offset}
+
+    def process(self, messages: list[Message]) -> None:
+        batches: dict[tuple[str, int], list[Message]] = {}
+        for message in messages:
+            if message.error():
+                lines.say("failed", what=f"poll: {message.error()}")
+            else:
+                batches.setdefault((str(message.topic()), int(message.partition() or 0)), []).append(message)
+        for (topic, partition), batch in batches.items():
+            offsets = [int(message.offset() or 0) for message in batch]
+            lines.records(topic, partition, offsets, [message.value() for message in batch])
+            self.pending[topic, partition] = offsets[-1] + 1
+
+    def run(self) -> None:
+        wish = lines.Wish()
+        while not wish.leave:
+            self.process(self.consumer.consume(500, 0.1))
+            self.commit()
+        self.consumer.close()
+        lines.say("left")
+
+
+def produce(options: dict[str, str]) -> int:
+    """0 if every line of stdin was acknowledged."""
+    failures: list[object] = []
+    producer = Producer(
+        {
+            **QUICK,
+            "bootstrap.servers": options["bootstrap"],
+            "compression.type": options["codec"],
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "on_delivery": lambda error, _message: failures.append(error) if error else None,
+        }
+    )
+    for line in sys.stdin.buffer:
+        key, value = lines.keyed_line(line)
+        producer.produce(options["topic"], key=key, value=value)
+        producer.poll(0)
+    left = producer.flush(60)
+    if left or failures:
+        print(f"{left} never acknowledged, failures: {failures[:3]}", file=sys.stderr)
+    return 1 if left or failures else 0
+
+
+def main() -> int:
+    mode, options = lines.arguments()
+    if mode == "produce":
+        return produce(options)
+    Member(options).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""What every client program speaks: `name=value` arguments in, JSON lines out, values to produce on stdin.
+
+A program is called as `program consume|produce name=value…`. It takes SIGTERM as the wish to leave in good order.
+
+    {"event": "owns", "partitions": ["flights-0", …]}            all that it owns now, after every change
+    {"event": "records", "partition": "flights-0", "offsets": […], "values": […]}     processed
+    {"event": "committed", "offsets": {"flights-0": 12, …}}      the server acknowledged these commits
+    {"event": "failed", "what": "…"}                             a commit that failed; it is tried again
+    {"event": "left"}                                            closed; the process ends
+
+Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several processes can be
+ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server acknowledged every one.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+
+class Wish:
+    """Set once SIGTERM has asked the program to leave."""
+
+    def __init__(self) -> None:
+        self.leave = False
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.leave = True
+
+
+def arguments() -> tuple[str, dict[str, str]]:
+    """The mode and the named values of the command line."""
+    return sys.argv[1], dict(value.split("=", 1) for value in sys.argv[2:])
+
+
+def say(event: str, **fields: Any) -> None:
+    line = json.dumps({"event": event, "at": time.monotonic_ns(), **fields})
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def owns(partitions: Iterable[tuple[str, int]]) -> None:
+    say("owns", partitions=sorted(f"{topic}-{partition}" for topic, partition in partitions))
+
+
+def records(topic: str, partition: int, offsets: list[int], values: list[bytes | None]) -> None:
+    texts = [value.decode() if value is not None else None for value in values]
+    say("records", partition=f"{topic}-{partition}", offsets=offsets, values=texts)
+
+
+def committed(offsets: Mapping[tuple[str, int], int]) -> None:
+    say("committed", offsets={f"{topic}-{partition}": offset for (topic, partition), offset in offsets.items()})
+
+
+def keyed_line(line: bytes) -> tuple[bytes, bytes]:
+    key, _, value = line.rstrip(b"\n").partition(b"\t")
+    return key, value

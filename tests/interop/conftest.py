@@ -1,0 +1,56 @@
+"""Fixtures of the interop suite: the server under test, a trial for each test, and honest skips."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interop import targets
+from interop.programs import Client
+from interop.targets import KohortServe, Target
+from interop.trial import Trial
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """One server for all tests that do not restart it."""
+    server = targets.start(tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def restartable(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """A server that this test may restart: its own one, but the shared one of a peer that starts slowly."""
+    if targets.PEER not in ("", "kafka"):
+        pytest.skip(f"{targets.PEER} belongs to someone else and is not restarted")
+    if targets.PEER:
+        yield request.getfixturevalue("target")
+        return
+    server = KohortServe(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def trial_on(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[Target], Trial]]:
+    """Makes the test's trial on a server; its processes end with the test."""
+    made: list[Trial] = []
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+
+    def make(server: Target) -> Trial:
+        trial = Trial(server, tmp_path, name)
+        made.append(trial.__enter__())
+        return trial
+
+    yield make
+    for trial in made:
+        trial.__exit__(None, None, None)
+
+
+def need(client: Client) -> Client:
+    """The client, or a skip that says what is missing."""
+    if reason := client.missing():
+        pytest.skip(f"{client}: {reason}")
+    return client

@@ -1,0 +1,59 @@
+"""What a bystander sees: topics made, committed offsets and end offsets, through kafka-python's admin client.
+
+In the process of the test runs pure Python only: librdkafka 2.16 aborts the whole process when an OffsetFetch of its
+admin client meets a coordinator that has just gone.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
+
+PATIENCE = 20.0
+"""Seconds in which a server that restarts must answer again."""
+
+
+class Observer:
+    """Each question comes by a connection of its own, and is put again while the server is away."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        wanted = {topic: {"num_partitions": partitions, "replication_factor": 1}}
+        self._ask(lambda admin: admin.create_topics(wanted))
+
+    def committed(self, group: str) -> dict[str, int]:
+        """The committed offset of each partition that has one."""
+        offsets = self._ask(lambda admin: admin.list_group_offsets(group))[group]
+        return {_name(at): known.offset for at, known in offsets.items() if known.offset >= 0}
+
+    def ends(self, topic: str, partitions: int) -> dict[str, int]:
+        """The end offset of each partition that has records."""
+        latest = {TopicPartition(topic, number): OffsetSpec.LATEST for number in range(partitions)}
+        offsets = self._ask(lambda admin: admin.list_partition_offsets(latest))
+        return {_name(at): known.offset for at, known in offsets.items() if known.offset}
+
+    def _ask(self, question: Callable[[Any], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._ask_once(question)
+            except KafkaError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _ask_once(self, question: Callable[[Any], Any]) -> Any:
+        admin = KafkaAdminClient(bootstrap_servers=self._address, bootstrap_timeout_ms=2_000, request_timeout_ms=5_000)
+        try:
+            return question(admin)
+        finally:
+            admin.close()
+
+
+def _name(at: TopicPartition) -> str:
+    return f"{at.topic}-{at.partition}"

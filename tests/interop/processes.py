@@ -1,0 +1,140 @@
+"""Client processes: started, listened to line by line, stopped or killed, and never left behind."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import IO, TypeAlias
+
+Listener: TypeAlias = Callable[[str], None]
+
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """For `preexec_fn`: the kernel ends the child when the test run ends, however it ends (Linux only)."""
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+
+    def ask_kernel() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return ask_kernel
+
+
+DIE_WITH_PARENT = _die_with_parent()
+
+
+class Process:
+    """One client process. Its stdout goes to `listen` line by line; its stderr to a file, or along with stdout."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, listen: Listener | None = None, merge: bool = False
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as errors:
+            self.popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE if listen else errors,
+                stderr=subprocess.STDOUT if merge else errors,
+                preexec_fn=DIE_WITH_PARENT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        self._reader = threading.Thread(target=self._read, args=(listen,), daemon=True)
+        self._reader.start()
+
+    def _read(self, listen: Listener | None) -> None:
+        if listen is None or self.popen.stdout is None:
+            return
+        for line in self.popen.stdout:
+            text = line.decode(errors="replace").rstrip("\n")
+            if not text.startswith("{"):
+                self._note(text)
+            listen(text)
+
+    def _note(self, text: str) -> None:
+        with self.log.open("a") as log:
+            log.write(f"{text}\n")
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self.popen.stdin is not None
+        return self.popen.stdin
+
+    def wait(self, seconds: float) -> int:
+        """The exit code, once all output has been read; AssertionError if it still runs after `seconds`."""
+        try:
+            code = self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} still ran after {seconds:g} s\n{self.tail()}") from None
+        self._reader.join(5)
+        return code
+
+    def ask_to_leave(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """`kill -9`; back when the process is gone."""
+        self.popen.kill()
+        self.popen.wait(10)
+        self._reader.join(5)
+        self.stdin.close()
+
+    def tail(self) -> str:
+        """The end of what it wrote to stderr."""
+        return f"--- stderr of {self.name}:\n{self.log.read_text(errors='replace')[-1500:]}"
+
+
+class Feed:
+    """Writes numbered records to a producer process at a steady pace, until told to end."""
+
+    def __init__(self, producer: Process, per_second: float, keys: int = 24) -> None:
+        self.sent: list[str] = []
+        self._producer = producer
+        self._pause = 1 / per_second
+        self._keys = keys
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._over.wait(self._pause):
+            value = f"record-{len(self.sent)}"
+            try:
+                write_lines(self._producer, [(f"key-{len(self.sent) % self._keys}", value)])
+            except BrokenPipeError:
+                return  # it died; `end` tells why
+            self.sent.append(value)
+
+    def end(self, seconds: float = 30) -> list[str]:
+        """All values sent; AssertionError unless the server acknowledged every one."""
+        self._over.set()
+        self._thread.join(10)
+        finish(self._producer, seconds)
+        return self.sent
+
+
+def write_lines(producer: Process, records: Iterable[tuple[str, str]]) -> None:
+    producer.stdin.writelines(f"{key}\t{value}\n".encode() for key, value in records)
+    producer.stdin.flush()
+
+
+def finish(producer: Process, seconds: float = 30) -> None:
+    """End of input; AssertionError unless the producer says that every record was acknowledged."""
+    producer.stdin.close()
+    code = producer.wait(seconds)
+    assert code == 0, f"{producer.name} ended with {code}\n{producer.tail()}"
+
+
+def now() -> int:
+    """The machine's monotonic clock in ns: the clock of every event."""
+    return time.monotonic_ns()

@@ -1,0 +1,160 @@
+"""The clients under test: how each is called, what it can do, and what is missing when it cannot run here."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from interop.processes import now
+from interop.timeline import Committed, Event, Failed, Gone, Owns, Records
+from peers import kafka
+
+PROGRAMS = Path(__file__).parent / "clients"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SESSION_MS = 6_000
+HEARTBEAT_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client library or tool."""
+
+    name: str
+    assignor: str
+    """Its assignor in a group of its own: between them the clients cover eager and cooperative rebalances."""
+    missing: Callable[[], str | None]
+    """Why it cannot run here, or None."""
+    command: Callable[[str, Mapping[str, str]], Sequence[str]]
+    """The command line for `consume` or `produce` with these options."""
+    hears: Callable[[str, str], Event | None]
+    """The event that a line of a member's output means, if any."""
+    codecs: tuple[str, ...] = CODECS
+    merged_output: bool = False
+    """Its stderr tells events too, and is read in one stream with stdout to keep their order."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _json_event(member: str, line: str) -> Event | None:
+    if not line.startswith("{"):
+        return None
+    said: dict[str, Any] = json.loads(line)
+    at = int(said["at"])
+    match said["event"]:
+        case "owns":
+            return Owns(member, at, frozenset(said["partitions"]))
+        case "records":
+            return Records(member, at, said["partition"], tuple(said["offsets"]), tuple(said["values"]))
+        case "committed":
+            return Committed(member, at, said["offsets"])
+        case "failed":
+            return Failed(member, at, said["what"])
+        case "left":
+            return Gone(member, at)
+        case other:
+            raise ValueError(f"{member} said an unknown event {other!r}")
+
+
+def _named(options: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in options.items()]
+
+
+def _python(name: str, module: str, program: str, assignor: str) -> Client:
+    def command(mode: str, options: Mapping[str, str]) -> list[str]:
+        return [sys.executable, str(PROGRAMS / program), mode, *_named(options)]
+
+    def missing() -> str | None:
+        return None if find_spec(module) else f"the Python package {name} is not installed"
+
+    return Client(name, assignor, missing, command, _json_event)
+
+
+# --- Apache Kafka's own client -----------------------------------------------------------------------------------
+
+
+def java_missing() -> str | None:
+    if shutil.which("javac") is None:
+        return "the Java client needs a JDK (javac) on the PATH"
+    return kafka.missing_tools()
+
+
+@cache
+def java_classpath() -> str:
+    """Kafka's JARs, and our program compiled against them, both under `.tools/`."""
+    libs = kafka.resolve()
+    classes = kafka.TOOLS / "interop-classes"
+    classes.mkdir(parents=True, exist_ok=True)
+    source = PROGRAMS / "JavaProgram.java"
+    compiled = classes / "JavaProgram.class"
+    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["javac", "-d", str(classes), "-cp", f"{libs}/*", str(source)], check=True)
+    return f"{classes}:{libs}/*"
+
+
+def java(main_class: str, *args: str, heap: str = "64m") -> list[str]:
+    """A command line that starts quickly and takes little of a small machine."""
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
+    quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    return ["java", *quick, *quiet, "-cp", java_classpath(), main_class, *args]
+
+
+def _java_command(mode: str, options: Mapping[str, str]) -> list[str]:
+    return java("JavaProgram", mode, *_named(options))
+
+
+# --- kcat ----------------------------------------------------------------------------------------------------------
+
+REBALANCED = re.compile(r"% Group .* rebalanced \(memberid [^)]*\): (assigned|revoked): (.*)")
+OWNED = re.compile(r"(\S+) \[(\d+)\]")
+
+
+def _kcat_missing() -> str | None:
+    return None if shutil.which("kcat") else "kcat is not on the PATH (Debian: apt-get install kcat)"
+
+
+def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
+    settings = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "500"}
+    if mode == "produce":
+        settings |= {"enable.idempotence": "true", "compression.codec": options["codec"], "linger.ms": "5"}
+        call = ["-P", "-t", options["topic"], "-K", "\t", "-E"]
+    else:
+        settings |= {
+            "client.id": options["client"],
+            "partition.assignment.strategy": options["assignor"],
+            "session.timeout.ms": options["session"],
+            "heartbeat.interval.ms": options["heartbeat"],
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": "200",
+            "fetch.wait.max.ms": "200",
+        }
+        call = ["-G", options["group"], "-J", "-u", "-E", *options["topics"].split(",")]
+    flags = [flag for name, value in settings.items() for flag in ("-X", f"{name}={value}")]
+    return ["kcat", "-b", options["bootstrap"], *flags, *call]
+
+
+def _kcat_event(member: str, line: str) -> Event | None:
+    if line.startswith("{"):
+        record = json.loads(line)
+        partition = f"{record['topic']}-{record['partition']}"
+        return Records(member, now(), partition, (record["offset"],), (record["payload"],))
+    if told := REBALANCED.match(line):
+        partitions = OWNED.findall(told[2]) if told[1] == "assigned" else []
+        return Owns(member, now(), frozenset(f"{topic}-{number}" for topic, number in partitions))
+    return None
+
+
+CLIENTS = (
+    _python("confluent-kafka", "confluent_kafka", "confluent_program.py", "cooperative-sticky"),
+    _python("aiokafka", "aiokafka", "aiokafka_program.py", "roundrobin"),
+    _python("kafka-python", "kafka", "kafka_python_program.py", "sticky"),
+    Client("kcat", "range", _kcat_missing, _kcat_command, _kcat_event, merged_output=True),
+    Client("java", "cooperative-sticky", java_missing, _java_command, _json_event),
+)

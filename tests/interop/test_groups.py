@@ -1,0 +1,82 @@
+"""A group of each client: it rebalances, commits, and goes on after its server was restarted."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from interop.conftest import need
+from interop.programs import CLIENTS, SESSION_MS, Client
+from interop.targets import Target
+from interop.trial import Trial
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(90)]
+
+TrialOn = Callable[[Target], Trial]
+each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
+
+
+@each_client
+def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
+    """Members come, one leaves, one is killed; all that was produced meanwhile is processed and committed."""
+    need(client)
+    trial = trial_on(target)
+    feed = trial.feed(client)
+    first, second = trial.member(client, "first"), trial.member(client, "second")
+    trial.await_balanced(first, second)
+    third = trial.member(client, "third")
+    trial.await_balanced(first, second, third)
+    trial.leave(second)
+    trial.await_balanced(first, third, seconds=SESSION_MS / 1000)  # sooner than its session would expire
+    trial.kill(first)
+    trial.await_balanced(third)
+    sent = feed.end()
+    trial.await_committed(trial.ends())
+    trial.leave(third)
+    trial.assert_right(sent)
+
+
+@each_client
+def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: TrialOn) -> None:
+    """The server is stopped in good order, then killed; no acknowledged commit or record is lost or skipped."""
+    need(client)
+    trial = trial_on(restartable)
+    trial.session_ms = 30_000  # members must outlive the restart of a slow server too
+    feed = trial.feed(client)
+    first, second = trial.member(client, "first"), trial.member(client, "second")
+    trial.await_balanced(first, second)
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        trial.await_progress(50)
+        acknowledged = trial.timeline.committed()
+        restartable.restart(how)
+        kept = trial.observe()
+        assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
+        trial.await_progress(50)
+    sent = feed.end()
+    trial.await_committed(trial.ends())
+    trial.leave(first, second)
+    late = [f"late-{number}" for number in range(50)]
+    trial.produce(client, late)
+    successor = trial.member(client, "successor")
+    trial.await_committed(trial.ends())
+    trial.leave(successor)
+    trial.assert_right([*sent, *late])
+
+
+def test_clients_of_all_kinds_share_a_group(target: Target, trial_on: TrialOn) -> None:
+    """Members of different libraries agree on `range` and divide one topic, whoever of them leads."""
+    able = [client for client in CLIENTS if client.missing() is None]
+    if len(able) < 2:
+        pytest.skip("fewer than two of the clients can run here")
+    trial = trial_on(target)
+    feed = trial.feed(able[0])
+    members = [trial.member(client, str(client), assignor="range") for client in able]
+    trial.await_balanced(*members)
+    trial.leave(members[0])
+    trial.await_balanced(*members[1:])
+    trial.kill(members[1])
+    trial.await_balanced(*members[2:])
+    sent = feed.end()
+    trial.await_committed(trial.ends())
+    trial.leave(*members[2:])
+    trial.assert_right(sent)

@@ -1,0 +1,154 @@
+"""One topic, one group and the client processes at work on them, seen and judged from outside."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from interop.observer import Observer
+from interop.processes import Feed, Process, finish, now, write_lines
+from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
+from interop.targets import Target
+from interop.timeline import Committed, Gone, Timeline, violations
+
+PARTITIONS = 6
+SOON = 20.0
+"""Seconds in which a group must have settled, a loaded machine allowed for."""
+
+
+class Trial:
+    """A context manager: it makes the topic, and no process that it started outlives it."""
+
+    def __init__(self, target: Target, directory: Path, name: str, session_ms: int = SESSION_MS) -> None:
+        self.target = target
+        self.session_ms = session_ms
+        self.topic = f"{name}-topic"
+        self.group = f"{name}-group"
+        self.timeline = Timeline()
+        self._directory = directory
+        self._processes: list[Process] = []
+        self._observer = Observer(target.address)
+
+    def __enter__(self) -> Self:
+        self.create_topic(self.topic, PARTITIONS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            if process.popen.poll() is None:
+                process.kill()
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self._observer.create_topic(topic, partitions)
+
+    # --- processes ---------------------------------------------------------------------------------------------
+
+    def member(self, client: Client, name: str, assignor: str = "", topics: Iterable[str] = ()) -> Process:
+        """Start a member of the group; its events go to the timeline under `name`."""
+        options = {
+            "bootstrap": self.target.address,
+            "topics": ",".join(topics) or self.topic,
+            "group": self.group,
+            "client": name,
+            "assignor": assignor or client.assignor,
+            "session": str(self.session_ms),
+            "heartbeat": str(HEARTBEAT_MS),
+        }
+
+        def listen(line: str) -> None:
+            if event := client.hears(name, line):
+                self.timeline.add(event)
+
+        command = client.command("consume", options)
+        return self._keep(Process(name, command, self._log(name), listen, merge=client.merged_output))
+
+    def producer(self, client: Client, codec: str = "none", topic: str = "") -> Process:
+        options = {"bootstrap": self.target.address, "topic": topic or self.topic, "codec": codec}
+        name = f"{client}-producer-{len(self._processes)}"
+        return self._keep(Process(name, client.command("produce", options), self._log(name)))
+
+    def feed(self, client: Client, per_second: float = 150) -> Feed:
+        return Feed(self.producer(client), per_second)
+
+    def produce(self, client: Client, values: Iterable[str]) -> None:
+        """Back when the server has acknowledged all of them."""
+        producer = self.producer(client)
+        write_lines(producer, ((f"key-{number}", value) for number, value in enumerate(values)))
+        finish(producer)
+
+    def kill(self, member: Process) -> None:
+        member.kill()
+        self.timeline.add(Gone(member.name, now()))
+
+    def leave(self, *members: Process) -> None:
+        """Ask them to leave in good order; back when they have."""
+        for member in members:
+            member.ask_to_leave()
+        for member in members:
+            code = member.wait(15)
+            assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"  # 143: the JVM's own way
+            self.timeline.add(Gone(member.name, now()))
+
+    def _keep(self, process: Process) -> Process:
+        self._processes.append(process)
+        return process
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+    # --- what is seen --------------------------------------------------------------------------------------------
+
+    def await_balanced(self, *members: Process, seconds: float = SOON) -> None:
+        """Wait until exactly these members own the topic's partitions, each at least one, none owned twice."""
+        names = {member.name for member in members}
+        everything = {f"{self.topic}-{number}" for number in range(PARTITIONS)}
+
+        def balanced() -> bool:
+            owned = self.timeline.owned()
+            shares = [partition for share in owned.values() for partition in share]
+            return owned.keys() == names and len(shares) == PARTITIONS and set(shares) == everything
+
+        self._wait(balanced, f"{sorted(names)} share {self.topic}", seconds)
+
+    def await_committed(self, ends: dict[str, int], seconds: float = SOON) -> None:
+        """Wait until the group has committed all of the topic."""
+        self._wait(lambda: self.observe() == ends, f"commits of {ends}", seconds)
+
+    def await_values(self, expected: set[str], seconds: float = SOON) -> None:
+        """Wait until all these values were processed."""
+        self._wait(lambda: expected <= set(self.timeline.values()), f"{len(expected)} values processed", seconds)
+
+    def await_progress(self, records: int, seconds: float = SOON) -> None:
+        """Wait until this many more records are committed."""
+        wanted = sum(self.observe().values()) + records
+        self._wait(lambda: sum(self.observe().values()) >= wanted, f"{records} more records committed", seconds)
+
+    def _wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        try:
+            self.timeline.wait_until(condition, what, seconds)
+        except AssertionError as error:
+            tails = "\n".join(process.tail() for process in self._processes)
+            raise AssertionError(f"{error}\n{tails}") from None
+
+    def observe(self) -> dict[str, int]:
+        """The committed offsets as the server shows them to anyone; also goes to the timeline."""
+        offsets = self._observer.committed(self.group)
+        self.timeline.add(Committed("observer", now(), offsets))
+        return offsets
+
+    def ends(self) -> dict[str, int]:
+        """The end offset of each partition that has records."""
+        return self._observer.ends(self.topic, PARTITIONS)
+
+    def assert_right(self, sent: Iterable[str]) -> None:
+        """Every value sent is in the topic once and was processed, and nothing of `violations` happened."""
+        ends = self.ends()
+        values = list(sent)
+        found = violations(self.timeline.events, ends)
+        if sum(ends.values()) != len(values):
+            found.append(f"{len(values)} records were acknowledged, the topic has {sum(ends.values())}")
+        if wrong := set(self.timeline.values()) ^ set(values):
+            found.append(f"values lost or made up: {sorted(map(str, wrong))[:10]}")
+        assert not found, "\n".join([*found, self.timeline.summary()])
