@@ -18,7 +18,7 @@ from kohort.coordinator.rebalance import (
     rebalance,
     remove_member,
 )
-from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, too_long
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.coordinator.result import SessionExpires
@@ -33,11 +33,14 @@ _NO_CAUSE = frozenset({"leader rejoined", "metadata changed"})
 
 
 def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
-    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT or none."""
-    if not request.group:
+    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or none."""
+    if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
     if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
         return ErrorCode.invalid_session_timeout
+    names = (name for name, _ in request.protocols)
+    if too_long(request.client_id, request.instance_id or "", request.protocol_type, *names):
+        return ErrorCode.invalid_request  # what can't be logged; Kafka answers UNKNOWN_SERVER_ERROR
     return ErrorCode.none
 
 

@@ -10,6 +10,8 @@ judged by the member and generation it names:
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
 
+from uuid import UUID
+
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import (
@@ -17,6 +19,7 @@ from kohort.coordinator.records import (
     OffsetCommitKey,
     OffsetCommitRecord,
     OffsetCommitValue,
+    too_long,
 )
 from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
 from kohort.coordinator.responses import (
@@ -60,6 +63,8 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
 def validate_offset_commit(group: Group | None, request: OffsetCommit) -> ErrorCode:
     """Whether this member, of this generation, may commit."""
     if group is None:
+        if too_long(request.group):
+            return ErrorCode.invalid_group_id
         if request.generation < 0:
             return ErrorCode.none
         newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
@@ -82,7 +87,8 @@ def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchRespo
     offsets = {} if group is None else group.offsets
     if request.partitions is None:
         return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in offsets.items()))
-    return OffsetFetchResponse(offsets=tuple(_fetched(p, offsets.get(p)) for p in request.partitions))
+    ids = request.topic_ids
+    return OffsetFetchResponse(offsets=tuple(_fetched(p, offsets.get(p), ids.get(p.topic)) for p in request.partitions))
 
 
 def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> None:
@@ -152,7 +158,7 @@ def _metadata_too_large(metadata: str | None, limit: int) -> bool:
     return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
 
 
-def _fetched(partition: TopicPartition, value: OffsetCommitValue | None) -> FetchedOffset:
-    if value is None:
+def _fetched(partition: TopicPartition, value: OffsetCommitValue | None, topic_id: UUID | None = None) -> FetchedOffset:
+    if value is None or (topic_id is not None and value.topic_id not in (None, topic_id)):
         return FetchedOffset(partition.topic, partition.partition)
     return FetchedOffset(partition.topic, partition.partition, value.offset, value.leader_epoch, value.metadata)

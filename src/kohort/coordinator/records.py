@@ -91,6 +91,19 @@ class CorruptRecordError(ValueError):
 
 # --- writing ---
 
+_MAX_STRING_BYTES: Final = 2**15 - 1
+_MEMBER_ID_SUFFIX_CHARS: Final = 64
+
+
+def too_long(*texts: str) -> bool:
+    """Whether one of them, or a member id made of it, is more than a string of this schema can hold.
+
+    The wire's flexible versions carry longer strings than the log's.
+    """
+    limit = _MAX_STRING_BYTES - _MEMBER_ID_SUFFIX_CHARS
+    return any(4 * len(text) > limit and len(text.encode()) > limit for text in texts)
+
+
 _GROUP_METADATA_VERSION: Final = struct.pack(">h", 3)
 _OFFSET_V4: Final = struct.Struct(">hqi")
 _OFFSET_V1: Final = struct.Struct(">hq")

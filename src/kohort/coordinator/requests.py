@@ -4,7 +4,8 @@ Handlers make these of what the wire brought; where the answer depends on the AP
 `version`. `request_id` is opaque: the answer comes back with it, now or in a later `Result`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
@@ -101,6 +102,8 @@ class OffsetFetch:
     partitions: tuple[TopicPartition, ...] | None
     """None: all that the group committed."""
     require_stable: bool = False
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The ids that the topics have now: what was committed for one that had another id is not shown (KIP-848)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

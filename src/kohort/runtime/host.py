@@ -82,7 +82,12 @@ class ShardHost:
     def post(self, event: Event) -> None:
         """Have the shard decide on an event, which is lost on a shard that is not active."""
         if self.state is HostState.ACTIVE:
-            self._apply(self.shard.handle(event, self._clock.now()))
+            try:
+                result = self.shard.handle(event, self._clock.now())
+            except Exception as e:  # a bug, and the shard may have decided half: it must not serve on
+                self._fail(e)
+            else:
+                self._apply(result)
 
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""
@@ -151,7 +156,7 @@ class ShardHost:
         self._unlogged, self._after_append = [], []
         try:
             append_records(self.log, writes, self._clock.now())
-        except _LOG_FAILURES as e:
+        except Exception as e:  # the disk's, or a record that can't be written: none of it is in the log
             self._fail(e)
             return
         if self._waits_for_disk:
@@ -176,7 +181,7 @@ class ShardHost:
     # --- failing ---
 
     def _fail(self, error: Exception) -> None:
-        logger.error("the log of %s failed; its groups will be loaded again: %s", self.log.topic_partition, error)
+        logger.error("%s failed, its groups will be loaded again: %r", self.log.topic_partition, error)
         self.state = HostState.FAILED
         self._drop(ErrorCode.coordinator_not_available)
         self._task = asyncio.ensure_future(self._reload())
