@@ -9,6 +9,7 @@ from typing import Any, Final
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
+from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
@@ -67,7 +68,7 @@ def assignment(group: Group, data: bytes) -> list[dict[str, Any]] | None:
         return []
     try:
         assigned = decode_assignment(data).partitions
-    except ValueError:
+    except MalformedError:
         return None
     return _by_topic(assigned)
 

@@ -1,0 +1,90 @@
+"""`kohort config`, `--version`, help: what a person sees."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import kohort
+from kohort.cli.app import COMMANDS, app
+from kohort.server.config_table import TABLE
+
+DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200", **environment}).invoke(app, arguments, catch_exceptions=False)
+
+
+def test_the_table_has_each_name_on_one_line_with_value_and_source() -> None:
+    result = run("config", "--set", "num.partitions=6", KOHORT_GROUP_MAX_SIZE="7")
+    rows = {line.split()[0]: line.split()[1:3] for line in result.output.splitlines()}
+    assert set(TABLE) <= set(rows)
+    assert rows["num.partitions"] == ["6", "--set"]
+    assert rows["group.max.size"] == ["7", "KOHORT_GROUP_MAX_SIZE"]
+    assert rows["log.cleanup.policy"] == ["delete", "default"]
+
+
+def test_json_and_csv_hold_the_same() -> None:
+    options = ("config", "--dev", "--output")
+    as_json = {row["name"]: row for row in json.loads(run(*options, "json").output)}
+    as_csv = {row["name"]: row for row in csv.DictReader(io.StringIO(run(*options, "csv").output))}
+    assert set(as_json) == set(as_csv) == set(TABLE)
+    assert as_json["group.initial.rebalance.delay.ms"]["value"] == 0
+    assert as_csv["group.initial.rebalance.delay.ms"]["source"] == "--dev"
+    assert as_json["auto.create.topics.enable"]["value"] is True
+    assert as_csv["auto.create.topics.enable"]["value"] == "true"
+
+
+def test_one_name_is_explained() -> None:
+    lines = run("config", "offsets.retention.minutes").output
+    assert lines.startswith("offsets.retention.minutes = 10080\n")
+    assert "valid: at least 1" in lines
+    assert "KOHORT_OFFSETS_RETENTION_MINUTES" in lines
+    assert TABLE["offsets.retention.minutes"].doc in lines
+
+
+def test_all_shows_more_columns() -> None:
+    head = run("config", "--all").output.splitlines()[0].split()
+    assert head == ["name", "value", "source", "default", "type", "valid", "environment", "documentation"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("config", "num.partition"), "kohort: num.partition: unknown name; did you mean num.partitions?"),
+        (("config", "--set", "num.partitions=0"), "the nearest is 1"),
+        (("config", "--output", "yaml"), "is not one of table | json | csv"),
+        (("config", "--config", "/nowhere.toml"), "cannot be read"),
+        (("serve", "--listen", "0.0.0.0:0"), "can be reached by other machines"),
+        (("serve", "--set", "group.max.sise=1"), "did you mean group.max.size?"),
+        (("serve", "--memory", "--data", "x"), "not both"),
+    ],
+)
+def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(arguments: tuple[str, ...], told: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.output
+
+
+def test_version_and_help() -> None:
+    assert run("--version").output == f"kohort {kohort.__version__}\n"
+    top = run("--help").output
+    assert all(command in top for command in COMMANDS)
+    assert "Exit codes" in top
+    for command in COMMANDS:
+        assert run(command, "--help").exit_code == 0
+
+
+def test_an_unknown_command_is_refused() -> None:
+    assert run("serv").exit_code == 2
+
+
+def test_the_documentation_holds_the_table() -> None:
+    documented = DOCS.read_text(encoding="utf-8").split("<!-- settings -->\n")[1].split("<!-- /settings -->")[0]
+    assert documented == run("config", "--output", "markdown").output
