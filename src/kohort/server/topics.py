@@ -23,6 +23,7 @@ from kohort.server.cluster_metadata import (
     TopicDeleted,
     TopicRecord,
 )
+from kohort.server.fetch_sessions import FetchSessions
 from kohort.server.metadata_log import METADATA_LOG, MetadataLog, storage_error
 from kohort.server.producer_ids import ProducerIds
 from kohort.server.topic_configs import BrokerConfig
@@ -71,6 +72,7 @@ class Topics:
         self._collisions: dict[str, str] = {}
         self.answers = AnswerCache()
         """Emptied by every change of a topic."""
+        self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"])
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
         """Called with the names of topics that are gone."""
         self._metadata = MetadataLog(logs.open(METADATA, METADATA_LOG), now)

@@ -1,0 +1,126 @@
+"""What a Fetch asks of one partition, and what it is given; reading a whole request within its limits."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import LEADER_EPOCH, Log
+from kohort.protocol.batches import iterate
+from kohort.server.leader_epochs import judge
+
+if TYPE_CHECKING:
+    from kohort.server.topics import Topic, Topics
+
+TopicKey: TypeAlias = str | UUID | None
+"""A topic as the request names it: up to v12 by name, from v13 on by id (None: the zero id)."""
+
+
+class Wanted(NamedTuple):
+    """One partition to read."""
+
+    topic: TopicKey
+    partition: int
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+    """The epoch that the client believes in, -1 if it does not say."""
+    last_fetched_epoch: int = -1
+    """The epoch of the last record that it has, -1 if it does not say."""
+
+
+class Fetched(NamedTuple):
+    """What one partition gives. Offsets are -1 with an error."""
+
+    wanted: Wanted
+    error: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes | memoryview = b""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the limits, or the end of a segment, kept records back."""
+        if not self.records:
+            return self.wanted.offset < self.high_watermark
+        *_, (_, last) = iterate(self.records)
+        return last.last_offset + 1 < self.high_watermark
+
+
+class Limits(NamedTuple):
+    """What holds for a request as a whole."""
+
+    max_bytes: int
+    """For all records, but for a first batch that is larger."""
+    min_bytes: int
+    """The answer waits for so many."""
+    max_wait_s: float
+    from_replica: bool = False
+    """A broker asks; there is none that replicates from here."""
+
+
+class Reading(NamedTuple):
+    """One pass over all partitions of a request."""
+
+    partitions: list[Fetched]
+    size: int
+    """Bytes of all records."""
+    failed: bool
+    """Whether any partition has an error."""
+
+
+def find(topics: "Topics", key: TopicKey) -> "Topic | None":
+    """The topic of that name or id."""
+    return topics.get(key) if isinstance(key, str) else None if key is None else topics.by_id(key)
+
+
+def find_log(topics: "Topics", wanted: Wanted) -> Log | None:
+    """The log of a partition, None if there is none."""
+    topic = find(topics, wanted.topic)
+    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
+        return None
+    return topic.partitions[wanted.partition]
+
+
+def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Reading:
+    """Read the partitions in their order, until the limits are reached; all of them get at least their offsets.
+
+    The first partition that has anything gives its first batch whole, whatever its size: else a consumer with small
+    limits would never get past it (KIP-74).
+    """
+    left, size, failed = max(0, limits.max_bytes), 0, False
+    fetched: list[Fetched] = []
+    for each in wanted:
+        try:
+            one = _read(topics, each, min(each.max_bytes, left), size == 0, limits.from_replica)
+        except KafkaError as error:
+            one = Fetched(each, error.code)
+            failed = True
+        except OSError:
+            one = Fetched(each, ErrorCode.kafka_storage_error)
+            failed = True
+        fetched.append(one)
+        size += len(one.records)
+        left = max(0, left - len(one.records))
+    return Reading(fetched, size, failed)
+
+
+def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, from_replica: bool) -> Fetched:
+    """Raises KafkaError with the code of the partition, OSError."""
+    log = find_log(topics, wanted)
+    if log is None:
+        by_id = not isinstance(wanted.topic, str) and find(topics, wanted.topic) is None
+        raise KafkaError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
+    if from_replica:
+        raise KafkaError(ErrorCode.not_leader_or_follower)
+    if error := judge(wanted.leader_epoch):
+        raise KafkaError(error)
+    if wanted.last_fetched_epoch > LEADER_EPOCH:  # an epoch that never was: nothing can be said of its end
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    start, end = log.start_offset, log.end_offset
+    if not start <= wanted.offset <= end:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if wanted.offset == end or not (at_least_one or max_bytes > 0):
+        return Fetched(wanted, ErrorCode.none, end, start)
+    records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one)
+    return Fetched(wanted, ErrorCode.none, end, start, records)

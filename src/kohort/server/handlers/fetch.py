@@ -1,0 +1,142 @@
+"""Fetch (1) v4-18: records from many partitions, waiting for some if there are none yet.
+
+v5 tells the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11 could name a
+nearer replica, v12 is flexible and says which epoch was fetched last (KIP-595), v13 has topic ids (KIP-516), v15 says
+who asks in a tagged field (KIP-903), v16 could name a new leader (KIP-951), v17 and v18 are for replicas.
+
+The answer comes at once if it has `min_bytes` of records or any error, if there is nothing to wait for, or else when
+appends have made up for what was missing or the time is up. Whoever waits is called by the log: nothing polls.
+
+Batches are given whole, where Kafka cuts the last one at the limit and the client throws the piece away. Without
+transactions both isolation levels see the same.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kohort.errors import KafkaError
+from kohort.log.base import Log
+from kohort.server.exchange import Exchange
+from kohort.server.fetch_answer import FIRST_WITH_IDS, pack, pack_error
+from kohort.server.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, PartitionKey
+from kohort.server.fetching import Limits, Reading, TopicKey, Wanted, find_log, read_all
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+    try:
+        context = _begin(broker, exchange.version, request)
+    except KafkaError as error:
+        exchange.answer_packed(pack_error(exchange.version, error.code))
+        return None
+    limits = _limits(broker, request)
+    reading = read_all(broker.topics, context.wanted, limits)
+    if _is_enough(reading, limits):
+        _answer(exchange, request, context, reading)
+        return None
+    return _answer_later(broker, exchange, request, context, limits, reading.size)
+
+
+def _begin(broker: "Broker", version: int, request: Any) -> FetchContext:
+    by_id = version >= FIRST_WITH_IDS
+    return broker.topics.fetch_sessions.begin(
+        getattr(request, "session_id", NO_SESSION),
+        getattr(request, "session_epoch", FINAL_EPOCH),
+        _wanted(request, by_id),
+        _forgotten(request, by_id),
+        by_id=by_id,
+        now=broker.clock.now(),
+    )
+
+
+def _wanted(request: Any, by_id: bool) -> Iterator[Wanted]:
+    for topic in request.topics:
+        key: TopicKey = topic.topic_id if by_id else topic.topic
+        for each in topic.partitions:
+            yield Wanted(
+                key,
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                getattr(each, "current_leader_epoch", -1),
+                getattr(each, "last_fetched_epoch", -1),
+            )
+
+
+def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
+    for topic in getattr(request, "forgotten_topics_data", ()):
+        for partition in topic.partitions:
+            yield (topic.topic_id if by_id else topic.topic), partition
+
+
+def _limits(broker: "Broker", request: Any) -> Limits:
+    replica = request.replica_state if hasattr(request, "replica_state") else request
+    return Limits(
+        max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
+        min_bytes=request.min_bytes,
+        max_wait_s=request.max_wait.total_seconds(),
+        from_replica=replica.replica_id >= 0,
+    )
+
+
+def _is_enough(reading: Reading, limits: Limits) -> bool:
+    if reading.failed or not reading.partitions or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
+        return True
+    # What is held back by a limit will not come by waiting.
+    return reading.size > 0 and any(each.has_more for each in reading.partitions)
+
+
+def _answer(exchange: Exchange, request: Any, context: FetchContext, reading: Reading) -> None:
+    session_id, partitions = context.finish(reading.partitions)
+    isolation_level = request.isolation_level
+    exchange.answer_packed(pack(exchange.version, partitions, session_id=session_id, isolation_level=isolation_level))
+
+
+async def _answer_later(
+    broker: "Broker", exchange: Exchange, request: Any, context: FetchContext, limits: Limits, size: int
+) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.max_wait_s
+    while True:
+        found = (find_log(broker.topics, wanted) for wanted in context.wanted)
+        await _more((log for log in found if log is not None), limits.min_bytes - size, deadline)
+        reading = read_all(broker.topics, context.wanted, limits)
+        if _is_enough(reading, limits) or loop.time() >= deadline:
+            _answer(exchange, request, context, reading)
+            return
+        size = reading.size
+
+
+async def _more(logs: Iterable[Log], missing: int, deadline: float) -> None:
+    """Return when the logs have grown by `missing` bytes together, when one did anything else, or at the deadline."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def watch(log: Log) -> Callable[[], None]:
+        size = log.size
+
+        def changed() -> None:
+            nonlocal size, missing
+            grown, size = log.size - size, log.size
+            missing -= grown
+            # One that did not grow was trimmed, cleaned or removed: the caller sees what is left.
+            if missing <= 0 or grown <= 0:
+                wake()
+
+        return log.on_append(changed)
+
+    stops = [watch(log) for log in logs]
+    timer = loop.call_at(deadline, wake)
+    try:
+        await done
+    finally:
+        timer.cancel()
+        for stop in stops:
+            stop()

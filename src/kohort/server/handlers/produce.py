@@ -1,0 +1,158 @@
+"""Produce (0) v3-13: one batch for each partition, each partition answered by itself.
+
+v5 answers with the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused (KIP-467), v10
+could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are format v2 in all of them.
+
+acks 1 and -1 are the same on one node: the answer says that the batch is in the log, and as durable as the server's
+policy asks. acks 0 has no answer, so an error can only be told by closing the connection, as in Kafka.
+
+Transactions are not served yet. A transactional batch without a transactional id is refused as in Kafka; with one,
+the log refuses it, as no transaction is open.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log
+from kohort.protocol.batches import InvalidRecordsError, validate
+from kohort.server.exchange import Exchange
+from kohort.server.produce_answer import FIRST_WITH_IDS, Produced, pack
+from kohort.server.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+
+FIRST_WITH_ZSTD = 7
+NO_ACKS = 0
+VALID_ACKS = (-1, NO_ACKS, 1)
+_MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
+
+Answer: TypeAlias = list[tuple[str | UUID | None, list[Produced]]]
+
+
+class Request(NamedTuple):
+    """What is the same for all partitions of a request."""
+
+    topics: Topics
+    version: int
+    transactional: bool
+    """Whether there is a transactional id."""
+    now: Any
+
+
+def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+    if request.acks not in VALID_ACKS:
+        exchange.answer_packed(pack(exchange.version, _refused(exchange.version, request)))
+        return None
+    common = Request(broker.topics, exchange.version, request.transactional_id is not None, broker.clock.now())
+    answer, logs = _append_all(common, request)
+    if request.acks == NO_ACKS:
+        _end_unanswered(exchange, answer)
+    elif logs and broker.config["durability"] == "fsync":
+        return _answer_when_durable(exchange, answer, logs)
+    else:
+        exchange.answer_packed(pack(exchange.version, answer))
+    return None
+
+
+def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, int], Log]]:
+    """The answer, and the logs that were appended to, by their place in it."""
+    answer: Answer = []
+    appended: dict[tuple[int, int], Log] = {}
+    for wanted in request.topic_data:
+        key, topic, unknown = _find(common, wanted)
+        results: list[Produced] = []
+        for data in wanted.partition_data:
+            if topic is None or not 0 <= data.index < len(topic.partitions):
+                results.append(Produced(data.index, unknown))
+                continue
+            log = topic.partitions[data.index]
+            results.append(_append(common, topic, log, data))
+            if not results[-1].error:
+                appended[len(answer), len(results) - 1] = log
+        answer.append((key, results))
+    return answer, appended
+
+
+def _find(common: Request, wanted: Any) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
+    """How the answer names the topic, the topic, and the error of partitions that do not exist."""
+    if common.version < FIRST_WITH_IDS:
+        return wanted.name, common.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
+    topic = None if wanted.topic_id is None else common.topics.by_id(wanted.topic_id)
+    unknown = ErrorCode.unknown_topic_id if topic is None else ErrorCode.unknown_topic_or_partition
+    return wanted.topic_id, topic, unknown
+
+
+def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
+    index, records = data.index, data.records
+    try:
+        _validate_request(common, topic, records)
+        batch = validate(records, log.config.rules, common.now, zstd=common.version >= FIRST_WITH_ZSTD)
+        placed = log.append(batch, common.now)
+    except InvalidRecordsError as error:
+        return Produced(
+            index,
+            error.code,
+            log_start_offset=log.start_offset,
+            record_errors=error.record_errors,
+            message=error.message,
+        )
+    except KafkaError as error:
+        return Produced(index, error.code, message=error.message or None)
+    except OSError as error:
+        return Produced(index, ErrorCode.kafka_storage_error, message=error.strerror)
+    return Produced(index, ErrorCode.none, placed.base_offset, placed.append_time, log.start_offset)
+
+
+def _validate_request(common: Request, topic: Topic, records: bytes | None) -> None:
+    """What is refused before anybody looks into the batch. Raises KafkaError."""
+    if topic.internal:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic.name} is not for clients to write.")
+    if records is None:  # Kafka never answers this one
+        raise KafkaError(ErrorCode.invalid_record, "There are no records.")
+    if not common.transactional and _is_transactional(records):
+        raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+
+
+def _is_transactional(records: bytes) -> bool:
+    return len(records) > _ATTRIBUTES_AT and records[_MAGIC_AT] == 2 and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+
+
+def _refused(version: int, request: Any) -> Answer:
+    return [
+        (
+            topic.name if version < FIRST_WITH_IDS else topic.topic_id,
+            [Produced(data.index, ErrorCode.invalid_required_acks) for data in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+
+
+def _end_unanswered(exchange: Exchange, answer: Answer) -> None:
+    failed = next(_errors(answer), None)
+    if failed is None:
+        exchange.no_answer()
+    else:
+        exchange.hang_up(f"Produce with acks=0 failed: {failed}")
+
+
+def _errors(answer: Answer) -> Iterator[str]:
+    for topic, partitions in answer:
+        for each in partitions:
+            if each.error:
+                yield f"{topic}-{each.partition} {each.error.name.upper()}"
+
+
+async def _answer_when_durable(exchange: Exchange, answer: Answer, logs: dict[tuple[int, int], Log]) -> None:
+    outcomes = await asyncio.gather(*(log.durable() for log in logs.values()), return_exceptions=True)
+    for (at, within), outcome in zip(logs, outcomes, strict=True):
+        if isinstance(outcome, OSError | KafkaError):
+            partitions = answer[at][1]
+            code = outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
+            partitions[within] = Produced(partitions[within].partition, code, message=str(outcome))
+        elif outcome is not None:
+            raise outcome
+    exchange.answer_packed(pack(exchange.version, answer))
