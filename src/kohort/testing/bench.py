@@ -11,14 +11,17 @@ Every call keeps the whole `Result`; `bench.log` is what was logged, `bench.rest
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
-from kohort.coordinator.classic import Group
+from kohort.coordinator.classic import Group, State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import Record
 from kohort.coordinator.requests import (
+    ConnectionClosed,
     DeleteGroup,
     DescribeGroup,
+    ExpireOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -30,6 +33,7 @@ from kohort.coordinator.requests import (
     OffsetToCommit,
     Request,
     SyncGroup,
+    TopicsDeleted,
 )
 from kohort.coordinator.result import Cancel, Result, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
@@ -38,6 +42,7 @@ from kohort.types import ConnectionId, Instant, TopicPartition
 
 DEFAULT = GroupConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": b"range-metadata"}
+NO_TOPIC_IDS: Final[Mapping[str, UUID]] = {}
 
 
 class Call:
@@ -84,6 +89,7 @@ class Bench:
     def restart(self) -> None:
         """Load a new shard from the log; parked requests of the old one are lost with it."""
         self.timers: TimerHeap[TimerKey] = TimerHeap()
+        self._deadlines: dict[TimerKey, Instant] = {}
         self.shard = Shard(self.config)
         for record in self.log:
             self.shard.replay(record)
@@ -92,6 +98,14 @@ class Bench:
     def group(self, group: str = "g") -> Group:
         """The group. Raises KeyError if it does not exist."""
         return self.shard.groups[group]
+
+    def state(self, group: str = "g") -> State:
+        """The group's state, Dead if it does not exist."""
+        return self.shard.groups[group].state if group in self.shard.groups else State.DEAD
+
+    def timer(self, key: TimerKey) -> int | None:
+        """In how many ms a timer is due, None if it is not set."""
+        return self._deadlines[key] - self.now if key in self._deadlines else None
 
     def post(self, event: Event) -> Result:
         """Have the shard decide on an event."""
@@ -107,6 +121,7 @@ class Bench:
             self.now = max(self.now, deadline)
             for key in self.timers.due(self.now):
                 fired.append(key)
+                del self._deadlines[key]
                 self.post(TimerFired(key))
         self.now = until
         return fired
@@ -125,8 +140,10 @@ class Bench:
         for timer in result.timers:
             if isinstance(timer, Cancel):
                 self.timers.cancel(timer.key)
+                self._deadlines.pop(timer.key, None)
             else:
                 self.timers.set(timer.key, timer.deadline)
+                self._deadlines[timer.key] = timer.deadline
         for request_id, response in result.replies:
             assert isinstance(request_id, int)
             self.calls[request_id].responses.append(response)
@@ -211,7 +228,9 @@ class Bench:
             )
         )
 
-    def leave(self, group: str, *members: str | tuple[str, str | None], version: int = 5) -> Call:
+    def leave(
+        self, group: str, *members: str | tuple[str, str | None], version: int = 5, reason: str | None = None
+    ) -> Call:
         """`members`: member ids, or (member id, instance id)."""
         pairs = [(member, None) if isinstance(member, str) else member for member in members]
         return self._call(
@@ -219,7 +238,7 @@ class Bench:
                 request_id=next(self._ids),
                 version=version,
                 group=group,
-                members=tuple(LeavingMember(member_id=m, instance_id=i) for m, i in pairs),
+                members=tuple(LeavingMember(member_id=m, instance_id=i, reason=reason) for m, i in pairs),
             )
         )
 
@@ -250,9 +269,15 @@ class Bench:
             )
         )
 
-    def fetch(self, group: str, *partitions: tuple[str, int], everything: bool = False) -> Call:
+    def fetch(
+        self,
+        group: str,
+        *partitions: tuple[str, int],
+        everything: bool = False,
+        topic_ids: Mapping[str, UUID] = NO_TOPIC_IDS,
+    ) -> Call:
         asked = None if everything else tuple(TopicPartition(*partition) for partition in partitions)
-        return self._call(OffsetFetch(request_id=next(self._ids), group=group, partitions=asked))
+        return self._call(OffsetFetch(request_id=next(self._ids), group=group, partitions=asked, topic_ids=topic_ids))
 
     def describe(self, group: str, *, version: int = 6) -> Call:
         return self._call(DescribeGroup(request_id=next(self._ids), version=version, group=group))
@@ -266,6 +291,19 @@ class Bench:
     def delete_offsets(self, group: str, *partitions: tuple[str, int]) -> Call:
         asked = tuple(TopicPartition(*partition) for partition in partitions)
         return self._call(OffsetDelete(request_id=next(self._ids), group=group, partitions=asked))
+
+    # --- what happens to everyone ---
+
+    def disconnect(self, connection: ConnectionId) -> Result:
+        """The connection is closed."""
+        return self.post(ConnectionClosed(connection))
+
+    def delete_topics(self, *topics: str) -> Result:
+        return self.post(TopicsDeleted(frozenset(topics)))
+
+    def expire_offsets(self) -> Result:
+        """The periodic check of expiry runs."""
+        return self.post(ExpireOffsets())
 
     # --- starting points ---
 
