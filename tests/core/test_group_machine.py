@@ -17,6 +17,7 @@ from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import OffsetCommitRecord, Record, decode, encode
 from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, TopicsDeleted
+from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
 from kohort.coordinator.shard import Shard
 from kohort.testing.bench import Bench, Call
 
@@ -256,14 +257,14 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def everyone_has_a_timer(self):
         """A member that nobody waits for would be a zombie; a round without a timer would never end."""
-        named = {(type(key).__name__, *key) for key in self.bench.timers}
+        timers = set(self.bench.timers)
         for group in self.bench.shard.groups.values():
             round_ = group.round
             parked = {*round_.joins, *round_.syncs} if round_ is not None else set()
             for member_id in {*group.sessions, *group.pending} - parked:
-                assert ("SessionExpires", group.id, member_id) in named
+                assert SessionExpires(group.id, member_id) in timers
             if round_ is not None:
-                assert ("JoinPhaseEnds" if round_.joining else "SyncPhaseEnds", group.id) in named
+                assert (JoinPhaseEnds if round_.joining else SyncPhaseEnds)(group.id) in timers
 
     @invariant()
     def acknowledged_commits_are_fetched(self):

@@ -13,26 +13,30 @@ from kohort.coordinator.responses import Response
 from kohort.types import Instant, RequestId
 
 
-class SessionExpires(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SessionExpires:
     """A member or a pending id was silent for its session timeout, or a new one for the new-member join timeout."""
 
     group: str
     member_id: str
 
 
-class JoinPhaseEnds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinPhaseEnds:
     """The initial delay or the rebalance timeout of a round is over."""
 
     group: str
 
 
-class SyncPhaseEnds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyncPhaseEnds:
     """The pending-sync timer: max rebalance timeout after the join phase completed."""
 
     group: str
 
 
 TimerKey: TypeAlias = SessionExpires | JoinPhaseEnds | SyncPhaseEnds
+"""Not named tuples: the two phases of one group would be equal, and one's timer the other's."""
 
 
 class Timer(NamedTuple):
