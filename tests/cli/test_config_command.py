@@ -3,24 +3,43 @@
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import kohort
-from kohort.cli.app import COMMANDS, app
+from kohort.cli import app
+from kohort.cli.app import COMMANDS
 from kohort.server.config_table import TABLE
 
+
+class Outcome(NamedTuple):
+    exit_code: int
+    output: str
+    stderr: str
+
+
+Run = Callable[..., Outcome]
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
-def run(*arguments: str, **environment: str) -> Result:
-    return CliRunner(env={"COLUMNS": "200", **environment}).invoke(app, arguments, catch_exceptions=False)
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs one command line in this process."""
+
+    def run_here(*arguments: str) -> Outcome:
+        code = app.run(arguments)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run_here
 
 
-def test_the_table_has_each_name_on_one_line_with_value_and_source() -> None:
-    result = run("config", "--set", "num.partitions=6", KOHORT_GROUP_MAX_SIZE="7")
+def test_the_table_has_each_name_on_one_line_with_value_and_source(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOHORT_GROUP_MAX_SIZE", "7")
+    result = run("config", "--set", "num.partitions=6")
     rows = {line.split()[0]: line.split()[1:3] for line in result.output.splitlines()}
     assert set(TABLE) <= set(rows)
     assert rows["num.partitions"] == ["6", "--set"]
@@ -28,7 +47,7 @@ def test_the_table_has_each_name_on_one_line_with_value_and_source() -> None:
     assert rows["log.cleanup.policy"] == ["delete", "default"]
 
 
-def test_json_and_csv_hold_the_same() -> None:
+def test_json_and_csv_hold_the_same(run: Run) -> None:
     options = ("config", "--dev", "--output")
     as_json = {row["name"]: row for row in json.loads(run(*options, "json").output)}
     as_csv = {row["name"]: row for row in csv.DictReader(io.StringIO(run(*options, "csv").output))}
@@ -39,7 +58,7 @@ def test_json_and_csv_hold_the_same() -> None:
     assert as_csv["auto.create.topics.enable"]["value"] == "true"
 
 
-def test_one_name_is_explained() -> None:
+def test_one_name_is_explained(run: Run) -> None:
     lines = run("config", "offsets.retention.minutes").output
     assert lines.startswith("offsets.retention.minutes = 10080\n")
     assert "valid: at least 1" in lines
@@ -47,7 +66,7 @@ def test_one_name_is_explained() -> None:
     assert TABLE["offsets.retention.minutes"].doc in lines
 
 
-def test_all_shows_more_columns() -> None:
+def test_all_shows_more_columns(run: Run) -> None:
     head = run("config", "--all").output.splitlines()[0].split()
     assert head == ["name", "value", "source", "default", "type", "valid", "environment", "documentation"]
 
@@ -64,27 +83,30 @@ def test_all_shows_more_columns() -> None:
         (("serve", "--memory", "--data", "x"), "not both"),
     ],
 )
-def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(arguments: tuple[str, ...], told: str) -> None:
+def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(run: Run, arguments: tuple[str, ...], told: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert told in result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.output
+    assert result.output == ""
+    assert "Traceback" not in result.stderr
 
 
-def test_version_and_help() -> None:
+def test_version_and_help(run: Run) -> None:
     assert run("--version").output == f"kohort {kohort.__version__}\n"
     top = run("--help").output
     assert all(command in top for command in COMMANDS)
-    assert "Exit codes" in top
+    assert "exit codes" in top
+    assert run().output == top
     for command in COMMANDS:
         assert run(command, "--help").exit_code == 0
 
 
-def test_an_unknown_command_is_refused() -> None:
-    assert run("serv").exit_code == 2
+def test_an_unknown_command_is_refused(run: Run) -> None:
+    assert run("serv") == (2, "", "kohort: unknown command serv; did you mean serve?\n")
+    assert run("serve", "--listn", "x").stderr == "kohort: unrecognized arguments: --listn x; did you mean --listen?\n"
+    assert "see kohort serve --help" in run("serve", "--listen").stderr
 
 
-def test_the_documentation_holds_the_table() -> None:
+def test_the_documentation_holds_the_table(run: Run) -> None:
     documented = DOCS.read_text(encoding="utf-8").split("<!-- settings -->\n")[1].split("<!-- /settings -->")[0]
     assert documented == run("config", "--output", "markdown").output

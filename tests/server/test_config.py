@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.cli.options import load_config
+from kohort.cli.app import Parser
+from kohort.cli.options import RefusedError, add_arguments, load_config
 from kohort.errors import ConfigError
 from kohort.server.config import Config
 from kohort.server.config_def import INT_MAX, ConfigDef, as_text
 from kohort.server.config_sources import read_environment, read_sets, read_toml
 from kohort.server.config_table import TABLE
+
+
+def load(*arguments: str) -> Config:
+    """What the command line makes of these options, the environment and the file."""
+    parser = Parser("kohort serve", None)
+    add_arguments(parser)
+    return load_config(parser.parse_args(arguments))
+
 
 # --- the table
 
@@ -60,7 +69,7 @@ def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setenv("KOHORT_NUM_PARTITIONS", "3")
     monkeypatch.setenv("KOHORT_GROUP_MAX_SIZE", "6")
-    config = load_config(file=file, sets=["num.partitions=4"])
+    config = load("--config", str(file), "--set", "num.partitions=4")
     shown = {name: (config[name], config.setting(name).source) for name in config if config.setting(name).rank}
     assert shown == {
         "num.partitions": (4, "--set"),
@@ -73,13 +82,13 @@ def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_flag_wins_over_the_environment_and_set_over_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     delay = "group.initial.rebalance.delay.ms"
     monkeypatch.setenv("KOHORT_GROUP_INITIAL_REBALANCE_DELAY_MS", "10")
-    assert load_config()[delay] == 10
-    assert load_config(dev=True)[delay] == 0
-    assert load_config(dev=True, sets=[f"{delay}=20"])[delay] == 20
+    assert load()[delay] == 10
+    assert load("--dev")[delay] == 0
+    assert load("--dev", "--set", f"{delay}=20")[delay] == 20
 
 
 def test_of_one_name_set_twice_the_later_wins() -> None:
-    assert load_config(sets=["num.partitions=2", "num.partitions=3"])["num.partitions"] == 3
+    assert load("--set", "num.partitions=2", "--set", "num.partitions=3")["num.partitions"] == 3
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,7 @@ def test_retention_has_three_units_and_the_finest_wins(settings: dict[str, int],
 
 def test_a_coarse_unit_from_a_nearer_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOHORT_LOG_RETENTION_MS", "5")
-    config = load_config(sets=["log.retention.hours=1"])
+    config = load("--set", "log.retention.hours=1")
     assert config["log.retention.ms"] == 3_600_000
     assert config.setting("log.retention.ms").source == "--set: log.retention.hours"
 
@@ -110,9 +119,9 @@ def test_old_names_set_the_new_ones() -> None:
 # --- what is refused
 
 
-def refusal(**options: object) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_config(**options)  # type: ignore[arg-type]
+def refusal(*arguments: str) -> str:
+    with pytest.raises(RefusedError) as caught:
+        load(*arguments)
     return str(caught.value)
 
 
@@ -140,36 +149,36 @@ def refusal(**options: object) -> str:
     ],
 )
 def test_a_wrong_setting_is_refused_with_what_would_be_right(pair: str, told: str) -> None:
-    assert told in refusal(sets=[pair])
+    assert told in refusal("--set", pair)
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "k.toml"
     file.write_text("num.partitions = 0\nunknown.name = 1\nlog.segment.bytes = true")
     monkeypatch.setenv("KOHORT_GROUP_MAX_SISE", "1")
-    told = refusal(file=file, sets=["group.max.size=-1"], listen="nowhere").splitlines()
+    told = refusal("--config", str(file), "--set", "group.max.size=-1", "--listen", "nowhere").splitlines()
     assert told[0] == "6 errors in the configuration:"
     assert {line.strip().split(":")[0] for line in told[1:]} == {"k.toml", "KOHORT_GROUP_MAX_SISE", "--set", "--listen"}
 
 
 def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
-    told = refusal(listen="0.0.0.0:9092", http="0.0.0.0:80")
+    told = refusal("--listen", "0.0.0.0:9092", "--http", "0.0.0.0:80")
     assert "listeners: 0.0.0.0:9092 can be reached by other machines" in told
     assert "http.listen: 0.0.0.0:80 can be reached" in told
     assert "advertised.listeners: clients cannot connect to 0.0.0.0:9092" in told
-    config = load_config(listen="0.0.0.0:9092", advertise="PLAINTEXT://kohort.example:9092", insecure=True)
+    config = load("--listen", "0.0.0.0:9092", "--advertise", "PLAINTEXT://kohort.example:9092", "--insecure")
     assert config.advertise == ("kohort.example", 9092)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:9092", "[::1]:9092", "PLAINTEXT://127.1.2.3:1"])
 def test_loopback_addresses_need_none(address: str) -> None:
-    assert load_config(listen=address).listen.host
+    assert load("--listen", address).listen.host
 
 
 def test_memory_and_a_directory_exclude_each_other() -> None:
-    assert "--memory" in refusal(memory=True, data="somewhere")
-    assert load_config(memory=True)["storage"] == "memory"
-    assert load_config(data="somewhere")["log.dir"] == "somewhere"
+    assert "--memory" in refusal("--memory", "--data", "somewhere")
+    assert load("--memory")["storage"] == "memory"
+    assert load("--data", "somewhere")["log.dir"] == "somewhere"
 
 
 # --- the sources
@@ -196,7 +205,7 @@ def test_toml_may_quote_names_which_begin_with_one_another(tmp_path: Path) -> No
     assert len(problems) == 1
     assert "quote both" in problems[0]
     file.write_text('"max.connections" = 5\n"max.connections.per.ip" = 3')
-    config = load_config(file=file)
+    config = load("--config", str(file))
     assert (config["max.connections"], config["max.connections.per.ip"]) == (5, 3)
 
 
@@ -204,12 +213,12 @@ def test_toml_may_quote_names_which_begin_with_one_another(tmp_path: Path) -> No
 def test_a_file_that_is_no_toml_is_one_problem(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "k.toml"
     file.write_bytes(content)
-    assert len(refusal(file=file).splitlines()) == 1
-    assert str(file) in refusal(file=file)
+    assert len(refusal("--config", str(file)).splitlines()) == 1
+    assert str(file) in refusal("--config", str(file))
 
 
 def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
-    assert "cannot be read: No such file" in refusal(file=tmp_path / "none.toml")
+    assert "cannot be read: No such file" in refusal("--config", str(tmp_path / "none.toml"))
 
 
 # --- what must never break

@@ -11,9 +11,9 @@ import sys
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
     _spare_hypothesis()
-    from kohort.cli.app import app
+    from kohort.cli.app import run
 
-    app(prog_name="kohort")
+    sys.exit(run(sys.argv[1:]))
 
 
 def _spare_hypothesis() -> None:

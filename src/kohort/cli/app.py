@@ -1,60 +1,80 @@
-"""The top of the command line: what commands there are, `--version`, and help."""
+"""The top of the command line: what commands there are, `--version`, help, and exit codes."""
 
+import argparse
 import importlib
-from typing import Annotated, Any, Final
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
-import typer
-from typer.core import TyperGroup
+from kohort.cli.options import REFUSED, RefusedError
+from kohort.server.config_sources import did_you_mean
 
 COMMANDS: Final = {
-    "serve": "kohort.cli.serve",
-    "config": "kohort.cli.config",
+    "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
+    "config": "show every setting with its value, where that came from, and what it does",
 }
-"""Command -> the module whose `app` it is, imported when the command is named."""
+"""Command → what it does. Its module under `kohort.cli` is imported when it is named: it has `add_arguments(parser)`,
+and `run(options)`, which gives the exit code."""
+
+EPILOG: Final = """\
+exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or configuration,
+port or data directory in use"""
 
 
-class Commands(TyperGroup):
-    """A group whose commands are imported one by one, as they are asked for."""
+class Parser(argparse.ArgumentParser):
+    """Answers a mistake with one line that says what would be right."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+    def __init__(self, prog: str, description: str | None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=EPILOG,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        module = COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command = typer.main.get_command(importlib.import_module(module).app)
-        command.name = cmd_name
-        return command
-
-
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 failed while running, 2 refused: wrong options or configuration, "
-    "port or data directory in use.",
-)
+    def error(self, message: str) -> NoReturn:
+        unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        hint = did_you_mean(unknown, flags) if unknown else ""
+        raise RefusedError(f"{message}{hint or f'; see {self.prog} --help'}")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code."""
+    try:
+        if arguments and arguments[0] in COMMANDS:
+            return _run_command(arguments[0], arguments[1:])
+        return _run_top(arguments)
+    except RefusedError as refusal:
+        print(f"kohort: {refusal}", file=sys.stderr)
+        return REFUSED
+    except SystemExit as end:  # argparse ends the process itself after --help.
+        return end.code if isinstance(end.code, int) else 0
+
+
+def _run_command(name: str, arguments: Sequence[str]) -> int:
+    module = importlib.import_module(f"kohort.cli.{name}")
+    parser = Parser(f"kohort {name}", module.__doc__)
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(arguments))
+    return code
+
+
+def _run_top(arguments: Sequence[str]) -> int:
+    commands = "\n".join(f"  {name:<12} {what}" for name, what in COMMANDS.items())
+    parser = Parser("kohort", f"Kafka consumer groups, whole, in Python.\n\ncommands:\n{commands}")
+    parser.usage = "kohort COMMAND [OPTIONS]"
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.command is not None:
+        hint = did_you_mean(options.command, COMMANDS) or "; see kohort --help"
+        raise RefusedError(f"unknown command {options.command}{hint}")
+    if options.version:
         from kohort import __version__
 
         print(f"kohort {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def kohort(
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
-    ] = False,
-) -> None:
-    """Kafka consumer groups, whole, in Python.
-
-    `kohort serve` is a server that any Kafka client can join; `kohort config` explains every setting.
-    """
+    else:
+        parser.print_help()
+    return 0

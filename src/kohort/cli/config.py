@@ -1,60 +1,44 @@
-"""`kohort config`: every setting with its value, where that came from, and what it does."""
+"""Show how `kohort serve` with the same options would be configured: every setting with its value, where that came
+from, and what it does. Flags win over the environment (KOHORT_NUM_PARTITIONS), that over a TOML file (--config), that
+over the defaults."""
 
+import argparse
 import csv
 import io
 import json
 import sys
-from typing import Annotated
 
-import typer
-
-from kohort.cli import options
+from kohort.cli import options as cli_options
 from kohort.server.config import Config, Setting
 from kohort.server.config_def import as_text
 from kohort.server.config_sources import did_you_mean
 from kohort.server.config_table import TABLE
 
-app = typer.Typer(pretty_exceptions_enable=False)
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")
+_SHORT = ("name", "value", "source", "documentation")
 
 
-@app.command()
-def config(
-    name: Annotated[str | None, typer.Argument(help="One setting to explain.", show_default=False)] = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Show type, default, range and environment variable too.")
-    ] = False,
-    output: Annotated[str, typer.Option(metavar="table|json|csv|markdown", help="Form of the answer.")] = "table",
-    listen: options.Listen = None,
-    advertise: options.Advertise = None,
-    data: options.Data = None,
-    memory: options.Memory = False,
-    dev: options.Dev = False,
-    durability: options.Durability = None,
-    http: options.Http = None,
-    insecure: options.Insecure = False,
-    file: options.File = None,
-    sets: options.Sets = None,
-    log_format: options.LogFormat = None,
-    log_level: options.LogLevel = None,
-) -> None:
-    """Show how `kohort serve` with the same options would be configured, and where each value comes from.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="one setting to explain")
+    parser.add_argument("--all", action="store_true", help="show type, default, range and variable too")
+    parser.add_argument(
+        "--output", metavar="|".join(_WRITERS), default="table", help="form of the answer (default: table)"
+    )
+    cli_options.add_arguments(parser)
 
-    Flags win over the environment (KOHORT_NUM_PARTITIONS), that over a TOML file (--config), that over
-    defaults.
-    """
-    if output not in _WRITERS:
-        options.refuse(f"--output {output}: is not one of {' | '.join(_WRITERS)}")
-    if name is not None and name not in TABLE:
-        options.refuse(f"{name}: unknown name{did_you_mean(name, TABLE)}")
-    settings = options.load_config_or_exit(
-        listen=listen, advertise=advertise, data=data, memory=memory, dev=dev, durability=durability,
-        http=http, insecure=insecure, file=file, sets=sets or (), log_format=log_format, log_level=log_level,
-    )  # fmt: skip
-    if name is not None and output == "table":
-        _explain(settings.setting(name))
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    if options.output not in _WRITERS:
+        raise cli_options.RefusedError(f"--output {options.output}: is not one of {' | '.join(_WRITERS)}")
+    if options.name is not None and options.name not in TABLE:
+        raise cli_options.RefusedError(f"{options.name}: unknown name{did_you_mean(options.name, TABLE)}")
+    settings = cli_options.load_config(options)
+    if options.name is not None and options.output == "table":
+        _explain(settings.setting(options.name))
     else:
-        _WRITERS[output](_rows(settings, name), show_all)
+        _WRITERS[options.output](_rows(settings, options.name), options.all)
+    return 0
 
 
 def _rows(settings: Config, name: str | None) -> list[dict[str, object]]:
@@ -75,7 +59,7 @@ def _write_table(rows: list[dict[str, object]], show_all: bool) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    columns = _FIELDS if show_all else ("name", "value", "source", "documentation")
+    columns = _FIELDS if show_all else _SHORT
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in ("name", "environment"))
     for row in rows:
@@ -102,8 +86,7 @@ def _write_markdown(rows: list[dict[str, object]], _show_all: bool) -> None:
     print("| name | type | default | valid | what it does |\n|---|---|---|---|---|")
     for row in rows:
         valid = str(row["valid"]).replace(" | ", ", ")
-        default = _cell(row["default"])
-        print(f"| `{row['name']}` | {row['type']} | {default} | {valid} | {row['documentation']} |")
+        print(f"| `{row['name']}` | {row['type']} | {_cell(row['default'])} | {valid} | {row['documentation']} |")
 
 
 _WRITERS = {"table": _write_table, "json": _write_json, "csv": _write_csv, "markdown": _write_markdown}

@@ -1,52 +1,35 @@
-"""`kohort serve`: one server, from the command to a clean end."""
+"""Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
 
+SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once.
+"""
+
+import argparse
 import asyncio
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 
-import typer
-
-from kohort.cli import options
+from kohort.cli import options as cli_options
 from kohort.errors import KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.logs import configure, fields
 
-app = typer.Typer(pretty_exceptions_enable=False)
 logger = logging.getLogger("kohort.serve")
 
 
-@app.command()
-def serve(
-    listen: options.Listen = None,
-    advertise: options.Advertise = None,
-    data: options.Data = None,
-    memory: options.Memory = False,
-    dev: options.Dev = False,
-    durability: options.Durability = None,
-    http: options.Http = None,
-    insecure: options.Insecure = False,
-    file: options.File = None,
-    sets: options.Sets = None,
-    log_format: options.LogFormat = None,
-    log_level: options.LogLevel = None,
-) -> None:
-    """Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    cli_options.add_arguments(parser)
 
-    SIGTERM and SIGINT end it cleanly, with exit code 0; a second one ends it at once.
-    """
-    config = options.load_config_or_exit(
-        listen=listen, advertise=advertise, data=data, memory=memory, dev=dev, durability=durability,
-        http=http, insecure=insecure, file=file, sets=sets or (), log_format=log_format, log_level=log_level,
-    )  # fmt: skip
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    config = cli_options.load_config(options)
     configure(config["logging.format"], config["logging.level"])
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code = runner.run(run_until_stopped(config))
-    raise typer.Exit(code)
+        return runner.run(run_until_stopped(config))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -59,14 +42,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def run_until_stopped(config: Config) -> int:
-    """Serve until a signal comes; the exit code."""
+    """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = _Stop()
     broker = Broker(config)
     try:
         await broker.start()
     except KohortError as error:
-        print(f"kohort: {error}", file=sys.stderr)
-        return options.REFUSED
+        raise cli_options.RefusedError(str(error)) from error
     _announce(broker)
     await stop.asked.wait()
     await broker.close()
@@ -76,11 +58,13 @@ async def run_until_stopped(config: Config) -> int:
 
 def _announce(broker: Broker) -> None:
     where = broker.config["log.dir"] if broker.config["storage"] == "local" else "memory"
-    told = {"advertised": broker.advertised} if broker.advertised != broker.address else {}
-    http = {} if broker.http_address is None else {"http": broker.http_address}
+    told = {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
+    http = {} if broker.http_address is None else {"http": str(broker.http_address)}
     logger.info(
         "listening",
-        extra=fields(address=broker.address, **told, **http, data=where, cluster=broker.cluster_id, after_ms=_age_ms()),
+        extra=fields(
+            address=str(broker.address), **told, **http, data=where, cluster=broker.cluster_id, after_ms=_age_ms()
+        ),
     )
 
 

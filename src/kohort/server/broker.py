@@ -42,7 +42,7 @@ class Broker:
     cluster_id: str
     address: Address
     """What is listened on."""
-    advertised: tuple[str, int]
+    advertised: Address
     """What clients are told to connect to."""
 
     def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:

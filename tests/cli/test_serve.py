@@ -1,0 +1,149 @@
+"""`kohort serve` as a process: how it starts, what it refuses, how it ends."""
+
+import json
+import signal
+import socket
+import struct
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.served import METADATA, Serve, ask
+
+TOPIC = b"\x00\x00\x00\x01\x00\x01t"
+"""Metadata v0 for the topic "t"."""
+
+
+def get(address: tuple[str, int], path: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(f"http://{address[0]}:{address[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_it_listens_soon_and_says_so_in_one_line(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    server = serve("--memory", "--dev")
+    line = server.line("listening")
+    took = time.monotonic() - server.started
+    with capsys.disabled():
+        print(f" [listening {took * 1000:.0f} ms after the command]", end="")
+    assert took < 3
+    assert " data=memory " in line
+    assert " cluster=" in line
+    assert " after_ms=" in line
+    assert ask(server.address)[:2] == b"\0\0"
+    assert server.lines[0] == line
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(serve: Serve, number: int) -> None:
+    server = serve("--data", "d")
+    with socket.create_connection(server.address):
+        asked = time.monotonic()
+        assert server.stop(number) == 0
+    assert time.monotonic() - asked < 5
+    assert "stopped" in server.lines[-1]
+
+
+def test_a_signal_while_it_starts_ends_it_too(serve: Serve) -> None:
+    server = serve("--memory")
+    server.line("listening")
+    server.process.send_signal(signal.SIGTERM)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.wait() in (0, 128 + signal.SIGTERM)
+
+
+def test_what_it_was_told_survives_a_restart(serve: Serve) -> None:
+    first = serve("--data", "d")
+    cluster = first.line("listening").split("cluster=")[1].split()[0]
+    assert b"\x00\x01t" in ask(first.address, METADATA, 0, TOPIC)
+    assert first.stop() == 0
+    second = serve("--data", "d", "--set", "auto.create.topics.enable=false")
+    assert f"cluster={cluster} " in second.line("listening")
+    topic = ask(second.address, METADATA, 0, TOPIC)
+    assert struct.pack(">hh", 0, 1) + b"t" in topic
+
+
+def test_a_killed_server_starts_again(serve: Serve) -> None:
+    first = serve("--data", "d")
+    ask(first.address, METADATA, 0, TOPIC)
+    first.kill()
+    assert struct.pack(">hh", 0, 1) + b"t" in ask(serve("--data", "d").address, METADATA, 0, TOPIC)
+
+
+def test_a_second_server_on_the_same_directory_is_refused(serve: Serve, tmp_path: Path) -> None:
+    serve("--data", "d").line("listening")
+    second = serve("--data", "d")
+    assert second.wait() == 2
+    (line,) = second.lines
+    assert line.startswith("kohort: ")
+    assert str(tmp_path / "d") in line or " d" in line
+    third = serve("--data", "other")
+    assert "listening" in third.line("listening")
+
+
+def test_a_used_port_is_refused(serve: Serve) -> None:
+    host, port = serve("--memory").address
+    second = serve("--memory", "--listen", f"{host}:{port}")
+    assert second.wait() == 2
+    assert second.lines == [
+        f"kohort: {host}:{port} is in use by another process; "
+        f"choose another address with --listen, or {host}:0 for a free port"
+    ]
+
+
+def test_an_address_for_everyone_is_refused(serve: Serve) -> None:
+    server = serve("--memory", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0")
+    assert server.wait() == 2
+    assert "--insecure" in server.lines[0]
+    allowed = serve("--memory", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0", "--insecure")
+    assert allowed.port_named("advertised")[0] == "127.0.0.1"
+
+
+def test_a_directory_that_cannot_be_used_is_refused(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    server = serve("--data", "file")
+    assert server.wait() == 2
+    assert len(server.lines) == 1
+    assert server.lines[0].startswith("kohort: ")
+
+
+def test_the_http_port_tells_health_metrics_and_groups(serve: Serve) -> None:
+    server = serve("--memory", "--http", "127.0.0.1:0")
+    http = server.port_named("http")
+    ask(server.address)
+    deadline = time.monotonic() + 10
+    while get(http, "/health")[0] != 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert get(http, "/health") == (200, b'{"status": "ok"}\n')
+    assert json.loads(get(http, "/groups")[1]) == {"groups": []}
+    assert get(http, "/groups/none")[0] == 404
+    status, metrics = get(http, "/metrics")
+    assert status == 200
+    assert b'kohort_requests_total{api="api_versions"} 1.0' in metrics
+    assert b'kohort_group_partitions{state="active"} 50.0' in metrics
+
+
+def test_garbage_is_one_line_and_no_traceback(serve: Serve) -> None:
+    server = serve("--memory")
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, struct.pack(">i", 4) + b"\x7f\xff\0\0"):
+        with socket.create_connection(server.address, 10) as connection:
+            connection.sendall(data)
+            assert connection.recv(100) == b""
+    assert ask(server.address)[:2] == b"\0\0"
+    assert server.stop() == 0
+    assert not any("Traceback" in line or line.startswith(" ") for line in server.lines)
+
+
+def test_json_lines(serve: Serve) -> None:
+    server = serve("--memory", "--log-format", "json")
+    line = json.loads(server.line("listening"))
+    assert line["event"] == "listening"
+    assert line["level"] == "info"
+    assert server.stop() == 0
+    assert all(json.loads(line) for line in server.lines)
