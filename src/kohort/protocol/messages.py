@@ -99,25 +99,25 @@ def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
     Raises `MalformedError`, and nothing else whatever the bytes are.
     """
     codec = _request_codec(api_key, version)
-    if codec.must_walk:
-        mended = walk(codec.entity_type, data, at)
-        if mended is not None:
-            data, at = mended, 0
     try:
-        return codec.read(data, at)[0]
-    except KeyError:  # an unknown tag in a message that was not walked over
-        mended = walk(codec.entity_type, data, at)
-        if mended is not None:
-            return decode_request(api_key, version, mended)
+        if codec.has_arrays:
+            mended = walk(codec.entity_type, data, at)
+        else:
+            try:
+                return codec.read(data, at)[0]
+            except KeyError:  # an unknown tag
+                mended = walk(codec.entity_type, data, at)
+        return codec.read(data, at)[0] if mended is None else codec.read(mended, 0)[0]
+    except MalformedError:
         raise
-    except (SerialError, ValueError, OverflowError) as error:
+    except (SerialError, ValueError, KeyError, OverflowError) as error:
         raise MalformedError(f"{codec.entity_type.__name__} v{version}: {error}") from None
 
 
 class _Codec(NamedTuple):
     entity_type: type[Any]
     read: Callable[[bytes, int], tuple[Any, int]]
-    must_walk: bool
+    has_arrays: bool
 
 
 @cache

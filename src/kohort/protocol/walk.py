@@ -182,7 +182,7 @@ def _compact_string_step(state: _Walk, at: int) -> int:
     if length < 0x80:
         return at + (length or 1)
     length, at = read_varint(state.data, at)
-    return at + length - 1
+    return at + max(length - 1, 0)  # zero can be written in two bytes, too
 
 
 def _array_step(step: _Step, nullable: bool) -> _Step:

@@ -1,0 +1,41 @@
+"""The table of APIs against kio's schemas, and against what Kafka 4.3 advertises."""
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map
+
+from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+
+KAFKA_4_3 = {
+    "produce": (0, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13), "offset_commit": (2, 10),
+    "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4),
+    "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5),
+    "api_versions": (0, 4), "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2),
+    "init_producer_id": (0, 5), "offset_for_leader_epoch": (2, 4), "describe_configs": (1, 4),
+    "create_partitions": (0, 3), "delete_groups": (0, 2), "incremental_alter_configs": (0, 1),
+    "list_partition_reassignments": (0, 0), "offset_delete": (0, 0), "describe_cluster": (0, 2),
+    "describe_topic_partitions": (0, 0),
+}  # fmt: skip
+
+
+def test_what_is_advertised_is_what_kafka_advertises() -> None:
+    assert {api.name: (api.advertised_from, api.max_version) for api in APIS.values()} == KAFKA_4_3
+
+
+def test_only_produce_is_advertised_below_what_is_served() -> None:
+    assert [api.name for api in APIS.values() if api.advertised_from != api.min_version] == ["produce"]
+    assert not BY_NAME["produce"].serves(2)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_names_and_encodings_are_those_of_the_schemas(api) -> None:
+    assert api_key_map[api.key] == api.name
+    for version in range(api.min_version, api.max_version + 1):
+        for load in (load_request_schema, load_response_schema):
+            assert load(api.key, version).__flexible__ is api.flexible(version)
+
+
+def test_versions_at_the_edges() -> None:
+    heartbeat = BY_NAME["heartbeat"]
+    assert [heartbeat.serves(version) for version in (-1, 0, 4, 5)] == [False, True, True, False]
+    assert APIS[API_VERSIONS].name == "api_versions"

@@ -1,0 +1,93 @@
+"""Frames from any cutting of the stream."""
+
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
+
+
+def frame(content: bytes) -> bytes:
+    return struct.pack(">i", len(content)) + content
+
+
+def take_all(reader: FrameReader) -> list[bytes]:
+    frames = []
+    while (data := reader.next_frame()) is not None:
+        frames.append(data)
+    return frames
+
+
+def test_one_frame_in_one_feed_is_not_copied() -> None:
+    reader, data = FrameReader(100), frame(b"heartbeat")
+    reader.feed(data)
+    assert reader.next_frame() is data
+    assert data[CONTENT:] == b"heartbeat"
+    assert reader.next_frame() is None
+    assert reader.buffered == 0
+
+
+def test_byte_by_byte() -> None:
+    reader, frames = FrameReader(100), [frame(b"a"), frame(b""), frame(b"bc" * 40)]
+    taken = []
+    for byte in b"".join(frames):
+        reader.feed(bytes((byte,)))
+        taken += take_all(reader)
+    assert taken == frames
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=8), st.booleans())
+def test_any_cutting_gives_the_same_frames(contents: list[bytes], cuts: list[int], take_at_once: bool) -> None:
+    frames = [frame(content) for content in contents]
+    stream = b"".join(frames)
+    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    reader = FrameReader(40)
+    taken: list[bytes] = []
+    for start, stop in pairwise(edges):
+        reader.feed(stream[start:stop])
+        assert reader.buffered == stop - sum(map(len, taken))
+        if take_at_once:
+            taken += take_all(reader)
+    assert taken + take_all(reader) == frames
+    assert reader.buffered == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
+def test_a_size_out_of_range_is_refused_before_its_bytes_come(size: int) -> None:
+    reader = FrameReader(100)
+    reader.feed(frame(b"fine") + struct.pack(">i", size))
+    assert reader.next_frame() == frame(b"fine")
+    with pytest.raises(MalformedError, match="0 to 100 are accepted"):
+        reader.next_frame()
+
+
+def test_the_largest_frame_is_accepted() -> None:
+    reader = FrameReader(100)
+    reader.feed(frame(bytes(100)))
+    assert reader.next_frame() == frame(bytes(100))
+
+
+def test_wanted_is_known_as_soon_as_the_size_is() -> None:
+    reader = FrameReader(100)
+    assert reader.wanted() == CONTENT
+    reader.feed(b"\0\0")
+    assert reader.wanted() == CONTENT
+    reader.feed(b"\0\x50")
+    assert reader.wanted() == CONTENT + 0x50
+    reader.feed(bytes(0x4F))
+    assert (reader.next_frame(), reader.wanted()) == (None, CONTENT + 0x50)
+    reader.feed(b"\0")
+    assert reader.next_frame() == frame(bytes(0x50))
+
+
+def test_what_waits_is_kept_and_no_more() -> None:
+    reader = FrameReader(100)
+    reader.feed(frame(b"abc") + frame(b"de")[:5])
+    assert reader.next_frame() == frame(b"abc")
+    assert reader.buffered == 5
+    assert reader.next_frame() is None
+    reader.feed(b"e" + frame(b"f"))
+    assert take_all(reader) == [frame(b"de"), frame(b"f")]
