@@ -1,0 +1,128 @@
+"""The answers that are packed by hand are, byte for byte, those that kio writes."""
+
+from uuid import UUID
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.batch_validation import RecordError
+from kohort.protocol.building import response
+from kohort.protocol.messages import encode
+from kohort.server import fetch_answer, produce_answer
+from kohort.server.fetching import Fetched, Wanted
+from kohort.server.produce_answer import Produced
+
+ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
+RECORDS = b"records" * 40
+
+PRODUCED = [
+    Produced(0, ErrorCode.none, 17, 1_700_000_000_000, 3),
+    Produced(1, ErrorCode.none, 2**40, -1, 0),
+    Produced(2, ErrorCode.unknown_topic_or_partition),
+    Produced(
+        3,
+        ErrorCode.invalid_record,
+        log_start_offset=5,
+        record_errors=[RecordError(0, "no key"), RecordError(200, "no key, too")],
+        message="2 of 300 records are refused",
+    ),
+]
+
+
+def produce_entity(version: int, topics: list[tuple[str, UUID | None, list[Produced]]]) -> bytes:
+    return encode(
+        response(
+            0,
+            version,
+            responses=[
+                {
+                    "name" if version < 13 else "topic_id": name if version < 13 else topic_id,
+                    "partition_responses": [
+                        {
+                            "index": each.partition,
+                            "error_code": each.error,
+                            "base_offset": each.base_offset,
+                            "log_append_time": each.append_time,
+                            "log_start_offset": each.log_start_offset,
+                            "record_errors": [
+                                {"batch_index": index, "batch_index_error_message": message}
+                                for index, message in each.record_errors
+                            ],
+                            "error_message": each.message,
+                        }
+                        for each in partitions
+                    ],
+                }
+                for name, topic_id, partitions in topics
+            ],
+        )
+    )
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_produce(version: int) -> None:
+    topics = [("orders", ID, PRODUCED), ("payments", None, PRODUCED[:1]), ("none", ID, [])]
+    packed = produce_answer.pack(
+        version, [(name if version < 13 else topic_id, partitions) for name, topic_id, partitions in topics]
+    )
+    assert packed == produce_entity(version, topics)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_produce_to_nothing(version: int) -> None:
+    assert produce_answer.pack(version, []) == produce_entity(version, [])
+
+
+def fetched(version: int) -> list[Fetched]:
+    one, other = ("orders", "payments") if version < 13 else (ID, None)
+    return [
+        Fetched(Wanted(one, 0, 5, 100), ErrorCode.none, 17, 3, memoryview(RECORDS)),
+        Fetched(Wanted(one, 1, 5, 100), ErrorCode.none, 2**40, 0, b""),
+        Fetched(Wanted(one, 2, 5, 100), ErrorCode.offset_out_of_range),
+        Fetched(Wanted(other, 3, 5, 100), ErrorCode.unknown_topic_or_partition),
+        Fetched(Wanted(other, 4, 5, 100), ErrorCode.unknown_topic_id),
+        Fetched(Wanted(one, 7, 5, 100), ErrorCode.none, 1, 0, b"r" * 20_000),
+    ]
+
+
+def fetch_entity(version: int, isolation_level: int, session_id: int) -> bytes:
+    topics: dict[object, list[Fetched]] = {}
+    for each in fetched(version):
+        topics.setdefault(each.wanted.topic, []).append(each)
+
+    def partition(each: Fetched) -> dict[str, object]:
+        unknown = each.error in (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+        committed = isolation_level == 1 and each.error is ErrorCode.none
+        return {
+            "partition_index": each.wanted.partition,
+            "error_code": each.error,
+            "high_watermark": each.high_watermark,
+            "last_stable_offset": each.high_watermark,
+            "log_start_offset": each.log_start_offset,
+            "aborted_transactions": () if unknown or committed else None,
+            "records": bytes(each.records),
+        }
+
+    responses = [
+        {"topic" if version < 13 else "topic_id": topic, "partitions": map(partition, partitions)}
+        for topic, partitions in topics.items()
+    ]
+    return encode(response(1, version, responses=responses, session_id=session_id))
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+@pytest.mark.parametrize("version", range(4, 19))
+def test_fetch(version: int, isolation_level: int) -> None:
+    packed = fetch_answer.pack(version, fetched(version), session_id=99, isolation_level=isolation_level)
+    assert packed == fetch_entity(version, isolation_level, 99)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_fetch_of_nothing(version: int) -> None:
+    assert fetch_answer.pack(version, []) == encode(response(1, version))
+
+
+@pytest.mark.parametrize("version", range(7, 19))
+def test_fetch_with_a_wrong_session(version: int) -> None:
+    error = ErrorCode.invalid_fetch_session_epoch
+    assert fetch_answer.pack_error(version, error) == encode(response(1, version, error_code=error))
