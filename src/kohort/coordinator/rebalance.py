@@ -97,10 +97,14 @@ def remove_member(group: Group, member_id: str, step: Step, error: ErrorCode = E
         _drop_from_round(group.round, member_id, step, error)
 
 
-def propagate_sync_error(round_: Round, error: ErrorCode, step: Step) -> None:
-    """Answer every parked SyncGroup with `error`."""
-    for request_id in round_.syncs.values():
+def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: Step) -> None:
+    """Answer every parked SyncGroup with `error`.
+
+    Whoever waited has its session from now on: its timer may have fired meanwhile, to no effect.
+    """
+    for member_id, request_id in round_.syncs.items():
         step.reply(request_id, SyncGroupResponse(error=error))
+        step.restart_session(group, group.sessions[member_id])
     round_.syncs.clear()
 
 
@@ -123,7 +127,7 @@ def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
         initial=InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)) if empty else None,
     )
     if group.round is not None:
-        propagate_sync_error(group.round, ErrorCode.rebalance_in_progress, step)
+        propagate_sync_error(group, group.round, ErrorCode.rebalance_in_progress, step)
         step.tell(group.round.ended(group.id, "disturbed", tuple(group.sessions), step.now))
     group.unsynced.clear()
     step.cancel_timer(SyncPhaseEnds(group.id))

@@ -119,7 +119,7 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
     )
     if encoded_size(value) + _BATCH_OVERHEAD_BYTES > step.config.max_record_bytes:
         # As in Kafka: everyone learns of the failure, and a round with less to say can succeed.
-        propagate_sync_error(round_, ErrorCode.unknown_server_error, step)
+        propagate_sync_error(group, round_, ErrorCode.unknown_server_error, step)
         rebalance(group, [Cause("assignment too large for the log", request.member_id)], step)
         return
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
