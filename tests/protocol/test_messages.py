@@ -169,8 +169,8 @@ def test_lengths_and_counts_that_cannot_be(api: str, version: int, body: bytes) 
 def test_a_flood_of_elements_is_refused() -> None:
     with pytest.raises(MalformedError):
         decode_request(METADATA, 1, struct.pack(">i", 2_000_000) + bytes(4_000_000))
+    topics = (legacy("t") + struct.pack(">i", 1_000) + bytes(4_000)) * 1_100
     with pytest.raises(MalformedError):  # in many arrays, each of them small
-        topics = (legacy("t") + struct.pack(">i", 1_000) + bytes(4_000)) * 1_100
         decode_request(9, 1, legacy("g") + struct.pack(">i", 1_100) + topics)
 
 

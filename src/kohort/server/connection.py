@@ -19,7 +19,7 @@ import ipaddress
 import logging
 import os
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
 from kohort.protocol.framing import FrameReader, MalformedError
@@ -76,8 +76,7 @@ class Connection(asyncio.Protocol):
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         peer = transport.get_extra_info("peername")
         self.client_host = client_host(peer)
         self.is_open = True
