@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         self.is_open = True
         if not self._listener.admit(self):
             self.is_open = False
-            transport.abort()
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
