@@ -138,9 +138,7 @@ def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step) ->
 def _replace_static_member(group: Group, request: JoinGroup, old: Session, member_id: str, step: Step) -> None:
     """A static member came back: its new id takes the place of the old one, which is fenced."""
     leader = group.leader
-    session = replace(
-        old, member_id=member_id, client_id=request.client_id, client_host=request.client_host, timer=None
-    )
+    session = replace(old, member_id=member_id, timer=None, is_new=False)
     remove_member(group, old.member_id, step, ErrorCode.fenced_instance_id)
     group.add_session(session)
     if group.round is not None and leader == old.member_id:
