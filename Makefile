@@ -26,14 +26,16 @@ $(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
 ifneq ($(UV),)
 	@test -x $(BIN)/python || $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON)) $(VENV)
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
 else
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 endif
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 run: $(INSTALLED)
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -m kohort.demo
 
 test: $(INSTALLED)
