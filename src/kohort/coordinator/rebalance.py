@@ -123,6 +123,7 @@ def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
         generation=group.generation,
         protocol_type=protocol_type if empty else group.protocol_type,
         leader=group.leader if group.leader in group.sessions else None,
+        protocol=group.protocol,
         started=step.now,
         initial=InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)) if empty else None,
     )

@@ -35,6 +35,7 @@ class Round:
     joins: dict[str, RequestId] = field(default_factory=dict)
     """Member id → its parked JoinGroup."""
     protocol: str | None = None
+    """While joining that of the generation before."""
     joined: Instant | None = None
     syncs: dict[str, RequestId] = field(default_factory=dict)
     """Member id → its parked SyncGroup."""

@@ -50,11 +50,11 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
 
 def validate_sync(group: Group | None, request: SyncGroup) -> ErrorCode:
     """Kafka's order: protocol fields, member, generation, protocol, state."""
-    if not request.group:
-        return ErrorCode.invalid_group_id
     named = request.protocol_type is not None and request.protocol_name is not None
     if request.version >= PROTOCOL_REQUIRED_SINCE and not named:
         return ErrorCode.inconsistent_group_protocol
+    if not request.group:
+        return ErrorCode.invalid_group_id
     if group is None:
         return ErrorCode.unknown_member_id
     error = group.validate_member(request.member_id, request.instance_id)
