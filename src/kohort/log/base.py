@@ -166,7 +166,10 @@ class Log(Protocol):
         ...
 
     async def wait_beyond(self, offset: int) -> None:
-        """Return as soon as the end offset is greater than `offset`. Raises KafkaError if the log is removed or closed."""
+        """Return as soon as the end offset is greater than `offset`.
+
+        Raises KafkaError if the log is removed or closed meanwhile.
+        """
         ...
 
     async def durable(self) -> None:

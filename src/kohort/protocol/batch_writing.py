@@ -8,10 +8,12 @@ from crc32c import crc32c
 from kohort.protocol import records
 from kohort.protocol.batch_format import (
     CODEC_BITS,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     SIZE_OVERHEAD,
     Header,
 )
@@ -90,8 +92,22 @@ def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -
     Offsets, sequences, producer and codec stay as they were (a batch without records keeps its header for them).
     """
     if not kept:
-        return _rewrite(header, header.attributes & ~CODEC_BITS, max_timestamp, 0, b"")
+        attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON)
+        return _rewrite(header._replace(base_timestamp=NO_TIMESTAMP), attributes, max_timestamp, 0, b"")
     return _rewrite(header, header.attributes, max_timestamp, len(kept), compress(Codec(header.codec), b"".join(kept)))
+
+
+def set_delete_horizon(header: Header, kept: Sequence[tuple[int, Record]], horizon: int) -> bytes:
+    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that compaction has not seen yet.
+
+    The base timestamp makes room for the time (ms) from which on they may be dropped (KIP-534), so that the timestamp
+    of every record is written anew.
+    """
+    payload = b"".join([records.encode(record, delta, horizon) for delta, record in kept])
+    timestamp = header.max_timestamp if header.is_log_append_time else max(record.timestamp for _, record in kept)
+    attributes = header.attributes | DELETE_HORIZON
+    moved = header._replace(base_timestamp=horizon)
+    return _rewrite(moved, attributes, timestamp, len(kept), compress(Codec(header.codec), payload))
 
 
 def _rewrite(header: Header, attributes: int, max_timestamp: int, count: int, payload: bytes) -> bytes:

@@ -25,7 +25,7 @@ from kohort.protocol.batch_format import (
     read_header,
 )
 from kohort.protocol.batch_validation import InvalidRecordsError, Rules, validate
-from kohort.protocol.batch_writing import build, pack, replace_records, stamp_append_time
+from kohort.protocol.batch_writing import build, pack, replace_records, set_delete_horizon, stamp_append_time
 from kohort.protocol.compression import Buffer, Codec
 from kohort.protocol.records import Record
 
@@ -52,6 +52,7 @@ __all__ = [
     "pack",
     "read_header",
     "replace_records",
+    "set_delete_horizon",
     "stamp_append_time",
     "validate",
 ]

@@ -1,0 +1,25 @@
+"""Cleaning many logs: retention and compaction, one log after the other."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from kohort.errors import KafkaError
+from kohort.log.base import Log
+from kohort.types import Instant
+
+logger = logging.getLogger("kohort.log")
+
+
+async def clean_all(logs: Iterable[Log], now: Instant) -> None:
+    """`retain` and `compact` each of `logs`, giving way to others in between."""
+    for log in tuple(logs):
+        try:
+            deleted = log.retain(now)
+            if deleted:
+                logger.info("deleted %d segments of %s", deleted, log.topic_partition)
+            if await log.compact(now):
+                logger.info("compacted %s", log.topic_partition)
+        except (OSError, KafkaError) as error:
+            logger.error("cleaning %s failed: %s", log.topic_partition, error)
+        await asyncio.sleep(0)

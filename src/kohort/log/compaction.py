@@ -1,0 +1,203 @@
+"""Compaction: the last record of every key is kept, older ones go (Kafka's Cleaner; `cleanup.policy=compact`).
+
+Only closed segments are touched. What was appended to them since the last time is the dirty part; its keys are read
+into a map of key → offset of its last record, and then all segments up to there are copied without the records that
+have a later one.
+
+What a reader can rely on:
+
+- offsets never change. A batch keeps its base offset and last offset though records in it are gone: offsets have gaps.
+- a tombstone (null value) is kept until `delete.retention.ms` after compaction first saw it, so that a reader that is
+  that far behind still learns of the deletion. That time is in the batch itself, as its delete horizon (KIP-534).
+- a batch whose records are all gone stays as a bare header if it holds the last sequence of a producer that is still
+  known (a retry must be recognised after a restart), or if it is the last of a segment (so that a segment always tells
+  where it ends). Otherwise the batch goes.
+- a batch that cannot be read stays as it is.
+
+It is planned and installed on the loop thread and run in another one, on files that never change; readers see the old
+segments until the new ones are complete. Nothing is lost if it is interrupted anywhere.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log import scan
+from kohort.log.base import FOREVER, LogConfig
+from kohort.log.segment import LARGEST, Segment
+from kohort.protocol import batches, records
+from kohort.protocol.batches import Header
+
+MAX_KEYS = 2_000_000
+"""Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """Segments, and the one that takes their place."""
+
+    sources: tuple[Segment, ...]
+    result: Segment
+
+
+@dataclass(slots=True)
+class Compaction:
+    """One run over the first segments of a log."""
+
+    segments: tuple[Segment, ...]
+    """All that are old enough, clean ones first."""
+    first_dirty: int
+    """Index of the first one that is not clean."""
+    config: LogConfig
+    now: int
+    keep: frozenset[int] = frozenset()
+    """Last offsets of batches whose header must stay."""
+    latest: dict[bytes, int] = field(default_factory=dict)
+
+    @classmethod
+    def plan(cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int) -> "Compaction | None":
+        """What is to be done, None if too little is dirty. `cleaned` is the offset up to which the last run came."""
+        old = list(_old_enough(segments[:-1], config, now))
+        first_dirty = sum(segment.end_offset <= cleaned for segment in old)
+        dirty = sum(segment.size for segment in old[first_dirty:])
+        total = sum(segment.size for segment in old)
+        if not dirty or not (
+            dirty > config.min_cleanable_dirty_ratio * total or _overdue(old[first_dirty], config, now)
+        ):
+            return None
+        return cls(tuple(old), first_dirty, config, now)
+
+    def run(self, target: Callable[[int], Segment]) -> list[Cleaned]:
+        """Write the new segments, each made by `target` of its base offset. Blocks for as long as it takes.
+
+        Raises OSError, and KafkaError CORRUPT_MESSAGE if a segment is not what was written.
+        """
+        end = self._read_keys()
+        return [self._clean(group, target) for group in _groups(self.segments[:end], self.config.segment_bytes)]
+
+    def _read_keys(self) -> int:
+        """Fill the map from the dirty segments; returns how many segments can be cleaned with it."""
+        for number in range(self.first_dirty, len(self.segments)):
+            if len(self.latest) >= MAX_KEYS:
+                return number
+            for header, batch in _batches(self.segments[number]):
+                with contextlib.suppress(KafkaError):  # of a batch that cannot be read, and so replaces nothing
+                    self.latest.update(_keys(header, batch))
+        return len(self.segments)
+
+    def _clean(self, sources: tuple[Segment, ...], target: Callable[[int], Segment]) -> Cleaned:
+        result = target(sources[0].base_offset)
+        for source in sources:
+            dropped: Header | None = None
+            for header, batch in _batches(source):
+                kept = self._filter(header, batch)
+                dropped = header if kept is None else None
+                if kept is not None:
+                    _append(result, kept, source.modified)
+            if dropped is not None and source is sources[-1]:
+                _append(result, _bare(dropped), source.modified)
+        result.seal()
+        result.end_offset = sources[-1].end_offset
+        return Cleaned(sources, result)
+
+    def _filter(self, header: Header, batch: memoryview) -> bytes | memoryview | None:
+        """What is left of a batch, None for nothing."""
+        if header.is_control:
+            return batch
+        try:
+            content = bytes(batches.inflate(batch, header))
+            found = list(records.walk(content, 0, header.count))
+        except KafkaError:
+            return batch
+        drop_tombstones = header.delete_horizon is not None and self.now >= header.delete_horizon
+        kept = [record for record in found if self._is_kept(record, header.base_offset, drop_tombstones)]
+        if not kept:
+            return _bare(header) if header.last_offset in self.keep else None
+        has_tombstone = any(value_start < 0 for *_, value_start, _ in kept)
+        if has_tombstone and header.delete_horizon is None:
+            horizon = self.now + self.config.delete_retention_ms
+            return batches.set_delete_horizon(header, _decoded(header, content, kept), horizon)
+        if len(kept) == len(found):
+            return batch
+        timestamp = header.max_timestamp
+        if not header.is_log_append_time:
+            timestamp = max(header.base_timestamp + delta for _, _, delta, *_ in kept)
+        return batches.replace_records(header, [content[start:end] for start, end, *_ in kept], timestamp)
+
+    def _is_kept(self, record: records.RawRecord, base_offset: int, drop_tombstones: bool) -> bool:
+        _, _, _, delta, key, value_start, _ = record
+        if key is None or (value_start < 0 and drop_tombstones):
+            return False
+        return base_offset + delta >= self.latest.get(key, -1)
+
+
+def _old_enough(segments: Sequence[Segment], config: LogConfig, now: int) -> Iterator[Segment]:
+    """The segments before the first that holds a record younger than `min.compaction.lag.ms`."""
+    if not config.min_compaction_lag_ms:
+        return iter(segments)
+    newest = now - config.min_compaction_lag_ms
+    return takewhile(lambda segment: segment.max_timestamp <= newest, segments)
+
+
+def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:
+    """Whether the first record of `segment` is older than `max.compaction.lag.ms`."""
+    if config.max_compaction_lag_ms == FOREVER:
+        return False
+    first = next(segment.headers(), None)
+    return first is not None and now - first[1].max_timestamp > config.max_compaction_lag_ms
+
+
+def _groups(segments: Sequence[Segment], segment_bytes: int) -> Iterator[tuple[Segment, ...]]:
+    """Neighbours that fit into one segment together: compaction would else leave ever more, ever smaller ones."""
+    group: list[Segment] = []
+    size = 0
+    for segment in segments:
+        too_far = group and segment.end_offset - group[0].base_offset > LARGEST
+        if group and (too_far or size + segment.size > segment_bytes):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size
+    if group:
+        yield tuple(group)
+
+
+def _batches(segment: Segment) -> Iterator[tuple[Header, memoryview]]:
+    reader = segment.log.reader()
+    read = 0
+    try:
+        for position, header, batch in scan.intact(reader, 0, segment.base_offset):
+            read = position + header.size
+            yield header, batch
+    finally:
+        reader.close()
+    if read != reader.size:
+        raise KafkaError(ErrorCode.corrupt_message, f"{segment!r} is broken at position {read}: not compacted")
+
+
+def _keys(header: Header, batch: memoryview) -> dict[bytes, int]:
+    """The last offset of each key of a batch."""
+    if header.is_control:
+        return {}
+    content = batches.inflate(batch, header)
+    found = records.walk(content, 0, header.count)
+    return {key: header.base_offset + delta for _, _, _, delta, key, _, _ in found if key is not None}
+
+
+def _decoded(header: Header, content: bytes, kept: Sequence[records.RawRecord]) -> list[tuple[int, batches.Record]]:
+    """(offset delta, record) of the `kept` ones."""
+    every = records.decode(content, 0, header.count, 0, header.base_timestamp)
+    wanted = {delta for _, _, _, delta, *_ in kept}
+    return [(record.offset, record) for record in every if record.offset in wanted]
+
+
+def _bare(header: Header) -> bytes:
+    """The batch without records."""
+    return batches.replace_records(header, (), header.max_timestamp)
+
+
+def _append(segment: Segment, batch: bytes | memoryview, modified: int) -> None:
+    header = batches.read_header(batch)
+    segment.append((batch,), header.size, header.last_offset, header.max_timestamp, modified)

@@ -1,0 +1,73 @@
+"""When an append is durable: the policy `fsync`, with group commit.
+
+One fsync runs at a time for each log, in another thread. All who ask while it runs wait for the next one, which makes
+everything durable that was appended before it started. So however many appends wait, each waits for two fsyncs at
+most.
+
+An fsync that failed is not tried again: Linux may have thrown the pages away and would report success the next time.
+The log then takes no more appends until it is opened again and has looked at what is really there.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+
+Round = Callable[[], list[int]]
+
+
+def sync_all(descriptors: Iterable[int]) -> None:
+    """fsync and close each descriptor. Raises the first OSError, after closing all."""
+    failure: OSError | None = None
+    for fd in descriptors:
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            failure = failure or error
+        finally:
+            os.close(fd)
+    if failure is not None:
+        raise failure
+
+
+class GroupCommit:
+    """The fsyncs of one log. Lives on the loop thread."""
+
+    __slots__ = ("_collect", "_executor", "_next", "_running", "failure")
+
+    def __init__(self, collect: Round, executor: Executor) -> None:
+        """`collect` gives descriptors of all that was written since it was last called."""
+        self._collect = collect
+        self._executor = executor
+        self._running: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self.failure: OSError | None = None
+        """Why nothing can be made durable any more."""
+
+    async def wait(self) -> None:
+        """Return when all that was written before this call is durable. Raises OSError."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._round(self._running))
+            self._next.add_done_callback(_look_at)  # nobody may be left to wait for it
+        await asyncio.shield(self._next)
+
+    async def _round(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            with contextlib.suppress(OSError):
+                await asyncio.shield(before)
+        self._running, self._next = self._next, None
+        if self.failure is None:
+            try:
+                descriptors = self._collect()
+                if descriptors:
+                    await asyncio.get_running_loop().run_in_executor(self._executor, sync_all, descriptors)
+            except OSError as error:
+                self.failure = error
+        if self.failure is not None:
+            raise OSError(self.failure.errno, "what was written could not be made durable") from self.failure
+
+
+def _look_at(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,58 @@
+"""One process per data directory, and how the one before has ended."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from kohort.errors import KohortError
+from kohort.log.recovery import LastEnd
+
+_LOCK = ".lock"
+_CLEAN = ".clean-shutdown"
+
+
+class DirectoryLock:
+    """A locked data directory. The lock goes with the process, however that ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Lock `path`, making it if it does not exist. Raises KohortError if another process has it, OSError."""
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        owner, _, boot = os.read(self._fd, 200).decode(errors="replace").partition("\n")
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise KohortError(
+                f"{path} is in use by process {owner or 'unknown'}; stop that server or give this one another directory"
+            ) from None
+        self.last_end = self._how_it_ended(boot.strip())
+        os.truncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n{boot_id()}\n".encode(), 0)
+
+    def _how_it_ended(self, boot: str) -> LastEnd:
+        marker = self._path / _CLEAN
+        if marker.exists():
+            marker.unlink()
+            return LastEnd.CLEAN
+        # Without a boot id it cannot be told whether the machine went down, so the worst is assumed.
+        return LastEnd.KILLED if boot and boot == boot_id() else LastEnd.CRASHED
+
+    def mark_clean(self) -> None:
+        """Say that everything is on the disk; to be called last. Raises OSError."""
+        (self._path / _CLEAN).touch()
+
+    def release(self) -> None:
+        """Let others have the directory. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def boot_id() -> str:
+    """Names the time since the machine was started; "" where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,82 @@
+"""Logs in memory: for tests, for embedding, for `kohort serve --memory`."""
+
+from collections.abc import Iterable, Sequence
+
+from kohort.errors import ErrorCode
+from kohort.log.base import LogConfig
+from kohort.log.cleaner import clean_all
+from kohort.log.index import SegmentIndex
+from kohort.log.partition import Checkpoint, PartitionLog
+from kohort.log.segment import Segment
+from kohort.log.storage import MemoryStore
+from kohort.types import Instant, TopicPartition
+
+
+class MemoryDirectory:
+    """A `LogDirectory` that is gone with its process."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+
+    def open(self, topic_partition: TopicPartition, config: LogConfig) -> PartitionLog:
+        log = self._logs.get(topic_partition)
+        if log is None:
+            log = self._logs[topic_partition] = memory_log(topic_partition, config)
+        return log
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            log.end(ErrorCode.unknown_topic_or_partition)
+
+    def names(self) -> Iterable[TopicPartition]:
+        return tuple(self._logs)
+
+    async def clean(self, now: Instant) -> None:
+        await clean_all(self._logs.values(), now)
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+
+
+def memory_log(topic_partition: TopicPartition, config: LogConfig = LogConfig()) -> PartitionLog:  # noqa: B008
+    """A log of its own, outside any directory."""
+    backing = MemoryBacking()
+    return PartitionLog(topic_partition, config, backing, [backing.new_segment(0, config.index_interval_bytes)])
+
+
+class MemoryBacking:
+    """Keeps nothing beside the segments, because nothing outlives them."""
+
+    __slots__ = ()
+
+    def new_segment(self, base_offset: int, interval: int = 4096) -> Segment:
+        return Segment(base_offset, MemoryStore(), SegmentIndex(MemoryStore(), MemoryStore()), interval)
+
+    def sealed(self, segment: Segment) -> None:
+        pass
+
+    def unsynced_names(self) -> list[int]:
+        return []
+
+    def recovery_point(self) -> int:
+        return 0
+
+    def discard(self, segments: Sequence[Segment]) -> None:
+        pass
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        pass
+
+    def save_producers(self, snapshot: bytes) -> None:
+        pass
+
+    def load_producers(self) -> bytes:
+        return b""
+
+    def compaction_target(self, base_offset: int) -> Segment:
+        return self.new_segment(base_offset)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:  # noqa: ARG002
+        return new

@@ -1,0 +1,421 @@
+"""The log of one partition: segments, what is known of producers, and who waits for more.
+
+The same code runs on files and on memory; a `Backing` knows where segments and the few other things live that must
+survive a restart.
+"""
+
+import asyncio
+import contextlib
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log import retention
+from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
+from kohort.log.compaction import Cleaned, Compaction
+from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.producers import Producers
+from kohort.log.segment import LARGEST, Segment
+from kohort.protocol.batch_format import SIZE_OVERHEAD, START
+from kohort.protocol.batches import HEADER_SIZE, TRANSACTIONAL, Buffer, Header, read_header, stamp_append_time
+from kohort.types import Instant, TopicPartition
+
+_SNAPSHOT_BYTES = 4 * 1024 * 1024
+"""How much is appended between two snapshots of the producers: what has to be stepped over after a crash."""
+
+
+class Checkpoint(NamedTuple):
+    """What a log knows beside its segments."""
+
+    start_offset: int = 0
+    recovery_point: int = 0
+    """All below is on the disk for certain."""
+    cleaned: int = 0
+    """All below was compacted."""
+
+
+class Backing(Protocol):
+    """Where one log lives."""
+
+    def new_segment(self, base_offset: int, interval: int) -> Segment:
+        """An empty segment; nothing is stored before the first append. `interval` is that of its index, in bytes."""
+        ...
+
+    def sealed(self, segment: Segment) -> None:
+        """Nothing is appended to `segment` any more. Raises OSError."""
+        ...
+
+    def unsynced_names(self) -> list[int]:
+        """A descriptor of the directory, to be synced and closed, if files were made since this was last called.
+
+        Raises OSError.
+        """
+        ...
+
+    def recovery_point(self) -> int:
+        """Offset below which all is on the disk."""
+        ...
+
+    def discard(self, segments: Sequence[Segment]) -> None:
+        """Delete segments. Raises OSError."""
+        ...
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Store it in place of the one before, at once and whole. Raises OSError."""
+        ...
+
+    def save_producers(self, snapshot: bytes) -> None:
+        """Store it in place of the one before, at once and whole. Raises OSError."""
+        ...
+
+    def load_producers(self) -> bytes:
+        """What `save_producers` stored, b"" if nothing. Raises OSError."""
+        ...
+
+    def compaction_target(self, base_offset: int) -> Segment:
+        """An empty segment for compaction to write, in another thread. Raises OSError."""
+        ...
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
+        """Put a compacted segment in the place of those it was made from; a crash leaves either. Raises OSError."""
+        ...
+
+
+class PartitionLog:
+    """One partition of one topic; the `Log` of both kinds of directory."""
+
+    __slots__ = (
+        "_backing", "_cleaned", "_closed", "_commit", "_compacting", "_listeners", "_producers", "_saved",
+        "_segments",
+        "_since_snapshot", "config", "end_offset", "start_offset", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        backing: Backing,
+        segments: list[Segment],
+        checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
+        commit: GroupCommit | None = None,
+    ) -> None:
+        """`segments` are in order, the last one ready to append; `commit` makes appends durable, None if reaching the
+        operating system is enough.
+        """
+        self.topic_partition = topic_partition
+        self.config = config
+        self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
+        self.end_offset = segments[-1].end_offset
+        self._backing = backing
+        self._segments = segments
+        self._cleaned = checkpoint.cleaned
+        self._saved = checkpoint
+        self._commit = commit
+        self._producers: Producers | None = None
+        """None: not read yet. Most logs never need it."""
+        self._since_snapshot = 0
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._closed: ErrorCode | None = None
+        """What everything is answered since the log was removed or closed."""
+        self._compacting = False
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) {len(self._segments)} segments>"
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Its segments in order, the last one active; to look at."""
+        return self._segments
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+
+    # Appending
+
+    def append(self, batch: Buffer, now: Instant) -> Appended:
+        if self._closed is not None:
+            raise self._refusal()
+        header = read_header(batch)
+        size = header.length + SIZE_OVERHEAD
+        if size > self.config.segment_bytes:
+            raise KafkaError(ErrorCode.record_list_too_large, f"{size} bytes do not fit into a segment")
+        if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
+            sent = self._known_producers().validate(header)
+            if sent is not None:
+                return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)
+        if self._commit is not None and self._commit.failure is not None:
+            raise OSError(self._commit.failure.errno, "the log failed to reach the disk; it must be opened again")
+        return self._write(batch, header, size, now)
+
+    def _write(self, batch: Buffer, header: Header, size: int, now: Instant) -> Appended:
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        timestamp, append_time = header.max_timestamp, -1
+        if self.config.log_append_time:
+            timestamp = append_time = int(now)
+            header = header._replace(base_offset=base_offset, partition_leader_epoch=LEADER_EPOCH)
+            parts = stamp_append_time(batch, header, now), memoryview(batch)[HEADER_SIZE:size]
+        else:
+            parts = START.pack(base_offset, header.length, LEADER_EPOCH), memoryview(batch)[START.size : size]
+        segment = self._segments[-1]
+        if segment.size and self._is_full(segment, size, last_offset, timestamp, now):
+            segment = self._roll()
+        segment.append(parts, size, last_offset, timestamp, now)
+        self.end_offset = last_offset + 1
+        if header.producer_id >= 0:
+            self._known_producers().add(header, base_offset, timestamp, now)
+        self._since_snapshot += size
+        if self._since_snapshot > _SNAPSHOT_BYTES:
+            self._save_producers()
+        if self._listeners:
+            self._notify()
+        return Appended(base_offset, last_offset, append_time)
+
+    def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int, now: int) -> bool:
+        """Kafka's conditions for a new segment (LogSegment.shouldRoll)."""
+        config = self.config
+        if segment.size + size > min(config.segment_bytes, LARGEST) or last_offset - segment.base_offset > LARGEST:
+            return True
+        age = timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
+        limit = config.segment_ms
+        if "compact" in config.cleanup_policy:
+            limit = min(limit, config.max_compaction_lag_ms)  # only what is not active can be compacted
+        return age > limit
+
+    def _roll(self) -> Segment:
+        """Begin a new segment. Raises OSError, and the log is as before."""
+        sealed = self._segments[-1]
+        sealed.seal()
+        self._backing.sealed(sealed)
+        segment = self._backing.new_segment(self.end_offset, self.config.index_interval_bytes)
+        self._segments.append(segment)
+        with contextlib.suppress(OSError):  # it would only have made recovery after a crash of the machine shorter
+            self._save()
+        return segment
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
+        if self._closed is not None:
+            raise self._refusal()
+        if not self.start_offset <= offset <= self.end_offset:
+            raise self._out_of_range(offset)
+        if offset == self.end_offset:
+            return b""
+        segment = self._segments[-1]
+        if offset >= segment.base_offset:
+            return segment.read(offset, max_bytes, at_least_one)
+        for segment in self._segments[self._at(offset) :]:
+            data = segment.read(offset, max_bytes, at_least_one)
+            if data or segment.position(offset) < segment.size:
+                return data
+        return b""  # compaction may leave nothing up to the next segment's base
+
+    def _at(self, offset: int) -> int:
+        return max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.offset_out_of_range, f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]"
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        if self._closed is not None:
+            raise self._refusal()
+        for segment in self._segments[self._at(self.start_offset) :]:
+            found = segment.offset_for_timestamp(timestamp, self.start_offset)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        if self._closed is not None:
+            raise self._refusal()
+        best: tuple[int, int] | None = None
+        for segment in sorted(self._segments, key=lambda segment: -segment.max_timestamp):
+            if best is not None and segment.max_timestamp < best[1]:
+                break
+            found = segment.latest_record(self.start_offset)
+            if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+                best = found
+        return best
+
+    # Removing
+
+    def trim(self, before: int) -> None:
+        if self._closed is not None:
+            raise self._refusal()
+        if before > self.end_offset:
+            raise self._out_of_range(before)
+        if before <= self.start_offset:
+            return
+        former, self.start_offset = self.start_offset, before
+        try:
+            self._save()
+        except OSError:
+            self.start_offset = former
+            raise
+        self._notify()
+
+    def retain(self, now: Instant) -> int:
+        if self._closed is not None:
+            raise self._refusal()
+        if self._producers is not None:
+            self._producers.expire(now - self.config.producer_id_expiration_ms)
+        due = retention.due_segments(self._segments, self.config, self.start_offset, now)
+        if due:
+            self._delete(due)
+        return due
+
+    def _delete(self, count: int) -> None:
+        """Delete the first `count` segments; a log never has none."""
+        if count == len(self._segments):
+            # The end offset is only known from segments, so the empty one that is left has to exist.
+            self._roll().log.create()
+        gone = self._segments[:count]
+        del self._segments[:count]
+        self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+        self._backing.discard(gone)
+        self._notify()
+
+    async def compact(self, now: Instant) -> bool:
+        if self._closed is not None:
+            raise self._refusal()
+        if len(self._segments) == 1 or self._compacting or "compact" not in self.config.cleanup_policy:
+            return False
+        compaction = Compaction.plan(self._segments, self.config, self._cleaned, now)
+        if compaction is None:
+            return False
+        compaction.keep = self._known_producers().last_offsets()
+        self._compacting = True
+        try:
+            done = await asyncio.to_thread(compaction.run, self._backing.compaction_target)
+            return self._install(done)
+        finally:
+            self._compacting = False
+
+    def _install(self, cleaned: Sequence[Cleaned]) -> bool:
+        """Take over what compaction wrote, unless the log was closed or what it was made from is gone meanwhile."""
+        for piece in cleaned:
+            first = self._at(piece.sources[0].base_offset)
+            last = first + len(piece.sources)
+            if self._closed is not None or tuple(self._segments[first:last]) != piece.sources:
+                piece.result.close()
+                continue
+            try:
+                self._segments[first:last] = [self._backing.replace(piece.sources, piece.result)]
+            except OSError:
+                self.end(ErrorCode.kafka_storage_error)  # which of them is on the disk is seen when it is opened again
+                raise
+            self._cleaned = max(self._cleaned, piece.result.end_offset)
+        if self._closed is None:
+            self._save()
+        return bool(cleaned)
+
+    # Producers
+
+    def _known_producers(self) -> Producers:
+        if self._producers is None:
+            self._producers = self._read_producers()
+        return self._producers
+
+    def _read_producers(self) -> Producers:
+        try:
+            producers, offset = Producers.load(self._backing.load_producers())
+        except (ValueError, OSError):
+            producers, offset = Producers(), 0
+        if offset > self.end_offset:  # of records that were lost
+            producers, offset = Producers(), 0
+        for segment in self._segments[self._at(offset) :]:
+            for _, header in segment.headers(segment.position(offset)):
+                if header.producer_id >= 0 and not header.is_control:
+                    producers.add(header, header.base_offset, header.max_timestamp, segment.modified)
+        return producers
+
+    def _save_producers(self) -> None:
+        """Best effort: without it more headers are read the next time."""
+        self._since_snapshot = 0
+        with contextlib.suppress(OSError, KafkaError):
+            self._backing.save_producers(self._known_producers().dump(self.end_offset))
+
+    # Waiting
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        token = object()
+        self._listeners[token] = callback
+
+        def stop() -> None:
+            self._listeners.pop(token, None)
+
+        return stop
+
+    def _notify(self) -> None:
+        for callback in tuple(self._listeners.values()):
+            callback()
+
+    async def wait_beyond(self, offset: int) -> None:
+        more = asyncio.Event()
+        stop = self.on_append(more.set)
+        try:
+            while self.end_offset <= offset:
+                if self._closed is not None:
+                    raise self._refusal()
+                more.clear()
+                await more.wait()
+        finally:
+            stop()
+
+    # Durability and the end
+
+    async def durable(self) -> None:
+        if self._commit is not None and self._closed is None:
+            await self._commit.wait()
+
+    def unsynced(self) -> list[int]:
+        """Descriptors of what was written since this was last called, to be synced and closed. Raises OSError."""
+        descriptors: list[int] = []
+        for segment in reversed(self._segments):
+            if segment.size and not segment.unsynced:
+                break
+            descriptor = segment.log.duplicate()
+            if descriptor is not None:
+                descriptors.append(descriptor)
+            segment.unsynced = False
+        return descriptors + self._backing.unsynced_names()
+
+    def _save(self) -> None:
+        checkpoint = Checkpoint(self.start_offset, self._backing.recovery_point(), self._cleaned)
+        if checkpoint != self._saved:
+            self._backing.save(checkpoint)
+            self._saved = checkpoint
+
+    def close(self) -> None:
+        if self._closed is not None:
+            return
+        try:
+            if self._producers is not None:
+                self._save_producers()
+            sync_all(self.unsynced())
+            self._save()
+        finally:
+            self.end(ErrorCode.not_leader_or_follower)
+
+    def end(self, code: ErrorCode) -> None:
+        """Let go of the files, answer everything with `code` from now on, and wake who waits."""
+        self._closed = code
+        for segment in self._segments:
+            segment.close()
+        self._notify()
+
+    def _refusal(self) -> KafkaError:
+        assert self._closed is not None
+        return KafkaError(self._closed, f"the log of {self.topic_partition} is closed")
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,192 @@
+"""Where the bytes of segments and indexes are: files, or memory.
+
+A store is a growing row of bytes with positional reads. An append is all or nothing: a short write is completed, and
+one that fails (ENOSPC, EIO) is cut off again, at the latest before the next append.
+
+Files are opened when first used, and a bounded number of them is open at a time, however many partitions there are.
+Stores belong to the loop thread. Other threads (fsync, compaction) get a duplicated descriptor or a reader of their
+own, because a descriptor that is closed here may be another file's a moment later.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from kohort.protocol.batches import Buffer
+
+
+class Store(Protocol):
+    """A growing row of bytes."""
+
+    size: int
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write all `parts` at the end. Raises OSError, and `size` is as before."""
+        ...
+
+    def read(self, position: int, count: int) -> bytes:
+        """At most `count` bytes from `position` on; fewer at the end. Raises OSError."""
+        ...
+
+    def create(self) -> None:
+        """Exist, though nothing was appended yet. Raises OSError."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Forget what lies beyond `size`. Raises OSError."""
+        ...
+
+    def duplicate(self) -> int | None:
+        """A descriptor for another thread to fsync and close, None if there is nothing to sync. Raises OSError."""
+        ...
+
+    def reader(self) -> "Store":
+        """The same bytes, up to today's size, for another thread to read and close."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file; the store opens it again when it is used again."""
+        ...
+
+
+class OpenFiles:
+    """The descriptors that are open, at most `limit` of them: the least lately used ones are closed (second chance)."""
+
+    __slots__ = ("_limit", "_open")
+
+    def __init__(self, limit: int = 256) -> None:
+        self._limit = limit
+        self._open: deque[FileStore] = deque()
+
+    def add(self, store: "FileStore") -> None:
+        while len(self._open) >= self._limit:
+            oldest = self._open.popleft()
+            if oldest.used:
+                oldest.used = False
+                self._open.append(oldest)
+            else:
+                oldest.let_go()
+        self._open.append(store)
+
+    def discard(self, store: "FileStore") -> None:
+        with contextlib.suppress(ValueError):
+            self._open.remove(store)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+class FileStore:
+    """A file, which is made by the first append."""
+
+    __slots__ = ("_fd", "_files", "_torn", "path", "size", "used")
+
+    def __init__(self, path: str, size: int, files: OpenFiles) -> None:
+        self.path = path
+        self.size = size
+        self.used = False
+        self._files = files
+        self._fd = -1
+        self._torn = False
+        """Bytes of a failed append may lie beyond `size`."""
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        fd = self._fd if self._fd >= 0 else self._open()
+        self.used = True
+        if self._torn:
+            self._cut(fd)
+        size = sum(map(len, parts))
+        try:
+            written = os.pwritev(fd, parts, self.size)
+            if written != size:
+                self._write_rest(fd, b"".join(parts), written)
+        except OSError:
+            self._torn = True
+            with contextlib.suppress(OSError):  # else it is tried again before the next append
+                self._cut(fd)
+            raise
+        self.size += size
+
+    def _write_rest(self, fd: int, data: bytes, written: int) -> None:
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], self.size + written)
+
+    def _cut(self, fd: int) -> None:
+        os.ftruncate(fd, self.size)
+        self._torn = False
+
+    def read(self, position: int, count: int) -> bytes:
+        if not self.size:
+            return b""
+        fd = self._fd if self._fd >= 0 else self._open()
+        self.used = True
+        return os.pread(fd, min(count, self.size - position), position)
+
+    def create(self) -> None:
+        if self._fd < 0:
+            self._open()
+
+    def truncate(self, size: int) -> None:
+        if size < self.size:
+            os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
+            self.size = size
+
+    def duplicate(self) -> int | None:
+        if not self.size:
+            return None
+        return os.dup(self._fd if self._fd >= 0 else self._open())
+
+    def reader(self) -> "FileStore":
+        return FileStore(self.path, self.size, OpenFiles())
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._files.discard(self)
+            self.let_go()
+
+    def let_go(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+
+    def _open(self) -> int:
+        # A file that holds something and is gone must not come back empty; one that is to be empty has to be.
+        self._fd = os.open(self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), 0o644)
+        self._files.add(self)
+        return self._fd
+
+
+class MemoryStore:
+    """Bytes in memory."""
+
+    __slots__ = ("_data", "size")
+
+    def __init__(self, data: bytearray | None = None) -> None:
+        self._data = bytearray() if data is None else data
+        self.size = len(self._data)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        for part in parts:
+            self._data += part
+        self.size = len(self._data)
+
+    def read(self, position: int, count: int) -> bytes:
+        with memoryview(self._data) as data:
+            return bytes(data[position : position + count])
+
+    def create(self) -> None:
+        pass
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+        self.size = len(self._data)
+
+    def duplicate(self) -> int | None:
+        return None
+
+    def reader(self) -> "MemoryStore":
+        return self
+
+    def close(self) -> None:
+        pass
