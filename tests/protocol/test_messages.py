@@ -14,6 +14,8 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import decode_request, encode, frame, read_header, request, response
+from kohort.protocol.quick_walk import quick_walk
+from kohort.protocol.walk import MAX_ELEMENTS, has_arrays, walk_in_steps
 
 HEARTBEAT, METADATA, PRODUCE = BY_NAME["heartbeat"].key, BY_NAME["metadata"].key, BY_NAME["produce"].key
 each_version = pytest.mark.parametrize("case", VERSIONS, ids=name_of)
@@ -35,13 +37,12 @@ def test_header_v1_and_v2() -> None:
 
 
 def test_header_without_client_id() -> None:
-    header = read_header(framed(HEARTBEAT, 4, b"\xff\xff\0body", correlation_id=-5))
-    assert (header.client_id, header.correlation_id) == ("", -5)
+    assert read_header(framed(HEARTBEAT, 4, b"\xff\xff\0body", correlation_id=-5))[2:4] == (-5, "")
 
 
 def test_header_tags_are_passed_over_whatever_they_are() -> None:
     data = framed(HEARTBEAT, 4, b"\0\x01a" + b"\x03\x09\x02xy\x01\0\x01\x01z" + b"body")
-    assert data[read_header(data).body :] == b"body"
+    assert data[read_header(data)[-1] :] == b"body"
 
 
 @pytest.mark.parametrize(
@@ -69,8 +70,7 @@ def test_headers_that_are_none(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
 def test_api_versions_of_any_version_has_a_header(version: int) -> None:
-    header = read_header(framed(18, version, b"whatever"))
-    assert (header.api_key, header.version, header.correlation_id) == (18, version, 7)
+    assert read_header(framed(18, version, b"whatever"))[:3] == (18, version, 7)
 
 
 # Requests
@@ -195,6 +195,24 @@ def test_no_damage_raises_anything_else(data: st.DataObject, case: tuple[int, in
         decode_request(*case, bytes(encoded))
     except MalformedError:
         pass
+
+
+@settings(max_examples=200, database=None)
+@given(st.data(), st.sampled_from([case for case in VERSIONS if has_arrays(load_request_schema(*case))]))
+def test_the_quick_walk_lets_nothing_pass_that_the_careful_one_does_not(
+    data: st.DataObject, case: tuple[int, int]
+) -> None:
+    encoded = bytearray(encode(data.draw(requests(*case))))
+    for _ in range(data.draw(st.integers(0, 3))):
+        if encoded:
+            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+    quick = quick_walk(load_request_schema(*case))
+    try:
+        all_is_well = quick(bytes(encoded), 0, MAX_ELEMENTS)
+    except (IndexError, MalformedError):
+        return
+    if all_is_well:
+        assert walk_in_steps(load_request_schema(*case), bytes(encoded), 0) is None
 
 
 # Responses

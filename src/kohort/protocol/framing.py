@@ -64,7 +64,10 @@ class FrameReader:
         if rest == total and at == 0:
             self._data = b""
             return data
-        self._at = at + total
+        if rest == total:
+            self._data, self._at = b"", 0
+        else:
+            self._at = at + total
         return data[at : at + total]
 
     def wanted(self) -> int:
@@ -73,6 +76,11 @@ class FrameReader:
         if len(data) - at < CONTENT:
             return CONTENT
         return CONTENT + self._content_size(data, at)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was fed has been taken."""
+        return not self._data and not self._partial
 
     @property
     def buffered(self) -> int:

@@ -25,7 +25,6 @@ from kohort.protocol.walk import MAX_UNKNOWN_TAGS, has_arrays, walk
 
 __all__ = [
     "Entity",
-    "RequestHeader",
     "decode_request",
     "encode",
     "frame",
@@ -40,41 +39,40 @@ _FRAME_HEAD: Final = struct.Struct(">ii")
 _FLEXIBLE_FRAME_HEAD: Final = struct.Struct(">iix")
 
 
-class RequestHeader(NamedTuple):
-    """What stands in front of every request."""
+_BODY: Final = CONTENT + _HEADER.size
+"""Where the body starts if there is neither client id nor tags."""
 
-    api_key: int
-    version: int
-    correlation_id: int
-    client_id: str
-    """"" if null."""
-    body: int
-    """Offset of the body in the frame."""
+_SERVED: Final = {
+    (api.key, version): api.flexible(version)
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
+"""Every API and version, and whether it is flexible."""
 
 
-def read_header(data: bytes) -> RequestHeader:
-    """The header of a frame (its size in front). Raises `MalformedError`, also for an API not served.
+def read_header(data: bytes) -> tuple[int, int, int, str, int]:
+    """(API key, version, correlation id, client id, offset of the body) of a frame with its size in front.
 
-    An `ApiVersions` request of a version that is not served is let through with only its first fields read:
+    A null client id is "". Raises `MalformedError`, also for an API or version that is not served; but an
+    `ApiVersions` request of a version that is not served is let through with only its first fields read:
     it has to be answered, and nothing is known of the rest.
     """
     try:
         api_key, version, correlation_id, length = _unpack_header(data, CONTENT)
     except struct.error:
         raise MalformedError(f"request header of {len(data) - CONTENT} bytes") from None
-    api = APIS.get(api_key)
-    if api is None or not api.serves(version):
+    flexible = _SERVED.get((api_key, version))
+    if flexible is None:
         if api_key == API_VERSIONS:
-            return RequestHeader(api_key, version, correlation_id, "", len(data))
+            return api_key, version, correlation_id, "", len(data)
         raise MalformedError(f"API key {api_key} version {version} is not served")
-    start = CONTENT + _HEADER.size
-    body = start + max(length, 0)
+    body = _BODY + length if length > 0 else _BODY
     if body > len(data) or length < -1:
         raise MalformedError(f"client id of {length} bytes")
-    client_id = data[start:body].decode("utf-8", "replace")
-    if version >= api.first_flexible:
+    client_id = str(data[_BODY:body], "utf-8", "replace")
+    if flexible:
         body = _skip_tags(data, body)
-    return RequestHeader(api_key, version, correlation_id, client_id, body)
+    return api_key, version, correlation_id, client_id, body
 
 
 def _skip_tags(data: bytes, at: int) -> int:

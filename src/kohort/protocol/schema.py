@@ -2,7 +2,7 @@
 
 from dataclasses import Field
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 
 class Shape(NamedTuple):
@@ -26,6 +26,20 @@ def shape(field: "Field[Any]") -> Shape:
         inner, _ = _without_none(get_args(inner)[0])
     is_struct = hasattr(inner, "__dataclass_fields__")
     return Shape(inner, is_array, nullable, is_struct, "" if is_struct else field.metadata["kafka_type"])
+
+
+def fixed_size(of: Shape) -> int | None:
+    """Bytes that a value of this shape always takes, None if that differs."""
+    return None if of.is_array or of.is_struct else _SIZES.get(of.kafka_type)
+
+
+_SIZES: Final = {
+    **dict.fromkeys(("int8", "uint8", "bool"), 1),
+    **dict.fromkeys(("int16", "uint16", "error_code"), 2),
+    **dict.fromkeys(("int32", "uint32", "timedelta_i32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "timedelta_i64", "datetime_i64"), 8),
+    "uuid": 16,
+}
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -7,7 +7,8 @@ array that cannot be null, where Apache Kafka ignores the first (that is what ta
 send them) and refuses the second.
 
 A walk visits lengths and counts only and builds no values. It follows a plan that is derived once from kio's
-own schema class, so there is no second description of the messages to keep in step.
+own schema class, so there is no second description of the messages to keep in step. A message as usual is walked
+over by a function generated for its class (`quick_walk`); any other step by step, here.
 """
 
 import struct
@@ -18,7 +19,8 @@ from typing import Any, Final, TypeAlias
 
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import pack_varint, read_varint
-from kohort.protocol.schema import Shape, shape
+from kohort.protocol.quick_walk import QuickWalk, quick_walk
+from kohort.protocol.schema import Shape, fixed_size, shape
 
 MAX_ELEMENTS: Final = 1 << 20
 """Array elements of one request, all arrays together. A frame of 100 MB of empty strings would keep the loop
@@ -30,14 +32,6 @@ MAX_UNKNOWN_TAGS: Final = 1 << 12
 _int8 = struct.Struct(">b").unpack_from
 _int16 = struct.Struct(">h").unpack_from
 _int32 = struct.Struct(">i").unpack_from
-
-_SIZES: Final = {
-    **dict.fromkeys(("int8", "uint8", "bool"), 1),
-    **dict.fromkeys(("int16", "uint16", "error_code"), 2),
-    **dict.fromkeys(("int32", "uint32", "timedelta_i32"), 4),
-    **dict.fromkeys(("int64", "uint64", "float64", "timedelta_i64", "datetime_i64"), 8),
-    "uuid": 16,
-}
 
 
 @dataclass(slots=True)
@@ -73,6 +67,21 @@ def walk(entity_type: Any, data: bytes, at: int = 0) -> bytes | None:
     None if kio can read it as it is, else the message (without what was in front of it) with unknown tagged
     fields taken out. Raises `MalformedError`.
     """
+    try:
+        if _quick(entity_type)(data, at, MAX_ELEMENTS):
+            return None
+    except (IndexError, MalformedError):
+        pass
+    return walk_in_steps(entity_type, data, at)
+
+
+@cache
+def _quick(entity_type: Any) -> QuickWalk:
+    return quick_walk(entity_type)
+
+
+def walk_in_steps(entity_type: Any, data: bytes, at: int) -> bytes | None:
+    """The whole of `walk`, for messages that are not as usual."""
     state = _Walk(data)
     step: _Step = _struct_step(entity_type)
     try:
@@ -157,8 +166,9 @@ def _field_step(of: Shape, flexible: bool) -> _Step:
 def _value_step(of: Shape, flexible: bool) -> _Step:
     if of.is_struct:
         return _struct_step(of.inner)
-    if of.kafka_type in _SIZES:
-        return _Fixed(_SIZES[of.kafka_type])
+    size = fixed_size(of._replace(is_array=False))
+    if size is not None:
+        return _Fixed(size)
     if flexible:
         return _compact_string_step
     return _string_step if of.kafka_type == "string" else _bytes_step

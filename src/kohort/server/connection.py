@@ -178,7 +178,8 @@ class Connection(asyncio.Protocol):
         finally:
             self._pumping = False
         self._flush()
-        self._keep_reading_or_pause()
+        if not (self._starved and self._reading and self._reader.is_empty):
+            self._keep_reading_or_pause()
 
     def _take_requests(self) -> None:
         self._starved = False
@@ -196,9 +197,8 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _serve(self, data: bytes) -> None:
-        header = read_header(data)
-        api_key, version, _, _, body = header
-        exchange = Exchange(self, api_key, version, header.correlation_id, header.client_id)
+        api_key, version, correlation_id, client_id, body = read_header(data)
+        exchange = Exchange(self, api_key, version, correlation_id, client_id)
         self._current = exchange
         self._listener.requests[api_key] += 1
         if api_key == JOIN_GROUP:
