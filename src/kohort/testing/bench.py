@@ -196,13 +196,14 @@ class Bench:
         group: str,
         member_id: str,
         generation: int,
-        assignments: Mapping[str, bytes] | None = None,
+        assignments: Mapping[str, bytes] | Sequence[tuple[str, bytes]] = (),
         *,
         version: int = 5,
         instance_id: str | None = None,
         protocol_type: str | None = "consumer",
         protocol_name: str | None = "range",
     ) -> Call:
+        pairs = assignments.items() if isinstance(assignments, Mapping) else assignments
         return self._call(
             SyncGroup(
                 request_id=next(self._ids),
@@ -213,7 +214,7 @@ class Bench:
                 instance_id=instance_id,
                 protocol_type=protocol_type,
                 protocol_name=protocol_name,
-                assignments=tuple((assignments or {}).items()),
+                assignments=tuple(pairs),
             )
         )
 
@@ -323,7 +324,7 @@ class Bench:
                 group,
                 member_id,
                 generation,
-                {m: m.encode() for m in ids} if member_id == leader else None,
+                {m: m.encode() for m in ids} if member_id == leader else {},
                 protocol_type=options.get("protocol_type", "consumer"),
                 protocol_name=calls[0].response.protocol_name,
             )
