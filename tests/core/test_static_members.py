@@ -22,7 +22,7 @@ def static_group(bench, *instances, **options):
     assert joins[0].response.leader == ids[0]
     name = joins[0].response.protocol_name
     for instance, member_id in reversed(list(zip(instances, ids, strict=True))):
-        assigned = {m: m.encode() for m in ids} if member_id == ids[0] else None
+        assigned = {m: m.encode() for m in ids} if member_id == ids[0] else {}
         bench.sync("g", member_id, 1, assigned, instance_id=instance, protocol_name=name)
     return ids
 
