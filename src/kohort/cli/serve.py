@@ -19,6 +19,9 @@ from kohort.server.logs import configure, fields
 
 logger = logging.getLogger("kohort.serve")
 
+FAILED = 1
+"""Exit code when the server ran, and something was lost."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     cli_options.add_arguments(parser)
@@ -51,7 +54,11 @@ async def run_until_stopped(config: Config) -> int:
         raise cli_options.RefusedError(str(error)) from error
     _announce(broker)
     await stop.asked.wait()
-    await broker.close()
+    try:
+        await broker.close()
+    except OSError:
+        logger.exception("stopped, but not everything reached the disk; the next start checks it")
+        return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return 0
 

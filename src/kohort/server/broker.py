@@ -12,6 +12,7 @@ It is the server of `kohort serve`, and of whoever embeds one:
 
 import errno
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Self
 
 from kohort.coordinator.config import GroupConfig
@@ -50,10 +51,9 @@ class Broker:
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
         self.listener = Listener(self)
-        self._logs: LogDirectory | None = None
-        self._groups: Groups | None = None
-        self._observer = Observer(self)
+        self.observer = Observer(self)
         self._chores = Chores(self)
+        self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -69,7 +69,7 @@ class Broker:
     @property
     def http_address(self) -> Address | None:
         """Where the HTTP port listens, None if it does not."""
-        return self._observer.address
+        return self.observer.address
 
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
@@ -77,32 +77,32 @@ class Broker:
             self._open_storage()
             self._open_groups()
             await self._listen()
-            await self._observer.start()
+            self._opened.push_async_callback(self.observer.close)
+            await self.observer.start()
+            self._opened.push_async_callback(self._chores.close)
             self._chores.start()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """End everything in order. Idempotent."""
-        await self._chores.close()
-        await self._observer.close()
-        await self.listener.close(ANSWERS_WITHIN_S)
-        if self._groups is not None:
-            await self._groups.close()
-        if self._logs is not None:
-            self._logs.close()
+        """End everything, what was opened last first. Idempotent.
+
+        Raises OSError if something did not reach the disk; all the rest has ended all the same.
+        """
+        await self._opened.aclose()
 
     def _open_storage(self) -> None:
         try:
-            self.logs = self._logs = open_directory(self.config)
+            self.logs = open_directory(self.config)
+            self._opened.callback(self.logs.close)
             self.topics = Topics(self.logs, self.config, self.clock.now)
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
         self.cluster_id = self.topics.cluster_id
 
     def _open_groups(self) -> None:
-        self.groups = self._groups = Groups(
+        self.groups = Groups(
             self._group_logs(),
             group_config(self.config),
             self.clock,
@@ -110,7 +110,8 @@ class Broker:
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
         )
         self.topics.on_deleted.append(self.groups.topics_deleted)
-        self.groups.on_rebalance.append(self._observer.on_rebalance)
+        self.groups.on_rebalance.append(self.observer.on_rebalance)
+        self._opened.push_async_callback(self.groups.close)
         self.groups.start()
 
     def _group_logs(self) -> Sequence[Log]:
@@ -129,6 +130,7 @@ class Broker:
         wanted, told = self.config.listen, self.config.advertise
         # The first request may come before the port that was bound is known here, but not if it was chosen.
         self.advertised = told or wanted
+        self._opened.push_async_callback(self.listener.close, ANSWERS_WITHIN_S)
         try:
             bound = await self.listener.start(wanted.host, wanted.port)
         except OSError as error:

@@ -1,6 +1,7 @@
 """What a server tells about itself: a line per rebalance, health, metrics, and groups as JSON."""
 
 import asyncio
+import importlib
 import logging
 import os
 from collections import Counter
@@ -54,7 +55,7 @@ class Observer:
         except OSError as error:
             raise KohortError(cannot_listen(wanted, error, "--http")) from error
         self.address = Address(wanted.host, bound[1])
-        self._tasks = [asyncio.ensure_future(self._probe_loop_lag())]
+        self._tasks = [asyncio.create_task(self._probe_loop_lag()), asyncio.create_task(_import_metrics())]
 
     async def close(self) -> None:
         """Idempotent."""
@@ -130,6 +131,11 @@ class Observer:
             due = loop.time() + _LAG_PROBE_S
             await asyncio.sleep(_LAG_PROBE_S)
             self.loop_lag_s = max(self.loop_lag_s, loop.time() - due)
+
+
+async def _import_metrics() -> None:
+    """In a thread: prometheus-client takes a tenth of a second, and the first scrape must not hold up the loop."""
+    await asyncio.to_thread(importlib.import_module, "kohort.server.metrics")
 
 
 def _told(rebalance: Rebalance) -> dict[str, object]:

@@ -1,0 +1,144 @@
+"""A server put together in this process: opened in order, closed in order, and what survives it."""
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from kohort.errors import KohortError
+from kohort.server.addresses import Address
+from kohort.server.broker import GROUP_LOG, Broker, cannot_listen, group_config
+from kohort.server.config import Config
+
+MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+async def request(address: Address, data: bytes = API_VERSIONS) -> bytes:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(data)
+    answer = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+    writer.close()
+    return answer
+
+
+async def test_it_answers_once_it_is_open() -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        assert broker.address.port
+        assert broker.advertised == broker.address
+        assert (await request(broker.address)).startswith(struct.pack(">ih", 1, 0))
+        assert str(broker.address) in repr(broker)
+    with pytest.raises(ConnectionRefusedError):
+        await request(broker.address)
+
+
+async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) -> None:
+    settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "offsets.topic.num.partitions": 3}
+    async with Broker(Config(settings)) as broker:
+        topic = broker.topics.get(GROUP_LOG)
+        assert topic is not None
+        first = topic.id
+        assert topic.internal
+        assert len(topic.partitions) == 3
+        assert topic.configs == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
+    async with Broker(Config(settings | {"offsets.topic.num.partitions": 7})) as broker:
+        topic = broker.topics.get(GROUP_LOG)
+        assert topic is not None
+        assert (topic.id, len(topic.partitions)) == (first, 3)
+
+
+async def test_the_advertised_address_takes_the_bound_port_for_0() -> None:
+    async with Broker(Config(MEMORY | {"advertised.listeners": "kohort.example:0"})) as broker:
+        assert broker.advertised == ("kohort.example", broker.address.port)
+    async with Broker(Config(MEMORY | {"advertised.listeners": "kohort.example:9092"})) as broker:
+        assert broker.advertised == ("kohort.example", 9092)
+
+
+async def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    async with Broker(Config(MEMORY)) as other:
+        settings = {"listeners": str(other.address), "log.dir": str(tmp_path)}
+        with pytest.raises(KohortError, match="in use by another process; choose another address with --listen"):
+            await Broker(Config(settings)).start()
+        http = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "http.listen": str(other.address)}
+        with pytest.raises(KohortError, match="--http"):
+            await Broker(Config(http)).start()
+    async with Broker(Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})):
+        pass
+
+
+async def test_a_directory_is_one_servers(tmp_path: Path) -> None:
+    settings = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})
+    async with Broker(settings):
+        with pytest.raises(KohortError, match=str(tmp_path)):
+            await Broker(settings).start()
+    async with Broker(settings):
+        pass
+
+
+async def test_closing_twice_or_before_it_was_opened_is_nothing() -> None:
+    broker = Broker(Config(MEMORY))
+    await broker.close()
+    async with broker:
+        pass
+    await broker.close()
+
+
+async def test_closing_does_not_wait_for_idle_or_silent_peers() -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        silent = socket.create_connection(broker.address)
+        half = socket.create_connection(broker.address)
+        half.sendall(API_VERSIONS[:7])
+        began = asyncio.get_running_loop().time()
+        await broker.close()
+        assert asyncio.get_running_loop().time() - began < 1
+        silent.close()
+        half.close()
+
+
+async def test_a_chore_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with Broker(Config(MEMORY | {"log.cleaner.backoff.ms": 0})) as broker:
+        asked = asyncio.Event()
+        calls = 0
+
+        async def clean(_: object) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                asked.set()
+            raise OSError("no space left")
+
+        broker.logs.clean = clean  # type: ignore[assignment,method-assign]
+        async with asyncio.timeout(10):
+            await asked.wait()
+    assert "cleaning failed" in caplog.text
+
+
+def test_the_coordinator_goes_by_the_configuration() -> None:
+    config = group_config(
+        Config(
+            {
+                "group.min.session.timeout.ms": 1,
+                "group.max.session.timeout.ms": 2,
+                "group.initial.rebalance.delay.ms": 3,
+                "group.max.size": 4,
+                "offset.metadata.max.bytes": 5,
+                "offsets.retention.minutes": 6,
+                "message.max.bytes": 7,
+            }
+        )
+    )
+    assert (config.min_session_timeout_ms, config.max_session_timeout_ms) == (1, 2)
+    assert (config.initial_rebalance_delay_ms, config.max_size, config.offset_metadata_max_bytes) == (3, 4, 5)
+    assert (config.offsets_retention_ms, config.max_record_bytes) == (360_000, 7)
+
+
+@pytest.mark.parametrize(("number", "told"), [(98, "in use"), (13, "permission denied"), (99, "Cannot assign")])
+def test_why_an_address_cannot_be_had(number: int, told: str) -> None:
+    error = OSError(number, "Cannot assign requested address")
+    assert told in cannot_listen(Address("127.0.0.1", 9092), error, "--listen")
