@@ -15,6 +15,7 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from kohort.log.memory import MemoryDirectory
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
@@ -92,7 +93,7 @@ class Bench:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = Config({"storage": "memory", **given})
         self.clock = HandClock()
-        self.directory = memory_directory()
+        self.directory: Any = MemoryDirectory()
         self.restart()
 
     def restart(self) -> None:
@@ -128,12 +129,6 @@ class Bench:
 def batch_of(*values: bytes | None, key: bytes | None = None, timestamp: int = START, **header: Any) -> bytes:
     """A batch with these values; `header` as for `batches.build`."""
     return build([Record(key, value, (), timestamp) for value in values], **header)
-
-
-def memory_directory() -> Any:
-    from kohort.log.memory import MemoryLogDirectory
-
-    return MemoryLogDirectory()
 
 
 @pytest.fixture

@@ -68,7 +68,8 @@ def _refusal(version: int, request: Any) -> Any:
 
 def _may_create(broker: "Broker", version: int, request: Any) -> bool:
     allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
-    return bool(allowed and request.topics and broker.config["auto.create.topics.enable"])
+    by_name = request.topics and not any(getattr(each, "topic_id", None) for each in request.topics)
+    return bool(allowed and by_name and broker.config["auto.create.topics.enable"])
 
 
 def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]) -> bool:
