@@ -102,16 +102,18 @@ def _varint(number: int) -> bytes:
 
 
 def describe(data: bytes) -> list[Plain]:
-    """Header by header what is in a Fetch answer; a batch cut off by a byte limit is told as such."""
+    """Header by header what is in a Fetch answer.
+
+    A batch that a byte limit cuts off is told only when there is no whole one before it: no client can use it, so
+    a server may as well leave it out.
+    """
     found: list[Plain] = []
     at = 0
     while at < len(data):
-        if len(data) - at < HEADER.size:
-            return [*found, {"cut_off_after": len(data) - at}]
-        parts = HEADER.unpack_from(data, at)
-        end = at + AFTER_LENGTH + parts[1]
-        if end > len(data):
-            return [*found, {"cut_off_after": len(data) - at, "base_offset": parts[0]}]
+        parts = HEADER.unpack_from(data, at) if len(data) - at >= HEADER.size else None
+        end = at + AFTER_LENGTH + parts[1] if parts else len(data) + 1
+        if parts is None or end > len(data):
+            return found or [{"cut_off_after": len(data)}]
         crc_holds = crc32c(data[at + AFTER_CRC : end]) == parts[4]
         found.append(_describe_one(parts, crc_holds))
         at = end

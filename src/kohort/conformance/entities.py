@@ -99,7 +99,7 @@ def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
 def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     """An instance of one of kio's classes; a name that no version of it would know is the scenario's mistake."""
     given = dict(values)
-    if strange := given.keys() - _names_of_any_version(cls):
+    if strange := given.keys() - _names_of_any_version(cls.__module__, cls.__name__):
         raise ValueError(f"{cls.__name__} has no {', '.join(sorted(strange))} in any version")
     arguments = {}
     for item in fields(cls):
@@ -112,13 +112,13 @@ def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _names_of_any_version(cls: type[Any]) -> frozenset[str]:
-    package, _, kind = cls.__module__.rpartition(".")
+def _names_of_any_version(module_name: str, class_name: str) -> frozenset[str]:
+    package, _, kind = module_name.rpartition(".")
     api = package.rpartition(".")[0]
     names: set[str] = set()
     for version in pkgutil.iter_modules(importlib.import_module(api).__path__):
         module = importlib.import_module(f"{api}.{version.name}.{kind}")
-        if found := getattr(module, cls.__name__, None):
+        if found := getattr(module, class_name, None):
             names.update(name for item in fields(found) for name in (item.name, f"{item.name}_ms"))
     return frozenset(names)
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kohort.conformance.entities import Plain, UndecodableError
+from kohort.conformance.entities import UndecodableError
 from kohort.conformance.transcript import Transcript
 from kohort.conformance.wire import ANSWER_SECONDS, Call, Connection, HungUpError, SilentError
 
@@ -168,6 +168,20 @@ class Stage:
         await self.until_usable(maker, topic, partitions)
         return topic
 
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic, unrecorded, and wait until it can be used no more."""
+        remover = await self.client("topic remover")
+        await remover.quiet("DeleteTopics", 5, topic_names=[topic], timeout=10_000)
+        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
+
+        async def gone() -> bool:
+            listed = await remover.quiet("ListOffsets", 5, replica_id=-1, topics=asked)
+            told = await remover.quiet("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
+            codes = [listed["topics"][0]["partitions"][0]["error_code"], told["topics"][0]["error_code"]]
+            return all(code == "UNKNOWN_TOPIC_OR_PARTITION (3)" for code in codes)
+
+        await self.until(f"{topic} is gone", gone)
+
     async def until_usable(self, client: Client, topic: str, partitions: int = 1) -> None:
         """Wait until every partition of a topic answers ListOffsets, and Metadata knows the topic."""
 
@@ -195,8 +209,8 @@ class Stage:
 
     # --- the transcript
 
-    def note(self, label: str, value: Plain) -> None:
-        """Record something observed that is no answer."""
+    def note(self, label: str, value: Any) -> None:
+        """Record something observed (JSON's values) that is no answer as it came."""
         self.transcript.record(label, value)
 
     async def record(self, label: str, call: Call, seconds: float) -> dict[str, Any]:

@@ -34,8 +34,8 @@ NODES = frozenset(
     {"node_id", "leader_id", "broker_id", "controller_id", "replica_nodes", "isr_nodes", "preferred_read_replica"}
 )
 KINDS = {"host": "host", "port": "port", "rack": "rack", "cluster_id": "cluster", "client_host": "client host"}
-TEXTS = frozenset({"error_message"})
-UNORDERED = frozenset({"members", "brokers"})
+TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
+UNORDERED = frozenset({"members", "brokers", "responses", "partition_responses"})
 RECENT_TIMES = range(1_600_000_000_000, 4_000_000_000_000)
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

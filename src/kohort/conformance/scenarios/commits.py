@@ -1,4 +1,4 @@
-"""OffsetCommit: by simple consumers and by members, in every version, every state and with everything that is refused."""
+"""OffsetCommit: by simple consumers and by members, in every version and state, and with all that is refused."""
 
 from __future__ import annotations
 
@@ -192,12 +192,13 @@ async def metadata_counted_in_characters(stage: Stage) -> None:
 
 
 @scenario
-async def only_refused_metadata_makes_no_group(stage: Stage) -> None:
-    """A commit of which nothing is stored makes no group."""
+async def only_refused_metadata(stage: Stage) -> None:
+    """A commit of which nothing is stored, in every version."""
     topic = await stage.create_topic()
     a = await outsider(stage)
-    await a.commit("", {}, topics=[committed(topic, {0: 1}, committed_metadata="x" * 5_000)])
-    await look(a.client, stage.group)
+    for version in EVERY_VERSION:
+        await a.commit("", {}, version, topics=[committed(topic, {0: 1}, committed_metadata="x" * 5_000)])
+    await stored(a.client, stage.group, topic)
 
 
 @scenario

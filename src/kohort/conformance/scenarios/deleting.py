@@ -149,7 +149,15 @@ async def offsets_of_a_simple_group(stage: Stage) -> None:
     await delete_offsets(a.client, stage.group, **{topic: [0, 2]})
     await stored(a.client, stage.group, topic, 0, 1, 2)
     await delete_offsets(a.client, stage.group, **{topic: [0]})
-    await delete_offsets(a.client, stage.group, **{topic: [1]})
+
+
+@scenario
+async def all_offsets_of_a_simple_group(stage: Stage) -> None:
+    """A simple group whose last offset was deleted: whether it is still there."""
+    topic = await stage.create_topic()
+    a = await member(stage)
+    await a.committing(topic, {0: 5}).quiet()
+    await delete_offsets(a.client, stage.group, **{topic: [0]})
     await look(a.client, stage.group)
 
 
@@ -159,10 +167,10 @@ async def offsets_of_unknown_partitions(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await member(stage)
     await a.committing(topic, {0: 5}).quiet()
-    await delete_offsets(a.client, stage.group, **{stage.topic_named("none"): [0], topic: [7, 0, -1]})
     await delete_offsets(a.client, stage.group, **{stage.topic_named("none"): [0]})
     await delete_offsets(a.client, stage.group, **{topic: []})
     await delete_offsets(a.client, stage.group)
+    await delete_offsets(a.client, stage.group, **{stage.topic_named("none"): [0], topic: [7, 0, -1]})
 
 
 @scenario

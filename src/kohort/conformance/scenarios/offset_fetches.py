@@ -233,8 +233,13 @@ async def deleted_topic(stage: Stage) -> None:
 async def topic_made_again(stage: Stage) -> None:
     """A topic that is deleted and made again has no offsets."""
     a, topic = await with_commits(stage)
-    await a.quiet("DeleteTopics", 5, topic_names=[topic], timeout=10_000)
-    await stage.settle(1.0)
+    await stage.delete_topic(topic)
+
+    async def gone() -> bool:
+        told = await a.quiet("OffsetFetch", 7, group_id=stage.group, topics=None)
+        return not told["topics"]
+
+    await stage.until("the offsets are gone", gone)
     await stage.create_topic(partitions=3)
     await ask(a, 7, stage.group, [{"name": topic, "partition_indexes": [0]}])
     await ask(a, 10, stage.group, [{"topic_id": await topic_id(a, topic), "partition_indexes": [0]}])

@@ -323,7 +323,6 @@ async def heartbeats_do_not_replace_a_sync(stage: Stage) -> None:
         await b.beating().quiet()
         await asyncio.sleep(0.3)
     await b.heartbeat()
-    await a.heartbeat()
 
 
 @scenario(waits=7)
