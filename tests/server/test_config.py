@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kohort
 from kohort.cli.app import Parser
 from kohort.cli.options import RefusedError, add_arguments, load_config
 from kohort.errors import ConfigError
@@ -48,6 +49,12 @@ def test_each_default_is_valid_and_survives_being_written(definition: ConfigDef)
     text = as_text(definition.default)
     assert definition.parse("" if text is None else text) == definition.default
     assert definition.doc.endswith(".")
+
+
+def test_every_setting_acts() -> None:
+    sources = (path for path in Path(kohort.__file__).parent.rglob("*.py") if path.name != "config_table.py")
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    assert [name for name in TABLE if f'"{name}"' not in code] == []
 
 
 def test_no_two_names_share_an_environment_variable() -> None:

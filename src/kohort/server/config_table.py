@@ -92,10 +92,6 @@ _OFFSETS = (
         "OFFSET_METADATA_TOO_LARGE.",
     ),
     ConfigDef(
-        name="offsets.commit.timeout.ms", kind="int", default=5_000, minimum=1,
-        doc="How long a commit may wait to become as durable as configured.",
-    ),
-    ConfigDef(
         name="offsets.retention.minutes", kind="int", default=10_080, minimum=1,
         doc="Committed offsets expire so long after their group became empty, or after their commit "
         "(KIP-211).",
