@@ -35,6 +35,7 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
+_LAST_TIMESTAMP = 2**63 - 1
 
 
 def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
@@ -47,7 +48,7 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
         session = group.sessions.get(request.member_id)
         if session is not None:
             session.deadline = Instant(now + session.session_timeout_ms)
-    expires = NO_TIMESTAMP if request.retention_ms == -1 else now + request.retention_ms
+    expires = NO_TIMESTAMP if request.retention_ms == -1 else min(now + request.retention_ms, _LAST_TIMESTAMP)
     records = []
     results = []
     for offset in request.offsets:
@@ -146,16 +147,20 @@ def _validate_offset_delete(group: Group | None, request: OffsetDelete) -> Error
 
 
 def _offset_commit_record(group: str, offset: OffsetToCommit, now: Instant, expires: int) -> OffsetCommitRecord:
+    # The record version that holds an expiry has no topic id: what is served must be what is loaded.
+    topic_id = offset.topic_id if expires == NO_TIMESTAMP else None
     return OffsetCommitRecord(
         OffsetCommitKey(group, offset.topic, offset.partition),
-        OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata or "", now, expires, offset.topic_id),
+        OffsetCommitValue(offset.offset, offset.leader_epoch, offset.metadata or "", now, expires, topic_id),
     )
 
 
 def _metadata_too_large(metadata: str | None, limit: int) -> bool:
-    if metadata is None or 2 * len(metadata) <= limit:
+    if not metadata:
         return False
-    return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
+    if 2 * len(metadata) > limit and len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit:
+        return True
+    return too_long(metadata)
 
 
 def _fetched(partition: TopicPartition, value: OffsetCommitValue | None, topic_id: UUID | None = None) -> FetchedOffset:
