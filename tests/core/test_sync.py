@@ -49,6 +49,10 @@ def test_a_member_of_an_unknown_group_is_unknown(bench, version):
     assert bench.state() is State.DEAD
 
 
+def test_version_5_must_name_them_even_before_the_group_id(bench):
+    assert bench.sync("", "m", 1, protocol_type=None).error == "inconsistent_group_protocol"
+
+
 def test_a_member_of_an_empty_group_is_unknown(bench):
     (member_id,) = bench.stable()
     bench.leave("g", member_id)
@@ -88,6 +92,12 @@ def test_in_the_join_phase_a_rebalance_is_in_progress(bench):
     bench.join("g", leader)
     assert bench.sync("g", follower, 1).response == SyncGroupResponse(error=ErrorCode.rebalance_in_progress)
     assert bench.sync("g", follower, 2).error == "illegal_generation"
+
+
+def test_in_the_join_phase_the_protocol_is_that_of_the_generation_before(bench):
+    leader, follower = bench.stable(members=2)
+    bench.join("g", leader)
+    assert bench.sync("g", follower, 1, protocol_name="sticky").error == "inconsistent_group_protocol"
 
 
 # --- the sync phase ---
