@@ -98,7 +98,7 @@ def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -
 
 
 def set_delete_horizon(header: Header, kept: Sequence[tuple[int, Record]], horizon: int) -> bytes:
-    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that compaction has not seen yet.
+    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that compaction first sees.
 
     The base timestamp makes room for the time (ms) from which on they may be dropped (KIP-534), so that the timestamp
     of every record is written anew.

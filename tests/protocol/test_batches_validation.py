@@ -1,0 +1,215 @@
+"""What a produced payload is answered. The codes were seen on a running Kafka 4.3 with the same bytes."""
+
+import struct
+
+import cramjam
+import pytest
+from crc32c import crc32c
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol import batches
+from kohort.protocol.batches import Codec, InvalidRecordsError, Record, Rules, validate
+from kohort.protocol.compression import compress
+from kohort.protocol.records import encode
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+THREE = [Record(b"k%d" % at, b"v", (), NOW) for at in range(3)]
+GOOD = batches.build(THREE)
+CONTENT = [encode(record, at, NOW) for at, record in enumerate(THREE)]
+
+
+def changed(batch=GOOD, *, crc=None, **fields):
+    """`batch` with other header fields, and a CRC to match."""
+    header = batches.read_header(batch)._replace(**fields)
+    body = struct.pack(">hiqqqhii", *header[5:]) + batch[batches.HEADER_SIZE :]
+    return struct.pack(">qiibI", *header[:4], crc32c(body) if crc is None else crc) + body
+
+
+def holding(content, count=3, codec=Codec.NONE, payload=None):
+    """A batch whose header says `count` records, around any content."""
+    payload = compress(codec, content) if payload is None else payload
+    header = batches.read_header(GOOD)
+    return changed(
+        GOOD[: batches.HEADER_SIZE] + payload,
+        attributes=int(codec), count=count, last_offset_delta=count - 1,
+        length=batches.HEADER_SIZE - 12 + len(payload), base_timestamp=header.base_timestamp,
+    )  # fmt: skip
+
+
+ACCEPTED = {
+    "as it is": GOOD,
+    "another leader epoch": changed(partition_leader_epoch=5),
+    "a tail too short for a batch": GOOD + b"abc",
+    "a cut second batch": GOOD + GOOD[:-1],
+    "a producer with epoch -1": changed(producer_id=5, producer_epoch=-1, base_sequence=0),
+    "a producer id below -1": changed(producer_id=-2, producer_epoch=0, base_sequence=0),
+    "unknown attributes": changed(attributes=0x100),
+    "no timestamps": batches.build([Record(b"k", b"v")]),
+    "negative timestamps": batches.build([Record(b"k", b"v", (), -5)]),
+    "very old": batches.build([Record(b"k", b"v", (), 1000)]),
+    "offset deltas that are wrong, not compressed": holding(b"".join([CONTENT[0], CONTENT[2], CONTENT[1]])),
+    "raw snappy": holding(b"", codec=Codec.SNAPPY, payload=bytes(cramjam.snappy.compress_raw(b"".join(CONTENT)))),
+    **{f"{codec.name} codec": batches.build(THREE, codec=codec) for codec in Codec},
+}
+
+REFUSED = {
+    "nothing": (b"", ErrorCode.invalid_record),
+    "less than a length": (GOOD[:11], ErrorCode.invalid_record),
+    "less than a magic": (GOOD[:16], ErrorCode.invalid_record),
+    "a cut batch": (GOOD[:-1], ErrorCode.invalid_record),
+    "noise behind it": (GOOD + b"\xff" * 20, ErrorCode.corrupt_message),
+    "zeros behind it": (GOOD + bytes(20), ErrorCode.corrupt_message),
+    "two batches": (GOOD + GOOD, ErrorCode.invalid_record),
+    "magic 0": (changed(magic=0), ErrorCode.invalid_record),
+    "magic 1": (changed(magic=1), ErrorCode.invalid_record),
+    "magic 3": (changed(magic=3), ErrorCode.corrupt_message),
+    "another base offset": (changed(base_offset=7), ErrorCode.invalid_record),
+    "a wrong crc": (changed(crc=1), ErrorCode.corrupt_message),
+    "a length of 13": (struct.pack(">qi", 0, 13) + GOOD[12:], ErrorCode.corrupt_message),
+    "a length of 48": (struct.pack(">qi", 0, 48) + GOOD[12:60], ErrorCode.corrupt_message),
+    "no records": (changed(count=0), ErrorCode.invalid_record),
+    "a count that is too small": (changed(count=2), ErrorCode.invalid_record),
+    "a negative count": (changed(count=-1), ErrorCode.invalid_record),
+    "a negative last offset delta": (changed(last_offset_delta=-1), ErrorCode.invalid_record),
+    "no records and a delta of -1": (changed(count=0, last_offset_delta=-1), ErrorCode.invalid_record),
+    "a record less than it says": (holding(b"".join(CONTENT[:2])), ErrorCode.invalid_record),
+    "a record more than it says": (holding(b"".join(CONTENT), count=2), ErrorCode.invalid_record),
+    "a byte behind the records": (holding(b"".join(CONTENT) + b"\x00"), ErrorCode.invalid_record),
+    "a record of negative length": (holding(b"".join(CONTENT[:2]) + b"\x01"), ErrorCode.invalid_record),
+    "a compressed record too few": (holding(b"".join(CONTENT[:2]), codec=Codec.GZIP), ErrorCode.invalid_record),
+    "a compressed record too many": (holding(b"".join(CONTENT), 2, Codec.LZ4), ErrorCode.invalid_record),
+    "control records": (changed(attributes=batches.CONTROL), ErrorCode.invalid_record),
+    "a producer without a sequence": (changed(producer_id=5, producer_epoch=0), ErrorCode.invalid_record),
+    "codec 5": (changed(attributes=5), ErrorCode.unknown_server_error),
+    "codec 7": (changed(attributes=7), ErrorCode.unknown_server_error),
+    **{
+        f"records that are not {codec.name}": (changed(attributes=int(codec)), ErrorCode.unknown_server_error)
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+    },
+    "the timestamp type of the log, no timestamp": (
+        changed(batches.build([Record(b"k", b"v")]), attributes=batches.LOG_APPEND_TIME),
+        ErrorCode.invalid_timestamp,
+    ),
+    "two hours ahead": (batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), ErrorCode.invalid_timestamp),
+    "two hours ahead, and a header that denies it": (
+        changed(batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), max_timestamp=NOW),
+        ErrorCode.invalid_timestamp,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(payload):
+    batch = validate(payload, Rules(), NOW)
+    assert bytes(batch) == payload[: batches.read_header(payload).size]
+
+
+@pytest.mark.parametrize(("payload", "code"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
+def test_refused(payload, code, form):
+    with pytest.raises(KafkaError) as refused:
+        validate(form(payload), Rules(), NOW)
+    assert refused.value.code is code
+
+
+DEFAULTS = Rules()
+
+
+def code_of(payload, rules=DEFAULTS, **options):
+    try:
+        validate(payload, rules, NOW, **options)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.none
+
+
+def test_zstd_needs_produce_v7():
+    payload = batches.build(THREE, codec=Codec.ZSTD)
+    assert code_of(payload, zstd=False) is ErrorCode.unsupported_compression_type
+    assert code_of(batches.build(THREE, codec=Codec.LZ4), zstd=False) is ErrorCode.none
+
+
+def test_the_largest_batch():
+    assert code_of(GOOD, Rules(max_message_bytes=len(GOOD))) is ErrorCode.none
+    small = Rules(max_message_bytes=len(GOOD) - 1)
+    assert code_of(GOOD, small) is ErrorCode.message_too_large
+    assert code_of(changed(crc=1), small) is ErrorCode.message_too_large, "before the CRC"
+    assert code_of(changed(base_offset=3), small) is ErrorCode.invalid_record, "after the base offset"
+
+
+class TestCompactedTopics:
+    rules = Rules(compacted=True)
+
+    @pytest.mark.parametrize("codec", Codec)
+    def test_each_record_without_a_key_is_named(self, codec):
+        content = [Record(None, b"v", (), NOW), Record(b"k", b"v", (), NOW), Record(None, b"v", (), NOW)]
+        with pytest.raises(InvalidRecordsError) as refused:
+            validate(batches.build(content, codec=codec), self.rules, NOW)
+        assert refused.value.code is ErrorCode.invalid_record
+        assert [error.batch_index for error in refused.value.record_errors] == [0, 2]
+
+    def test_a_bad_timestamp_decides_the_code(self):
+        content = [Record(None, b"v", (), NOW), Record(b"k", b"v", (), NOW + 2 * HOUR)]
+        with pytest.raises(InvalidRecordsError) as refused:
+            validate(batches.build(content), self.rules, NOW)
+        assert refused.value.code is ErrorCode.invalid_timestamp
+        assert [error.batch_index for error in refused.value.record_errors] == [0, 1]
+
+    def test_keys_and_tombstones_are_fine(self):
+        assert code_of(batches.build([Record(b"k", None, (), NOW), Record(b"", b"", (), NOW)]), self.rules) == 0
+
+    def test_wrong_deltas_in_a_compressed_batch(self):
+        content = b"".join([CONTENT[0], CONTENT[2], CONTENT[1]])
+        assert code_of(holding(content, codec=Codec.ZSTD), self.rules) is ErrorCode.unknown_server_error
+
+    def test_the_inside_of_a_record_is_looked_at(self):
+        broken = bytearray(CONTENT[0])
+        broken[4] ^= 2  # the length of the key
+        assert code_of(holding(bytes(broken), count=1), self.rules) is ErrorCode.invalid_record
+
+
+class TestTimestamps:
+    def test_before_and_after(self):
+        rules = Rules(timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
+        for timestamp, code in (
+            (NOW - 1_001, ErrorCode.invalid_timestamp),
+            (NOW - 1_000, ErrorCode.none),
+            (NOW + 500, ErrorCode.none),
+            (NOW + 501, ErrorCode.invalid_timestamp),
+            (-1, ErrorCode.none),
+        ):
+            assert code_of(batches.build([Record(b"k", b"v", (), timestamp)]), rules) is code, timestamp
+
+    def test_a_header_that_exaggerates_is_mended(self):
+        mended = validate(changed(max_timestamp=NOW + 2 * HOUR), Rules(), NOW)
+        header = batches.read_header(mended)
+        assert header.max_timestamp == NOW
+        assert batches.crc_is_right(mended, header)
+        assert list(batches.decode_records(mended)) == list(batches.decode_records(GOOD))
+
+    def test_the_bit_of_the_log_is_taken_away(self):
+        mended = validate(changed(attributes=batches.LOG_APPEND_TIME), Rules(), NOW)
+        assert not batches.read_header(mended).is_log_append_time
+        assert batches.crc_is_right(mended, batches.read_header(mended))
+
+    def test_a_log_with_its_own_time_does_not_care(self):
+        rules = Rules(log_append_time=True)
+        assert code_of(batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), rules) is ErrorCode.none
+        assert code_of(changed(attributes=batches.LOG_APPEND_TIME), rules) is ErrorCode.invalid_timestamp
+
+
+class TestCompressionType:
+    @pytest.mark.parametrize("source", Codec)
+    @pytest.mark.parametrize("target", Codec)
+    def test_a_batch_is_stored_with_the_codec_of_the_topic(self, source, target):
+        stored = validate(batches.build(THREE, codec=source), Rules(compression=target), NOW)
+        header = batches.read_header(stored)
+        assert header.codec == target
+        assert batches.crc_is_right(stored, header)
+        assert list(batches.decode_records(stored)) == list(batches.decode_records(GOOD))
+
+    def test_it_must_still_be_small_enough(self):
+        batch = batches.build([Record(b"k", bytes(5_000), (), NOW)], codec=Codec.GZIP)
+        assert code_of(batch, Rules(max_message_bytes=1_000)) is ErrorCode.none
+        assert code_of(batch, Rules(max_message_bytes=1_000, compression=Codec.NONE)) is ErrorCode.message_too_large
