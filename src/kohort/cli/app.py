@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kohort.cli.options import REFUSED, RefusedError
-from kohort.server.config_sources import did_you_mean
+from kohort.server.config_def import did_you_mean
 
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",

@@ -10,8 +10,7 @@ import sys
 
 from kohort.cli import options as cli_options
 from kohort.server.config import Config, Setting
-from kohort.server.config_def import as_text
-from kohort.server.config_sources import did_you_mean
+from kohort.server.config_def import as_text, did_you_mean
 from kohort.server.config_table import TABLE
 
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")

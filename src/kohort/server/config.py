@@ -11,8 +11,8 @@ from typing import Any
 
 from kohort.errors import ConfigError
 from kohort.server.addresses import Address, is_loopback, parse_address
-from kohort.server.config_def import ConfigDef, Value, as_text
-from kohort.server.config_sources import DEFAULT, SET, Given, did_you_mean
+from kohort.server.config_def import ConfigDef, Value, as_text, did_you_mean
+from kohort.server.config_sources import DEFAULT, SET, Given
 from kohort.server.config_table import TABLE
 
 __all__ = ["Config", "Setting"]

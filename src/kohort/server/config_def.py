@@ -5,8 +5,7 @@ for text are those of Kafka's ConfigDef: surrounding blanks are dropped, boolean
 case, a list is separated by commas. There are no unit suffixes: the unit is the last word of the name.
 """
 
-import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -79,11 +78,17 @@ class ConfigDef:
     def _validate_words(self, value: str | tuple[str, ...]) -> None:
         for word in (value,) if isinstance(value, str) else value:
             if self.choices and word not in self.choices:
-                nearest = difflib.get_close_matches(word, self.choices, n=1, cutoff=0.4)
-                hint = f"; did you mean {nearest[0]}?" if nearest else ""
-                raise ValueError(f"{word!r} is not one of {self.valid}{hint}")
+                raise ValueError(f"{word!r} is not one of {self.valid}{did_you_mean(word, self.choices)}")
             if self.check is not None:
                 self.check(word)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a sentence, "" if none is near."""
+    import difflib  # Only who is wrong waits for it.
+
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def as_text(value: Value) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kohort.server.config_def import did_you_mean
 from kohort.server.config_table import TABLE
 
 PREFIX: Final = "KOHORT_"
@@ -89,11 +90,3 @@ def read_sets(pairs: Iterable[str], problems: list[str]) -> list[Given]:
         else:
             problems.append(f"--set {pair}: is not NAME=VALUE")
     return given
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest known name as the end of a sentence, "" if none is near."""
-    import difflib
-
-    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
