@@ -117,7 +117,7 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
     try:
         connection = await Connection.open(host, port)
     except OSError as error:
-        raise UnreachableError(f"nothing listens at {host}:{port} ({error.strerror or error})") from error
+        raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
     try:
         async with asyncio.timeout(seconds):
             while not await _is_warm(connection):  # noqa: ASYNC110 - the event is in another process

@@ -1,0 +1,86 @@
+"""Compare a server's answers with Apache Kafka's, field by field, over raw requests of every version. The scenarios
+make groups and topics with names of their own and remove them; with a group.initial.rebalance.delay.ms other than 0
+the first joins take that long. Exit code 1 when answers differ."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.cli.options import RefusedError
+from kohort.conformance.reference import Reference, load
+from kohort.conformance.report import Report, as_json, judge, print_table
+from kohort.conformance.runner import Run, UnreachableError, run_all
+from kohort.conformance.scenario import Scenario, all_scenarios, matching
+
+OUTPUTS: Final = ("table", "json")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="HOST:PORT", nargs="?", help="the server to compare")
+    parser.add_argument(
+        "--only",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="scenarios by name, as in static_members or '*.join*'",
+    )
+    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+    parser.add_argument(
+        "--output", metavar="|".join(OUTPUTS), default="table", help="form of the answer (default: table)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    if options.output not in OUTPUTS:
+        raise RefusedError(f"--output {options.output}: is not one of {' | '.join(OUTPUTS)}")
+    scenarios = matching(all_scenarios(), options.only)
+    if not scenarios:
+        raise RefusedError(f"no scenario matches {' or '.join(options.only)}; see kohort conformance --list")
+    if options.list:
+        return _list(scenarios)
+    host, port = _address(options.address)
+    report = _compare(host, port, scenarios, load())
+    if options.output == "json":
+        print(as_json(report))
+    else:
+        from rich.console import Console
+
+        print_table(report, Console(width=None if sys.stdout.isatty() else 200))
+    return 0 if report.conforms else 1
+
+
+def _list(scenarios: Sequence[Scenario]) -> int:
+    for one in scenarios:
+        print(f"{one.name:<60} {one.title}")
+    return 0
+
+
+def _address(text: str | None) -> tuple[str, int]:
+    if text is None:
+        raise RefusedError("conformance needs the HOST:PORT of a server")
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise RefusedError(f"{text}: is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _compare(host: str, port: int, scenarios: Sequence[Scenario], reference: Reference) -> Report:
+    """Run the scenarios, with a counter where somebody watches. Raises RefusedError."""
+    seen = 0
+
+    def done(_: Run) -> None:
+        nonlocal seen
+        seen += 1
+        print(f"\r{seen} of {len(scenarios)} scenarios", end="", file=sys.stderr, flush=True)
+
+    watched = sys.stderr.isatty()
+    try:
+        runs = asyncio.run(run_all(host, port, scenarios, done=done if watched else lambda _: None))
+    except UnreachableError as error:
+        raise RefusedError(str(error)) from error
+    if watched:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return judge(f"{host}:{port}", reference, runs)

@@ -1,0 +1,135 @@
+"""A server's score against the reference, and how it is told: as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kohort.conformance.argued import all_argued, argument
+from kohort.conformance.comparing import Difference, differences
+from kohort.conformance.entities import Plain
+from kohort.conformance.reference import Reference
+from kohort.conformance.runner import Run
+from kohort.conformance.scenario import Scenario
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SHOWN_OF_A_SCENARIO = 12
+LONGEST_VALUE = 160
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One scenario: what differs, if anything."""
+
+    scenario: Scenario
+    differences: Sequence[Difference]
+
+    @property
+    def outcome(self) -> str:
+        """ "same", "argued" (every difference has its argument) or "differs"."""
+        if not self.differences:
+            return "same"
+        return "argued" if all_argued(self.differences) else "differs"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All verdicts over one server."""
+
+    address: str
+    reference: str
+    verdicts: Sequence[Verdict]
+
+    def count(self, outcome: str, subject: str | None = None) -> int:
+        return sum(1 for one in self.verdicts if one.outcome == outcome and subject in (None, one.scenario.subject))
+
+    @property
+    def conforms(self) -> bool:
+        return self.count("differs") == 0
+
+    @property
+    def score(self) -> str:
+        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 argued"."""
+        same, total, argued = self.count("same"), len(self.verdicts), self.count("argued")
+        share = 100 * same / total if total else 0.0
+        told = f"{same} of {total} scenarios as {self.reference} ({share:.1f} %)"
+        return f"{told}, {argued} otherwise with an argument" if argued else told
+
+
+def judge(address: str, reference: Reference, runs: Iterable[Run]) -> Report:
+    """Compare each run with its reference; a scenario without one counts as differing in everything."""
+    verdicts = [
+        Verdict(run.scenario, differences(run.scenario.name, reference.steps.get(run.scenario.name, ()), run.steps))
+        for run in runs
+    ]
+    return Report(address, reference.server, verdicts)
+
+
+def as_json(report: Report) -> str:
+    """The report for programs: counts, and every difference field by field."""
+    told = {
+        "address": report.address,
+        "reference": report.reference,
+        "scenarios": len(report.verdicts),
+        **{outcome: report.count(outcome) for outcome in ("same", "argued", "differs")},
+        "differences": [_difference(one) for verdict in report.verdicts for one in verdict.differences],
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False)
+
+
+def _difference(one: Difference) -> dict[str, Plain]:
+    return {
+        "scenario": one.scenario,
+        "step": one.step,
+        "field": one.field,
+        "expected": one.expected,
+        "got": one.got,
+        "argument": argument(one),
+    }
+
+
+def print_table(report: Report, console: Console) -> None:
+    """Every difference, then the counts by subject, then the score."""
+    for verdict in report.verdicts:
+        if verdict.differences:
+            _print_differences(verdict, console)
+    _print_subjects(report, console)
+    console.print(f"\n[bold]{report.address}[/]: {report.score}")
+
+
+def _print_differences(verdict: Verdict, console: Console) -> None:
+    from rich.markup import escape
+
+    colour = "yellow" if verdict.outcome == "argued" else "red"
+    console.print(f"[bold {colour}]{verdict.scenario.name}[/]  {escape(verdict.scenario.title)}")
+    for one in verdict.differences[:SHOWN_OF_A_SCENARIO]:
+        values = f"expected {escape(_shown(one.expected))}, got {escape(_shown(one.got))}"
+        console.print(f"  {escape(one.step)}  [bold]{escape(one.field)}[/]: {values}", highlight=False)
+    for why in dict.fromkeys(argument(one) for one in verdict.differences):
+        if why is not None:
+            console.print(f"  argued: {escape(why)}", highlight=False)
+    if (more := len(verdict.differences) - SHOWN_OF_A_SCENARIO) > 0:
+        console.print(f"  … and {more} more")
+
+
+def _shown(value: Plain) -> str:
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value or '""'
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text)} characters)"
+
+
+def _print_subjects(report: Report, console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("subject")
+    for name in ("scenarios", "same", "argued", "differ"):
+        table.add_column(name, justify="right")
+    for subject in dict.fromkeys(one.scenario.subject for one in report.verdicts):
+        counts = [report.count(outcome, subject) for outcome in ("same", "argued", "differs")]
+        shown = [str(count or "") for count in (sum(counts), *counts)]
+        table.add_row(subject, *shown, style="red" if counts[2] else None)
+    console.print(table)
