@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 READ_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind a request in progress before reading pauses."""
 
+WRITE_TOGETHER: Final = 64 * 1024
+"""Bytes of answers that may be held back to be written at once."""
+
 REQUESTS_PER_TURN: Final = 64
 """Requests that a connection may have answered before others get their turn."""
 
@@ -55,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | None = None  # the request in progress
         self._out: list[bytes] = []  # answers of this turn, not yet written
+        self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping = False
         self._reading = True
@@ -115,7 +119,11 @@ class Connection(asyncio.Protocol):
         self.last_active = self._listener.ticks
         self._give_memory_back()
         if body is not None:
-            self._out.append(frame(exchange.api_key, exchange.version, exchange.correlation_id, body))
+            data = frame(exchange.api_key, exchange.version, exchange.correlation_id, body)
+            self._out.append(data)
+            self._out_size += len(data)
+            if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
+                self._flush()
         if not self._pumping:
             self._pump()
 
@@ -226,8 +234,9 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         if self._out and self._transport is not None:
             data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+            self._listener.bytes_out += self._out_size
             self._out.clear()
-            self._listener.bytes_out += len(data)
+            self._out_size = 0
             self._transport.write(data)
 
     def _keep_reading_or_pause(self) -> None:
@@ -271,6 +280,6 @@ def client_host(peer: object) -> str:
     """The peer's address as Java prints it, without port: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
     host = peer[0] if isinstance(peer, tuple) else ""
     if ":" in host:
-        groups = ipaddress.IPv6Address(host).exploded.split("%")[0].split(":")
+        groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")
         host = ":".join(f"{int(group, 16):x}" for group in groups)
     return f"/{host}"

@@ -1,0 +1,161 @@
+"""A listener with a fake broker behind it, and peers that speak to it over real sockets.
+
+async with Wire() as wire:
+    wire.groups.answers[Heartbeat] = HeartbeatResponse()
+    peer = await wire.peer()
+    assert (await peer.ask("heartbeat", 4, group_id="g", ...)).error_code == 0
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable, Hashable
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any, Self
+from uuid import UUID
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from kohort.protocol.apis import API_VERSIONS, BY_NAME
+from kohort.protocol.messages import encode, request
+from kohort.server.listener import Limits, Listener
+
+TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
+
+
+class FakeGroups:
+    """Keeps what was submitted; answers it by its type, or leaves it parked."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Any] = []
+        self.answers: dict[type, Any] = {}
+        """Response, or function of the request that gives one, by request type."""
+        self.parked: list[Any] = []
+        self.closed: list[Hashable] = []
+
+    def submit(self, request: Any) -> None:
+        self.submitted.append(request)
+        answer = self.answers.get(type(request))
+        if answer is None:
+            self.parked.append(request)
+        else:
+            request.request_id(answer(request) if callable(answer) else answer)
+
+    def connection_closed(self, connection: Hashable) -> None:
+        self.closed.append(connection)
+
+
+class FakeTopics:
+    """One topic, "orders", with three partitions."""
+
+    def __init__(self) -> None:
+        self.orders = SimpleNamespace(name="orders", id=TOPIC_ID, partitions=(None,) * 3)
+
+    def get(self, name: str) -> Any:
+        return self.orders if name == "orders" else None
+
+    def by_id(self, topic_id: UUID) -> Any:
+        return self.orders if topic_id == TOPIC_ID else None
+
+
+class Peer:
+    """A client that sends what it is told."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._ids = iter(range(1, 1 << 30))
+
+    def frame(self, api: str, version: int, body: bytes, *, client_id: str | None = "test") -> bytes:
+        """A request's bytes, with the next correlation id."""
+        head = struct.pack(">hhi", BY_NAME[api].key, version, next(self._ids))
+        text = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
+        tags = b"\0" if BY_NAME[api].flexible(version) else b""
+        content = head + text + tags + body
+        return struct.pack(">i", len(content)) + content
+
+    def request(self, api: str, version: int, /, **fields: Any) -> bytes:
+        """The same from the request's fields."""
+        return self.frame(api, version, encode(request(BY_NAME[api].key, version, **fields)))
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def ask(self, api: str, version: int, /, **fields: Any) -> Any:
+        """The decoded answer to one request."""
+        self.send(self.request(api, version, **fields))
+        return await self.answer(api, version)
+
+    async def answer(self, api: str, version: int) -> Any:
+        return self.decode(api, version, await self.content())
+
+    def decode(self, api: str, version: int, content: bytes) -> Any:
+        key = BY_NAME[api].key
+        start = 5 if BY_NAME[api].flexible(version) and key != API_VERSIONS else 4
+        entity, size = entity_reader(load_response_schema(key, version))(content, start)
+        assert start + size == len(content), "bytes behind the answer"
+        return entity
+
+    async def content(self) -> bytes:
+        """The next answer without its size; asyncio.IncompleteReadError if the server closed."""
+        async with asyncio.timeout(5):
+            size = struct.unpack(">i", await self.reader.readexactly(4))[0]
+            return await self.reader.readexactly(size)
+
+    async def correlation_id(self) -> int:
+        """Of the next answer."""
+        return struct.unpack(">i", (await self.content())[:4])[0]
+
+    async def closed(self) -> bytes:
+        """What came until the server closed the connection."""
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read(-1)
+            except ConnectionResetError:
+                return b""
+
+    async def is_silent(self, seconds: float = 0.05) -> bool:
+        """Whether nothing comes."""
+        try:
+            async with asyncio.timeout(seconds):
+                return not await self.reader.read(1)
+        except TimeoutError:
+            return True
+
+    def leave(self) -> None:
+        self.writer.transport.abort()
+
+
+class Wire:
+    """A listener in the running loop."""
+
+    def __init__(self, **limits: int) -> None:
+        self.groups = FakeGroups()
+        self.broker: Any = SimpleNamespace(
+            groups=self.groups, topics=FakeTopics(), node_id=0, advertised=("broker.test", 9092)
+        )
+        self.listener = Listener(self.broker, Limits(**limits))
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self.host, self.port = await self.listener.start("127.0.0.1", 0)
+        self._stack.push_async_callback(self.listener.close, 1.0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def peer(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection(self.host, self.port))
+        self._stack.callback(peer.leave)
+        return peer
+
+    def handle(self, api: str, function: Callable[[Any, Any, Any], Any]) -> None:
+        """Let `function` handle an API."""
+        self.listener._handlers[BY_NAME[api].key] = function
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let the loop run until something is so."""
+        async with asyncio.timeout(5):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
