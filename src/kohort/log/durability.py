@@ -14,32 +14,45 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
-Round = Callable[[], list[int]]
 
+def sync_all(paths: Iterable[str]) -> None:
+    """fsync files and directories; one that is gone has no need of it. Raises the first OSError, after trying all.
 
-def sync_all(descriptors: Iterable[int]) -> None:
-    """fsync and close each descriptor. Raises the first OSError, after closing all."""
+    They are opened here, in the thread that syncs, so that however many logs wait for the disk, few descriptors are
+    open. A write error that nobody has been told of is reported to whoever syncs next, by any descriptor.
+    """
     failure: OSError | None = None
-    for fd in descriptors:
+    for path in paths:
         try:
-            os.fsync(fd)
+            _sync(path)
+        except FileNotFoundError:
+            continue  # removed, or compacted into a file that was synced
         except OSError as error:
             failure = failure or error
-        finally:
-            os.close(fd)
     if failure is not None:
         raise failure
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
 
-    __slots__ = ("_collect", "_executor", "_next", "_running", "failure")
+    __slots__ = ("_collect", "_executor", "_next", "_on_failure", "_running", "failure")
 
-    def __init__(self, collect: Round, executor: Executor) -> None:
-        """`collect` gives descriptors of all that was written since it was last called."""
+    def __init__(
+        self, collect: Callable[[], list[str]], executor: Executor, on_failure: Callable[[], None] = lambda: None
+    ) -> None:
+        """`collect` gives the paths of all that was written since it was last called."""
         self._collect = collect
         self._executor = executor
+        self._on_failure = on_failure
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self.failure: OSError | None = None
@@ -59,11 +72,12 @@ class GroupCommit:
         self._running, self._next = self._next, None
         if self.failure is None:
             try:
-                descriptors = self._collect()
-                if descriptors:
-                    await asyncio.get_running_loop().run_in_executor(self._executor, sync_all, descriptors)
+                paths = self._collect()
+                if paths:
+                    await asyncio.get_running_loop().run_in_executor(self._executor, sync_all, paths)
             except OSError as error:
                 self.failure = error
+                self._on_failure()
         if self.failure is not None:
             raise OSError(self.failure.errno, "what was written could not be made durable") from self.failure
 

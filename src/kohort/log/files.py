@@ -7,7 +7,7 @@ that end in `.cleaned`, `.swap`, `.deleted` or `.new` are work in progress, whic
 import contextlib
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
 from kohort.log.durability import sync_all
@@ -81,21 +81,36 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
     return Checkpoint(**known)
 
 
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable. Raises OSError."""
-    sync_all((os.open(path, os.O_RDONLY),))
-
-
 class FileBacking:
     """A log in a directory of its own."""
 
-    __slots__ = ("_durable", "_executor", "_files", "_has_new_names", "_path", "_recovery_point", "_syncing")
+    __slots__ = (
+        "_durable",
+        "_executor",
+        "_files",
+        "_has_new_names",
+        "_on_failure",
+        "_path",
+        "_recovery_point",
+        "_syncing",
+    )
 
-    def __init__(self, path: str, files: OpenFiles, executor: Executor, recovery_point: int, *, durable: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        files: OpenFiles,
+        executor: Executor,
+        recovery_point: int,
+        *,
+        durable: bool,
+        on_failure: Callable[[], None],
+    ) -> None:
+        """`durable`: what is replaced is synced first; `on_failure` is told that the disk refused something."""
         self._path = path
         self._files = files
         self._executor = executor
         self._durable = durable
+        self._on_failure = on_failure
         self._recovery_point = recovery_point
         self._has_new_names = True
         self._syncing: deque[tuple[int, Future[None]]] | None = None
@@ -106,23 +121,24 @@ class FileBacking:
 
     def sealed(self, segment: Segment) -> None:
         """Bring it to the disk in the background, so that a crash of the machine does not put it in doubt."""
-        descriptor = segment.log.duplicate()
-        if descriptor is not None:
+        path = segment.log.file()
+        if path is not None:
             if self._syncing is None:
                 self._syncing = deque()
-            self._syncing.append((segment.end_offset, self._executor.submit(sync_all, (descriptor,))))
+            self._syncing.append((segment.end_offset, self._executor.submit(sync_all, (path,))))
 
-    def unsynced_names(self) -> list[int]:
+    def unsynced_names(self) -> list[str]:
         if not self._has_new_names:
             return []
         self._has_new_names = False
-        return [os.open(self._path, os.O_RDONLY)]
+        return [self._path]
 
     def recovery_point(self) -> int:
         while self._syncing and self._syncing[0][1].done():
             end_offset, sync = self._syncing.popleft()
             if sync.exception() is not None:
                 self._syncing.clear()  # what follows is not contiguous with what is on the disk
+                self._on_failure()
             else:
                 self._recovery_point = end_offset
         return self._recovery_point
@@ -163,7 +179,7 @@ class FileBacking:
         new.close()
         os.rename(cleaned, swap)  # from here on the compacted segment counts; see recovery.finish_swap
         if self._durable:
-            sync_directory(self._path)
+            sync_all((self._path,))
         for segment in old:
             segment.close()
             self._remove(segment.base_offset)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from kohort.errors import ErrorCode
-from kohort.log import files, recovery
+from kohort.log import recovery
 from kohort.log.base import LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.durability import GroupCommit, sync_all
@@ -72,10 +72,17 @@ class LocalDirectory:
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
         segments, checkpoint = recovery.load(path, self._files, config.index_interval_bytes, last_end)
-        backing = FileBacking(path, self._files, self._executor, checkpoint.recovery_point, durable=self._durable)
+        backing = FileBacking(
+            path,
+            self._files,
+            self._executor,
+            checkpoint.recovery_point,
+            durable=self._durable,
+            on_failure=self._lock.distrust,
+        )
         if not self._durable:
             return PartitionLog(topic_partition, config, backing, segments, checkpoint)
-        commit = GroupCommit(lambda: log.unsynced(), self._executor)
+        commit = GroupCommit(lambda: log.unsynced(), self._executor, self._lock.distrust)
         log = PartitionLog(topic_partition, config, backing, segments, checkpoint, commit)
         return log
 
@@ -91,7 +98,7 @@ class LocalDirectory:
         except FileExistsError:
             return False
         if self._durable:
-            files.sync_directory(str(self._path))
+            sync_all((str(self._path),))
         return True
 
     def remove(self, topic_partition: TopicPartition) -> None:
@@ -137,8 +144,9 @@ class LocalDirectory:
         self._logs.clear()
         self._executor.shutdown()
         failures += filter(None, (sync.exception() for sync in syncing))
-        if not failures:
-            self._lock.mark_clean()
+        if failures:
+            self._lock.distrust()
+        self._lock.mark_clean()
         self._lock.release()
         if failures:
             raise failures[0]

@@ -18,6 +18,7 @@ class DirectoryLock:
         """Lock `path`, making it if it does not exist. Raises KohortError if another process has it, OSError."""
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._distrusted = False
         self._fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         owner, _, boot = os.read(self._fd, 200).decode(errors="replace").partition("\n")
         try:
@@ -28,8 +29,16 @@ class DirectoryLock:
                 f"{path} is in use by process {owner or 'unknown'}; stop that server or give this one another directory"
             ) from None
         self.last_end = self._how_it_ended(boot.strip())
+        self._write(boot_id())
+
+    def _write(self, boot: str) -> None:
         os.truncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n{boot_id()}\n".encode(), 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n{boot}\n".encode(), 0)
+
+    def distrust(self) -> None:
+        """Have the next start check everything: the disk has refused to take something."""
+        self._distrusted = True
+        self._write("")
 
     def _how_it_ended(self, boot: str) -> LastEnd:
         marker = self._path / _CLEAN
@@ -40,8 +49,9 @@ class DirectoryLock:
         return LastEnd.KILLED if boot and boot == boot_id() else LastEnd.CRASHED
 
     def mark_clean(self) -> None:
-        """Say that everything is on the disk; to be called last. Raises OSError."""
-        (self._path / _CLEAN).touch()
+        """Say that everything is on the disk, unless it is not; to be called last. Raises OSError."""
+        if not self._distrusted:
+            (self._path / _CLEAN).touch()
 
     def release(self) -> None:
         """Let others have the directory. Idempotent."""

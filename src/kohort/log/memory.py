@@ -57,7 +57,7 @@ class MemoryBacking:
     def sealed(self, segment: Segment) -> None:
         pass
 
-    def unsynced_names(self) -> list[int]:
+    def unsynced_names(self) -> list[str]:
         return []
 
     def recovery_point(self) -> int:

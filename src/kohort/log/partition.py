@@ -43,14 +43,11 @@ class Backing(Protocol):
         ...
 
     def sealed(self, segment: Segment) -> None:
-        """Nothing is appended to `segment` any more. Raises OSError."""
+        """Nothing is appended to `segment` any more."""
         ...
 
-    def unsynced_names(self) -> list[int]:
-        """A descriptor of the directory, to be synced and closed, if files were made since this was last called.
-
-        Raises OSError.
-        """
+    def unsynced_names(self) -> list[str]:
+        """The directory, if files were made in it since this was last called."""
         ...
 
     def recovery_point(self) -> int:
@@ -188,7 +185,7 @@ class PartitionLog:
         return age > limit
 
     def _roll(self) -> Segment:
-        """Begin a new segment. Raises OSError, and the log is as before."""
+        """Begin a new segment."""
         sealed = self._segments[-1]
         sealed.seal()
         self._backing.sealed(sealed)
@@ -376,17 +373,16 @@ class PartitionLog:
         if self._commit is not None and self._closed is None:
             await self._commit.wait()
 
-    def unsynced(self) -> list[int]:
-        """Descriptors of what was written since this was last called, to be synced and closed. Raises OSError."""
-        descriptors: list[int] = []
+    def unsynced(self) -> list[str]:
+        """The paths of what was written since this was last called."""
+        paths: list[str] = []
         for segment in reversed(self._segments):
             if segment.size and not segment.unsynced:
                 break
-            descriptor = segment.log.duplicate()
-            if descriptor is not None:
-                descriptors.append(descriptor)
+            if (path := segment.log.file()) is not None:
+                paths.append(path)
             segment.unsynced = False
-        return descriptors + self._backing.unsynced_names()
+        return paths + self._backing.unsynced_names()
 
     def _save(self) -> None:
         checkpoint = Checkpoint(self.start_offset, self._backing.recovery_point(), self._cleaned)

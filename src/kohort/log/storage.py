@@ -4,8 +4,8 @@ A store is a growing row of bytes with positional reads. An append is all or not
 one that fails (ENOSPC, EIO) is cut off again, at the latest before the next append.
 
 Files are opened when first used, and a bounded number of them is open at a time, however many partitions there are.
-Stores belong to the loop thread. Other threads (fsync, compaction) get a duplicated descriptor or a reader of their
-own, because a descriptor that is closed here may be another file's a moment later.
+Stores belong to the loop thread. Other threads (fsync, compaction) open files for themselves, because a descriptor that
+is closed here may be another file's a moment later.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ class Store(Protocol):
         """Forget what lies beyond `size`. Raises OSError."""
         ...
 
-    def duplicate(self) -> int | None:
-        """A descriptor for another thread to fsync and close, None if there is nothing to sync. Raises OSError."""
+    def file(self) -> str | None:
+        """The file to be synced, None if there is none."""
         ...
 
     def reader(self) -> "Store":
@@ -133,10 +133,8 @@ class FileStore:
             os.ftruncate(self._fd if self._fd >= 0 else self._open(), size)
             self.size = size
 
-    def duplicate(self) -> int | None:
-        if not self.size:
-            return None
-        return os.dup(self._fd if self._fd >= 0 else self._open())
+    def file(self) -> str | None:
+        return self.path if self.size else None
 
     def reader(self) -> "FileStore":
         return FileStore(self.path, self.size, OpenFiles())
@@ -182,7 +180,7 @@ class MemoryStore:
         del self._data[size:]
         self.size = len(self._data)
 
-    def duplicate(self) -> int | None:
+    def file(self) -> str | None:
         return None
 
     def reader(self) -> "MemoryStore":

@@ -1,0 +1,219 @@
+"""What logs in files do beyond the contract: they are there again."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
+from kohort.protocol import batches
+from kohort.types import TopicPartition
+
+from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+
+SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def reopen(data):
+    """Closes the directory, if it is open, and opens it again."""
+    opened = []
+
+    def again(**options):
+        while opened:
+            opened.pop().close()
+        opened.append(LocalDirectory(data, **options))
+        return opened[-1]
+
+    yield again
+    while opened:
+        opened.pop().close()
+
+
+def files_of(data, suffix=""):
+    return sorted(path.name for path in (data / str(ORDERS)).iterdir() if path.name.endswith(suffix))
+
+
+class TestRestart:
+    @pytest.mark.parametrize("config", [LogConfig(), SMALL])
+    def test_everything_is_there_again(self, reopen, config):
+        log = reopen().open(ORDERS, config)
+        fill(log, 100)
+        before, times = records_of(log), [log.offset_for_timestamp(NOW + at) for at in (0, 50, 99)]
+        again = reopen().open(ORDERS, config)
+        assert records_of(again) == before
+        assert [again.offset_for_timestamp(NOW + at) for at in (0, 50, 99)] == times
+        assert again.max_timestamp() == (99, NOW + 99)
+        assert again.append(batch(b"more"), NOW).base_offset == 100
+
+    def test_the_start_offset(self, reopen):
+        log = reopen().open(ORDERS, SMALL)
+        fill(log, 100)
+        log.trim(33)
+        log = reopen().open(ORDERS, SMALL)
+        assert (log.start_offset, log.end_offset) == (33, 100)
+        assert records_of(log)[0].offset == 33
+        log.trim(100)
+        log.retain(NOW)
+        log = reopen().open(ORDERS, SMALL)
+        assert (log.start_offset, log.end_offset) == (100, 100)
+
+    def test_the_end_of_a_log_that_was_emptied(self, reopen, data):
+        log = reopen().open(ORDERS, LogConfig(retention_ms=1_000, segment_bytes=2_000))
+        fill(log, 50)
+        log.retain(NOW + 10_000)
+        assert (log.start_offset, log.end_offset) == (50, 50)
+        assert files_of(data, ".log") == ["00000000000000000050.log"]
+        log = reopen().open(ORDERS, SMALL)
+        assert (log.start_offset, log.end_offset) == (50, 50)
+        assert log.append(batch(b"a"), NOW).base_offset == 50
+
+    def test_an_empty_log(self, reopen):
+        reopen().open(ORDERS, SMALL)
+        log = reopen().open(ORDERS, SMALL)
+        assert (log.start_offset, log.end_offset) == (0, 0)
+
+    def test_producers(self, reopen):
+        log = reopen().open(ORDERS, SMALL)
+        for at in range(8):
+            log.append(from_producer(3, 2, at), NOW)
+        log = reopen().open(ORDERS, SMALL)
+        assert [log.append(from_producer(3, 2, at), NOW).base_offset for at in range(3, 8)] == [3, 4, 5, 6, 7]
+        with pytest.raises(KafkaError) as refused:
+            log.append(from_producer(3, 2, 2), NOW)
+        assert refused.value.code is ErrorCode.out_of_order_sequence_number
+        assert log.append(from_producer(3, 2, 8), NOW).base_offset == 8
+
+    @pytest.mark.parametrize("snapshot", ["missing", "broken", "of records that are lost"])
+    def test_producers_without_their_snapshot(self, reopen, data, snapshot):
+        log = reopen().open(ORDERS, SMALL)
+        for at in range(30):
+            log.append(from_producer(3, 2, at), NOW)
+        log.close()
+        path = data / "orders-0" / "producers"
+        if snapshot == "missing":
+            path.unlink()
+        elif snapshot == "broken":
+            path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+        else:
+            last = max((data / "orders-0").glob("*.log"))
+            os.truncate(last, last.stat().st_size - 1)
+        log = reopen().open(ORDERS, SMALL)
+        assert log.append(from_producer(3, 2, 27), NOW).duplicate
+        assert log.append(from_producer(3, 2, log.end_offset), NOW).base_offset == log.end_offset - 1
+
+
+class TestFiles:
+    def test_they_are_named_as_kafka_names_them(self, reopen, data):
+        log = reopen().open(ORDERS, SMALL)
+        fill(log, 20)
+        bases = [segment.base_offset for segment in log.segments]
+        assert files_of(data, ".log") == [f"{base:020}.log" for base in bases]
+        assert f"{0:020}.index" in files_of(data)
+        assert f"{0:020}.timeindex" in files_of(data)
+
+    def test_a_segment_file_is_nothing_but_batches(self, reopen, data):
+        log = reopen().open(ORDERS, SMALL)
+        fill(log, 20)
+        content = b"".join((data / "orders-0" / name).read_bytes() for name in files_of(data, ".log"))
+        assert [header.base_offset for _, header in batches.iterate(content)] == list(range(20))
+
+    def test_the_index_is_as_kafka_writes_it(self, reopen, data):
+        log = reopen().open(ORDERS, LogConfig(index_interval_bytes=200))
+        fill(log, 100)
+        log.close()
+        content = (data / "orders-0" / f"{0:020}.index").read_bytes()
+        entries = [(content[at : at + 4], content[at + 4 : at + 8]) for at in range(0, len(content), 8)]
+        stored = (data / "orders-0" / f"{0:020}.log").read_bytes()
+        assert len(entries) > 20
+        for offset, position in entries:
+            header = batches.read_header(stored, int.from_bytes(position))
+            assert header.last_offset == int.from_bytes(offset)
+
+    def test_no_more_descriptors_than_allowed(self, reopen):
+        directory = reopen(max_open_files=8)
+        logs = [directory.open(TopicPartition("many", at), SMALL) for at in range(30)]
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(40):
+            for log in logs:
+                log.append(batch(b"%d" % number), NOW)
+        assert len(os.listdir("/proc/self/fd")) <= before + 8
+        assert all(values_of(log) == [b"%d" % number for number in range(40)] for log in logs)
+
+    def test_many_logs_open_fast_and_small(self, reopen):
+        import tracemalloc
+
+        directory = reopen()
+        tracemalloc.start()
+        logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(50)]
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert used / len(logs) < 2_048
+
+    def test_names(self, reopen, data):
+        directory = reopen()
+        for topic in ("a", "a-1", "b.c_d", "-"):
+            directory.open(TopicPartition(topic, 3), SMALL)
+        (data / "lost+found").mkdir()
+        (data / "file-7").touch()
+        names = list(reopen().names())
+        assert names == sorted(TopicPartition(topic, 3) for topic in ("a", "a-1", "b.c_d", "-"))
+
+    @pytest.mark.parametrize("topic", ["../x", "a/b", "a\0b"])
+    def test_a_name_that_leads_elsewhere(self, reopen, topic):
+        with pytest.raises(ValueError, match="name of a directory"):
+            reopen().open(TopicPartition(topic, 0), SMALL)
+
+    def test_removal_leaves_nothing(self, reopen, data):
+        directory = reopen()
+        fill(directory.open(ORDERS, SMALL), 50)
+        directory.remove(ORDERS)
+        assert list(directory.names()) == []
+        directory.close()
+        assert [path.name for path in data.iterdir() if path.is_dir()] == []
+
+    def test_a_removal_that_was_interrupted_is_completed(self, reopen, data):
+        fill(reopen().open(ORDERS, SMALL), 50)
+        reopen().close()
+        os.rename(data / "orders-0", data / "~removed-1-0")
+        directory = reopen()
+        assert list(directory.names()) == []
+        directory.close()
+        assert not (data / "~removed-1-0").exists()
+
+    def test_a_log_that_was_never_opened_is_removed_too(self, reopen, data):
+        reopen().open(ORDERS, SMALL)
+        reopen().remove(ORDERS)
+        assert not (data / "orders-0").exists()
+
+
+class TestLock:
+    def test_a_second_server_is_refused_and_told_why(self, reopen, data):
+        reopen()
+        with pytest.raises(KohortError) as refused:
+            LocalDirectory(data)
+        assert str(data) in str(refused.value)
+        assert str(os.getpid()) in str(refused.value)
+
+    def test_another_process(self, reopen, data):
+        reopen()
+        program = f"from kohort.log.local import LocalDirectory; LocalDirectory({str(data)!r})"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert f"in use by process {os.getpid()}" in done.stderr
+
+    def test_it_is_free_again_after_closing(self, reopen):
+        reopen()
+        reopen()
+
+    def test_how_it_ended(self, reopen, data):
+        assert reopen().last_end is LastEnd.CRASHED, "a directory that nobody had: nothing is known"
+        directory = reopen()
+        assert directory.last_end is LastEnd.CLEAN
+        (data / ".clean-shutdown").touch()
+        directory.close()
+        (data / ".clean-shutdown").unlink()
+        assert LocalDirectory(data).last_end is LastEnd.KILLED
