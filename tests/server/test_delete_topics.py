@@ -4,7 +4,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from conftest import Bench
+from handler_bench import Bench
 
 from kohort.errors import ErrorCode
 

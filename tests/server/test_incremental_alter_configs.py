@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import Bench
+from handler_bench import Bench
 
 from kohort.errors import ErrorCode
 from kohort.server.config_resources import ResourceType
@@ -119,9 +119,15 @@ async def test_broker_configs_are_set_when_it_starts(bench: Bench) -> None:
         ErrorCode.invalid_request,
         "Unexpected broker id, expected 0, but received 2",
     )
-    assert (await alter(bench, ResourceType.BROKER_LOGGER, "0", ("root", SET, "INFO")))[0] is (
-        ErrorCode.invalid_request
+
+
+async def test_there_are_no_loggers_to_set(bench: Bench) -> None:
+    logger = ResourceType.BROKER_LOGGER
+    assert await alter(bench, logger, "0", ("kafka.log", SET, "INFO")) == (
+        ErrorCode.invalid_config,
+        "Logger kafka.log does not exist!",
     )
+    assert (await alter(bench, logger, "2", ("kafka.log", SET, "INFO")))[0] is ErrorCode.invalid_request
 
 
 async def test_groups_have_no_configs_yet(bench: Bench) -> None:

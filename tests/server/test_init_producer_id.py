@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import Bench
+from handler_bench import Bench
 
 from kohort.errors import ErrorCode
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import Bench
+from handler_bench import Bench
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
@@ -113,6 +113,15 @@ async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
     answer = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
     ((topic),) = answer.topics
     assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]
+
+
+async def test_a_storage_that_fails(filled: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def offset_for_timestamp(self, _: int) -> None:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(filled.topics.get("orders"), "partitions", (Broken(),))
+    assert await find(filled, 5) == (ErrorCode.kafka_storage_error, -1, -1, -1)
 
 
 class TestOffsetForLeaderEpoch:

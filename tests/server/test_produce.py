@@ -6,10 +6,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from conftest import NO_ANSWER, START, Bench, HungUpError, batch_of
+from handler_bench import NO_ANSWER, START, Bench, HungUpError, batch_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode
-from kohort.protocol.batches import TRANSACTIONAL, Codec, decode_records, read_header
+from kohort.protocol.batches import TRANSACTIONAL, Codec, decode_records, iterate, read_header
 
 ALL = range(3, 14)
 DAY = 86_400_000
@@ -143,6 +145,24 @@ GOOD = batch_of(b"a")
 async def test_batches_that_are_none(bench: Bench, topic: str, records: bytes | None, code: ErrorCode) -> None:
     assert await error(bench, records) is code
     assert end(bench) == 0
+
+
+@given(st.binary(max_size=200), st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=8))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_answered_and_the_log_stays_readable(noise: bytes, at: int, patch: bytes) -> None:
+    async def answers() -> None:
+        bench = Bench()
+        bench.topics.create("orders", 1)
+        for records in (noise, GOOD[:at] + patch + GOOD[at + len(patch) :], GOOD + noise):
+            result = await produce(bench, records)
+            assert (result.error_code is ErrorCode.none) == (result.base_offset >= 0)
+        log = bench.topics.log("orders", 0)
+        assert log is not None
+        stored = log.read(0, 10_000)
+        offsets = [each.offset for at, _ in iterate(stored) for each in decode_records(stored, at)]
+        assert offsets == list(range(log.end_offset))
+
+    asyncio.run(answers())
 
 
 async def test_one_partition_that_is_refused_does_not_stop_the_others(bench: Bench, topic: str) -> None:

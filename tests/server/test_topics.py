@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from conftest import Bench
+from handler_bench import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

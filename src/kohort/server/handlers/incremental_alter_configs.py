@@ -46,8 +46,10 @@ def _alter(broker: "Broker", request: Any, resource: Any) -> None:
     match resource.resource_type:
         case ResourceType.TOPIC:
             _alter_topic(broker, resource.resource_name, changes, request.validate_only)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            _refuse_broker(broker, resource, changes)
+        case ResourceType.BROKER:
+            _refuse_broker(broker, resource.resource_name, changes)
+        case ResourceType.BROKER_LOGGER:
+            _refuse_logger(broker, resource.resource_name, changes)
         case ResourceType.GROUP:
             _refuse_group(resource.resource_name, changes)
         case kind:
@@ -75,16 +77,22 @@ def _alter_topic(broker: "Broker", name: str, changes: Iterable[Change], validat
         broker.topics.alter_configs(name, configs)
 
 
-def _refuse_broker(broker: "Broker", resource: Any, changes: Iterable[Change]) -> None:
+def _refuse_broker(broker: "Broker", name: str, changes: Iterable[Change]) -> None:
     """Nothing of the broker can be set while it runs; a request that sets nothing is none to refuse."""
-    if resource.resource_name or resource.resource_type == ResourceType.BROKER_LOGGER:
-        validate_broker_id(resource.resource_name, broker.node_id, f"{broker.node_id},")
+    if name:
+        validate_broker_id(name, broker.node_id, f"{broker.node_id},")
     names = [change.name for change in changes]
     if names:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: [{', '.join(names)}]. They are set when the server starts.",
         )
+
+
+def _refuse_logger(broker: "Broker", name: str, changes: Iterable[Change]) -> None:
+    validate_broker_id(name, broker.node_id, str(broker.node_id))
+    for change in changes:
+        raise KafkaError(ErrorCode.invalid_config, f"Logger {change.name} does not exist!")
 
 
 def _refuse_group(name: str, changes: Iterable[Change]) -> None:

@@ -77,11 +77,16 @@ def _find(broker: "Broker", exchange: Exchange, topic: str, wanted: Any) -> Foun
     if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(wanted.timestamp, exchange.version + 1):
         return Found(error_code=ErrorCode.unsupported_version)
     error = judge(getattr(wanted, "current_leader_epoch", -1))
-    return Found(error_code=error) if error else find(log, wanted.timestamp)
+    if error:
+        return Found(error_code=error)
+    try:
+        return find(log, wanted.timestamp)
+    except OSError:
+        return Found(error_code=ErrorCode.kafka_storage_error)
 
 
 def find(log: Log, timestamp: int) -> Found:
-    """The offset that `timestamp`, or a name for one, stands for in `log`."""
+    """The offset that `timestamp`, or a name for one, stands for in `log`. Raises OSError."""
     match timestamp:
         case Named.LATEST:
             return Found(log.end_offset, leader_epoch=LEADER_EPOCH)

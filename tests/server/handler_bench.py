@@ -1,0 +1,130 @@
+"""Handlers without a network: requests go in as kio's classes, answers come out as kio's classes.
+
+    async def test_x(bench):
+        answer = await bench.ask("metadata", 12, topics=[{"name": "orders"}])
+
+Requests and answers pass through their bytes on the way, so a test sees what a client would.
+"""
+
+import asyncio
+from collections.abc import Hashable
+from importlib import import_module
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from kohort.log.memory import MemoryDirectory
+from kohort.protocol.apis import BY_NAME
+from kohort.protocol.batches import Record, build
+from kohort.protocol.building import request
+from kohort.protocol.messages import decode_request, encode
+from kohort.server.config import Config
+from kohort.server.topics import Topics
+from kohort.types import Instant
+
+START = Instant(1_700_000_000_000)
+
+
+class HungUpError(Exception):
+    """The handler closed the connection."""
+
+
+NO_ANSWER = object()
+"""What `ask` returns for a request that has no answer."""
+
+
+class FakeExchange:
+    """An exchange whose answer is kept: decoded in `outcome`, as bytes in `packed`."""
+
+    def __init__(self, api_key: int, version: int, *, client_id: str = "test", connection: Hashable = "c1") -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = 7
+        self.client_id = client_id
+        self.client_host = "/127.0.0.1"
+        self.connection = connection
+        self.outcome: Any = None
+        self.packed: bytes | None = None
+        self.answered = asyncio.Event()
+
+    def answer(self, entity: Any) -> None:
+        self.answer_packed(encode(entity))
+
+    def answer_packed(self, body: bytes) -> None:
+        self.packed = bytes(body)
+        read = entity_reader(load_response_schema(self.api_key, self.version))
+        entity, size = read(self.packed, 0)
+        assert size == len(self.packed), "bytes behind the answer"
+        self._finish(entity)
+
+    def no_answer(self) -> None:
+        self._finish(NO_ANSWER)
+
+    def hang_up(self, why: str) -> None:
+        self._finish(HungUpError(why))
+
+    def _finish(self, outcome: Any) -> None:
+        assert not self.answered.is_set(), "answered twice"
+        self.outcome = outcome
+        self.answered.set()
+
+
+class HandClock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.ms = START
+
+    def now(self) -> Instant:
+        return self.ms
+
+
+class Bench:
+    """A broker in memory, without a listener; `groups` is whatever a test puts there."""
+
+    node_id = 0
+    advertised = ("broker.test", 9092)
+    groups: Any = None
+
+    def __init__(self, **settings: object) -> None:
+        """`settings` are broker configs with underscores for dots."""
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = Config({"storage": "memory", **given})
+        self.clock = HandClock()
+        self.directory: Any = MemoryDirectory()
+        self.restart()
+
+    def restart(self) -> None:
+        """Start again on the same logs, as after a crash: nothing is flushed or closed."""
+        self.topics = Topics(self.directory, self.config, self.clock.now)
+        self.cluster_id = self.topics.cluster_id
+
+    def begin(self, api: str, version: int, /, **fields: Any) -> tuple[FakeExchange, "asyncio.Task[None] | None"]:
+        """Give a request to its handler; the task is what waits for the answer, if it was not answered at once."""
+        api_key = BY_NAME[api].key
+        decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
+        exchange = FakeExchange(api_key, version)
+        later = import_module(f"kohort.server.handlers.{api}").handle(self, exchange, decoded)
+        return exchange, None if later is None else asyncio.ensure_future(later)
+
+    async def ask(self, api: str, version: int, /, **fields: Any) -> Any:
+        """The answer as kio's class, or NO_ANSWER. Raises HungUpError if the connection is closed instead."""
+        exchange, task = self.begin(api, version, **fields)
+        if task is not None:
+            await task
+        await asyncio.wait_for(exchange.answered.wait(), 5)
+        if isinstance(exchange.outcome, HungUpError):
+            raise exchange.outcome
+        return exchange.outcome
+
+    def fill(self, topic: str, partition: int = 0, *, records: int = 1, size: int = 10, timestamp: int = START) -> None:
+        """Append one batch of `records` records with values of `size` bytes."""
+        log = self.topics.log(topic, partition)
+        assert log is not None
+        log.append(batch_of(*[b"x" * size] * records, timestamp=timestamp), self.clock.now())
+
+
+def batch_of(*values: bytes | None, key: bytes | None = None, timestamp: int = START, **header: Any) -> bytes:
+    """A batch with these values; `header` as for `batches.build`."""
+    return build([Record(key, value, (), timestamp) for value in values], **header)
