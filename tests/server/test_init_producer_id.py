@@ -40,5 +40,5 @@ async def test_invalid(bench: Bench, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 async def test_transactions_are_not_served_yet(bench: Bench, version: int, caplog: pytest.LogCaptureFixture) -> None:
-    assert await ask(bench, version, transactional_id="tx") == (ErrorCode.unsupported_version, -1, -1)
+    assert await ask(bench, version, transactional_id="tx") == (ErrorCode.transactional_id_authorization_failed, -1, -1)
     assert "transaction" in caplog.text

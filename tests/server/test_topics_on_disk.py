@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 import pytest
 from handler_bench import START, batch_of
@@ -25,7 +25,7 @@ class Disk:
         """Another server on what the last one left."""
         before, self._lives = self._life(), self._lives + 1
         if before.exists():
-            copytree(before, self._life())
+            copytree(before, self._life(), ignore=ignore_patterns("~removed*"))
         self.directory = LocalDirectory(self._life())
         self._opened.append(self.directory)
         return Topics(self.directory, Config(), lambda: START)

@@ -3,8 +3,9 @@
 v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a new id all the
 same. Ids are reserved in blocks, durably, so that none is given twice.
 
-Transactions are not served yet. A transactional id is answered UNSUPPORTED_VERSION, which every client takes for
-fatal and reports, while the errors about coordinators and permissions would be retried or mislead.
+Transactions are not served yet. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every
+client takes for fatal and reports at once (librdkafka would ask for ever after UNSUPPORTED_VERSION); why, is a line in
+the log.
 """
 
 import logging
@@ -35,10 +36,10 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 
 def _validate(exchange: Exchange, request: Any) -> None:
-    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_VERSION."""
+    """Raises KafkaError INVALID_REQUEST or TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
     known_id, known_epoch = getattr(request, "producer_id", NONE), getattr(request, "producer_epoch", NONE)
     if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is not None:
-        _log.warning("client %r asks for a transaction: they are not served yet", exchange.client_id)
-        raise KafkaError(ErrorCode.unsupported_version)
+        _log.warning("refused a transactional id of client %r: transactions are not served yet", exchange.client_id)
+        raise KafkaError(ErrorCode.transactional_id_authorization_failed)
