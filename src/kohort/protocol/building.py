@@ -121,7 +121,6 @@ def _timestamp_or_none(value: int | datetime | None) -> datetime | None:
 
 
 def _default(field: "Field[Any]") -> Any:
-    """The schema's default, else what Kafka's generator gives a field that has none."""
     if field.default is not MISSING:
         return field.default
     of = shape(field)

@@ -27,21 +27,22 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:
-        answer = _coordinator(broker, request.key, key_type, version)
-        # Kafka fills the message in before v4 also where there is no error.
-        answer = {"error_message": "NONE"} | answer
-        exchange.answer(response(exchange.api_key, version, **{k: v for k, v in answer.items() if k != "key"}))
+        coordinator = _coordinator(broker, request.key, key_type, version)
+        exchange.answer(response(exchange.api_key, version, **coordinator))
     else:
-        coordinators = [_coordinator(broker, key, key_type, version) for key in request.coordinator_keys]
+        keys = request.coordinator_keys
+        coordinators = [{"key": key} | _coordinator(broker, key, key_type, version) for key in keys]
         exchange.answer(response(exchange.api_key, version, coordinators=coordinators))
 
 
 def _coordinator(broker: "Broker", key: str, key_type: int, version: int) -> dict[str, Any]:
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
-        return {"key": key, "error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
+        return {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
     host, port = broker.advertised
-    return {"key": key, "node_id": broker.node_id, "host": host, "port": port}
+    # Kafka has "NONE" before v4 where there is no error, and "" since.
+    message = "NONE" if version < 4 else ""
+    return {"error_message": message, "node_id": broker.node_id, "host": host, "port": port}
 
 
 def _why_not(key: str, key_type: int, version: int) -> str | None:
