@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kohort.conformance.entities import UndecodableError
 from kohort.conformance.scenario import Scenario
 from kohort.conformance.stage import SetUpError, Stage
 from kohort.conformance.transcript import Step
-from kohort.conformance.wire import Connection
+from kohort.conformance.wire import Connection, HungUpError, SilentError
 
 AT_ONCE = 16
 SCENARIO_SECONDS = 60.0
@@ -115,29 +116,45 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
     Raises UnreachableError when there is no such server.
     """
     try:
-        connection = await Connection.open(host, port)
-    except OSError as error:
-        raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
-    try:
         async with asyncio.timeout(seconds):
-            while not await _is_warm(connection):  # noqa: ASYNC110 - the event is in another process
+            await _answers(host, port)
+            while not await _is_warm(host, port):  # noqa: ASYNC110 - the event is in another process
                 await asyncio.sleep(0.2)
-    except TimeoutError:
-        raise UnreachableError(f"the coordinators at {host}:{port} did not get ready in {seconds:g} s") from None
-    except Exception as error:
-        raise UnreachableError(
-            f"what listens at {host}:{port} does not speak Kafka's protocol ({type(error).__name__} {error})"
-        ) from error
+    except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise UnreachableError(f"{host}:{port} did not get ready in {seconds:g} s") from None
+        raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
+
+
+async def _answers(host: str, port: int) -> None:
+    try:
+        await _ask_once(host, port, "ApiVersions", 0)
+    except (HungUpError, SilentError, UndecodableError) as error:
+        raise UnreachableError(f"what listens at {host}:{port} does not speak Kafka's protocol") from error
+
+
+async def _is_warm(host: str, port: int) -> bool:
+    """Whether no coordinator is still starting; a server that does not serve one of these APIs has none to wait for."""
+    questions: list[tuple[str, int, dict[str, Any]]] = [
+        ("FindCoordinator", 2, {"key": "warm-up", "key_type": 0}),
+        ("DescribeGroups", 4, {"groups": _group_of_every_shard()}),
+        ("InitProducerId", 1, {"transactional_id": None, "transaction_timeout": 60_000}),
+    ]
+    for api, version, values in questions:
+        with suppress(HungUpError, SilentError, UndecodableError):
+            answer = await _ask_once(host, port, api, version, **values)
+            codes = [answer.get("error_code", ""), *(one["error_code"] for one in answer.get("groups", ()))]
+            if any(code.endswith(STARTING) for code in codes):
+                return False
+    return True
+
+
+async def _ask_once(host: str, port: int, api: str, version: int, **values: Any) -> dict[str, Any]:
+    connection = await Connection.open(host, port)
+    try:
+        return await _ask(connection, api, version, **values)
     finally:
         await connection.close()
-
-
-async def _is_warm(connection: Connection) -> bool:
-    found = await _ask(connection, "FindCoordinator", 3, key="warm-up", key_type=0)
-    described = await _ask(connection, "DescribeGroups", 4, groups=_group_of_every_shard())
-    producer = await _ask(connection, "InitProducerId", 1, transactional_id=None, transaction_timeout=60_000)
-    codes = [found["error_code"], producer["error_code"], *(one["error_code"] for one in described["groups"])]
-    return not any(code.endswith(STARTING) for code in codes)
 
 
 async def _ask(connection: Connection, api: str, version: int, **values: Any) -> dict[str, Any]:
