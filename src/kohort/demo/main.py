@@ -1,0 +1,128 @@
+"""The demo from the command to the end: server, data, show, summary, and a server that stays."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kohort.demo import flights
+from kohort.demo.errors import DemoError
+from kohort.demo.server import Server
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+console = Console(highlight=False)
+
+Data = Annotated[Path, typer.Option(metavar="DIR", help="Directory of the server's data; a second run finds it again.")]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; a free port if taken.")]
+Seconds = Annotated[float, typer.Option(metavar="N", min=5, help="How long the members take, on purpose.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the view as an SVG picture.")]
+
+
+@app.command()
+def demo(
+    data: Data = Path("data"),
+    listen: Listen = "127.0.0.1:9092",
+    seconds: Seconds = 22.0,
+    picture: Picture = None,
+) -> None:
+    """Start a server, load a year of flights, show a group at work on it, and tell what happened.
+
+    The server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the summary.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Server(address(listen), data) as server:
+            perform(server, data, seconds, picture)
+            if stays():
+                invite(server)
+                linger(server)
+    except DemoError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        console.print("\nStopped.")
+        raise typer.Exit(130) from None
+    console.print("The server has stopped.")
+
+
+def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> None:
+    if server.moved_from is not None:
+        console.print(f"Port {server.moved_from} is taken: the server listens on {server.address} instead.")
+    console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
+    needed()
+    from kohort.demo.show import Show
+    from kohort.demo.stage import Stage
+    from kohort.demo.summary import summary
+
+    ends = filled(server)
+    show = Show(server, ends, seconds, data / "members.log")
+    console.print(f"Group {show.group_id}: three members, one more on the way, one killed.\n")
+    with Stage(console, picture) as stage:
+        outcome = show.run(stage.show)
+    console.print(summary(outcome), "")
+    if problems := outcome.problems():
+        raise DemoError("the result is wrong, which is a bug: " + "; ".join(problems))
+
+
+def filled(server: Server) -> dict[int, int]:
+    """The topic's end offsets, after loading it if it is not there yet."""
+    from kohort.demo import loading
+
+    if (ends := loading.existing(server.address)) is not None:
+        count = sum(ends.values())
+        console.print(f"Topic {loading.TOPIC} has its {count:,} records from an earlier run: not loaded again.")
+        return dict(ends)
+    columns = (TextColumn("Loading flights"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=flights.COUNT)
+        rows = flights.read(flights.archive())
+        ends = loading.load(server.address, rows, lambda done: progress.update(task, completed=done))
+    console.print(
+        f"Topic {loading.TOPIC} has {sum(ends.values()):,} records in {len(ends)} partitions, keyed by carrier."
+    )
+    return dict(ends)
+
+
+def needed() -> None:
+    """DemoError unless what the demo needs beyond Kohort is installed."""
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise DemoError("the members need confluent-kafka: pip install 'kohort[demo]', or run `make run`") from None
+    flights.archive()
+
+
+def address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise DemoError(f"{text!r} is not an address: --listen takes HOST:PORT, such as 127.0.0.1:9092")
+    return host.strip("[]"), int(port)
+
+
+def stays() -> bool:
+    return console.is_terminal and os.environ.get("KOHORT_DEMO_EXIT", "") != "1"
+
+
+def invite(server: Server) -> None:
+    console.print(f"The server stays on [bold]{server.address}[/] for your own clients. For example:")
+    console.print(f"  kcat -b {server.address} -C -t flights -c 3")
+    console.print(f"  kcat -b {server.address} -G my-group flights")
+    console.print(f"  curl http://{server.http}/groups")
+    console.print("Ctrl-C stops it.")
+
+
+def linger(server: Server) -> None:
+    """Until Ctrl-C, which is a good end; DemoError if the server ends by itself."""
+    try:
+        server.wait()
+    except KeyboardInterrupt:
+        console.print()
+
+
+def fail(why: str) -> NoReturn:
+    Console(stderr=True, highlight=False).print(f"[red]The demo stopped:[/] {escape(why)}")
+    raise typer.Exit(1)

@@ -1,0 +1,150 @@
+"""`kohort serve` as a process of its own: what a user would start by hand."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from kohort.demo.errors import DemoError
+from kohort.demo.processes import die_with_parent
+
+START_SECONDS = 10.0
+STOP_SECONDS = 8.0
+INITIAL_DELAY_MS = 500
+"""`group.initial.rebalance.delay.ms`: the first members share the first generation. Kafka's default is 3 s."""
+
+
+class Server:
+    """A context manager: the server is stopped in good order when it ends."""
+
+    def __init__(self, listen: tuple[str, int], data: Path) -> None:
+        self.host, wanted = listen
+        self.port = wanted if is_free(self.host, wanted) else free_port(self.host)
+        self.moved_from = wanted if self.port != wanted else None
+        """The port that was asked for, if it was taken."""
+        self.http = f"127.0.0.1:{free_port('127.0.0.1')}"
+        self.log = data / "server.log"
+        data.mkdir(parents=True, exist_ok=True)
+        self._log_from = self.log.stat().st_size if self.log.exists() else 0
+        self._process = self._start(data)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def _start(self, data: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "kohort", "serve", "--listen", self.address, "--data", str(data)]
+        command += ["--http", self.http, "--set", f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}"]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C goes to whoever is in the terminal's group: the server is told by us, once.
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            if self._process.poll() is not None:
+                raise DemoError(f"the server did not start:\n{self._log_tail()}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise DemoError(f"the server did not listen within {START_SECONDS:g} s: see {self.log}")
+            time.sleep(0.02)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """SIGTERM, and kill if that is not enough; the exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def wait(self) -> None:
+        """Until the server ends by itself, which it should not."""
+        code = self._process.wait()
+        raise DemoError(f"the server ended by itself with code {code}:\n{self._log_tail()}")
+
+    def assert_running(self) -> None:
+        if self._process.poll() is not None:
+            self.wait()
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """What its HTTP port says at `path`, None while it has nothing to say there (404, 503)."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as answer:
+                told: dict[str, Any] = json.load(answer)
+                return told
+        except urllib.error.HTTPError:
+            return None
+        except OSError as error:
+            self.assert_running()
+            raise DemoError(f"the server's HTTP port does not answer ({error}): see {self.log}") from error
+
+    def group(self, group_id: str) -> dict[str, Any] | None:
+        return self.get(f"/groups/{quote(group_id, safe='')}")
+
+    def groups(self) -> list[str]:
+        """The ids of all groups."""
+        return [entry["group_id"] for entry in (self.get("/groups") or {"groups": []})["groups"]]
+
+    def _is_ready(self) -> bool:
+        if not is_listening(self.host, self.port):
+            return False
+        try:
+            return self.get("/health") is not None
+        except DemoError:
+            return False
+
+    def _log_tail(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(self._log_from)
+            return "\n".join(log.read().decode(errors="replace").splitlines()[-5:])
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        if os.name == "posix":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_listening(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Where the show is seen: a live picture on a terminal, lines of text elsewhere, and a picture for the docs."""
+
+import re
+from io import StringIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from kohort.demo.view import Scene, view
+
+PICTURE_WIDTH = 100
+FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+class Stage:
+    """A context manager; `show` takes every frame."""
+
+    def __init__(self, console: Console, picture: Path | None) -> None:
+        self._console = console
+        self._picture = picture
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._noted = 0
+        self._last: Scene | None = None
+        self._telling: Scene | None = None
+
+    def show(self, scene: Scene) -> None:
+        if self._live is not None:
+            self._live.update(view(scene, *self._console.size), refresh=True)
+        else:
+            for note in scene.notes[self._noted :]:
+                self._console.print(f"{note.seconds:5.1f} s  {note.text}", markup=False, soft_wrap=True)
+            self._noted = len(scene.notes)
+        self._last = scene
+        if is_telling(scene):
+            self._telling = scene
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+        scene = self._telling or self._last
+        if kind is None and self._picture is not None and scene is not None:
+            self._picture.parent.mkdir(parents=True, exist_ok=True)
+            self._picture.write_text(svg(scene), encoding="utf-8")
+
+
+def is_telling(scene: Scene) -> bool:
+    """The moment for a still picture: one member dead but still counted on, the others at work."""
+    owners = {member.client_id for member in scene.group.members}
+    return scene.group.state == "Stable" and any(name in owners for name in scene.killed)
+
+
+def svg(scene: Scene) -> str:
+    """The view of this scene as rich exports it, but for the fonts that it would fetch from elsewhere."""
+    canvas = Console(record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    canvas.print(view(scene, PICTURE_WIDTH))
+    return FETCHED_FONT.sub("", canvas.export_svg(title="make run", unique_id="group"))

@@ -1,0 +1,125 @@
+"""What happened: pure, from the journal and the tally to something that rich can draw."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kohort.coordinator.journal import Rebalance
+from kohort.demo.group import GroupState
+from kohort.demo.member import SESSION_TIMEOUT_MS
+from kohort.demo.tally import Tally
+from kohort.demo.words import became, why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All that the summary tells."""
+
+    group: GroupState
+    tally: Tally
+    names: Sequence[str]
+    """All members, in the order of their start."""
+    started: float
+    """When the members were started: seconds since the Unix epoch, as all times here."""
+    killed: Mapping[str, float]
+
+    @property
+    def records(self) -> int:
+        """Records in the topic."""
+        return sum(partition.end for partition in self.group.partitions)
+
+    def problems(self) -> list[str]:
+        """What is not as it must be: every record processed, and committed, none skipped."""
+        found = list(self.tally.skipped)
+        if self.tally.records != self.records:
+            found.append(f"{self.tally.records:,} of {self.records:,} records were processed")
+        if self.group.lag:
+            found.append(f"{self.group.lag:,} records were never committed")
+        counted = sum(flights for flights, _left, _minutes in self.tally.carriers.values())
+        if counted != self.tally.records:
+            found.append(f"{counted:,} records were counted, {self.tally.records:,} processed")
+        return found
+
+
+def summary(outcome: Outcome) -> RenderableType:
+    return Group(
+        Text("What happened", "bold"),
+        _rebalances(outcome),
+        Text(),
+        _members(outcome),
+        Text(),
+        *(Text(sentence) for sentence in sentences(outcome)),
+    )
+
+
+def _rebalances(outcome: Outcome) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table.add_column("at", justify="right")
+    table.add_column("why it rebalanced", overflow="fold")
+    table.add_column("join", justify="right")
+    table.add_column("sync", justify="right")
+    table.add_column("members", justify="right")
+    table.add_column("became")
+    for rebalance in outcome.group.journal:
+        table.add_row(
+            f"{rebalance.started / 1000 - outcome.started:.1f} s",
+            why(rebalance.causes),
+            f"{rebalance.join_ms:,} ms",
+            f"{rebalance.sync_ms:,} ms",
+            str(len(rebalance.members)),
+            became(rebalance),
+        )
+    return table
+
+
+def _members(outcome: Outcome) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table.add_column("member")
+    table.add_column("records", justify="right")
+    table.add_column("of them processed again by others", justify="right")
+    table.add_column("end")
+    for name in outcome.names:
+        records, again = outcome.tally.processed.get(name, 0), outcome.tally.again.get(name, 0)
+        table.add_row(name, f"{records:,}", f"{again:,}", "killed" if name in outcome.killed else "left")
+    return table
+
+
+def sentences(outcome: Outcome) -> list[str]:
+    told = [f"{outcome.tally.records:,} of {outcome.records:,} records were processed, counted and committed."]
+    told += [_death(outcome, name, at) for name, at in outcome.killed.items()]
+    if delay := _delays(outcome.tally):
+        told.append(delay)
+    return told
+
+
+def _death(outcome: Outcome, name: str, at: float) -> str:
+    again = outcome.tally.again.get(name, 0)
+    told = f"{name} was killed at {at - outcome.started:.1f} s; "
+    noticed = _noticed(outcome.group.journal, name)
+    if noticed is not None:
+        told += f"its session ended {noticed / 1000 - at:.1f} s later (session.timeout.ms={SESSION_TIMEOUT_MS}), "
+    return told + f"and {again:,} records that it had processed but not yet committed were processed a second time."
+
+
+def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
+    """When the rebalance began that the member's silence caused."""
+    for rebalance in journal:
+        if any(cause.what == "expired" and cause.client_id == name for cause in rebalance.causes):
+            return rebalance.started
+    return None
+
+
+def _delays(tally: Tally) -> str | None:
+    """What the members counted all that for; each record counts once, however often it was processed."""
+    average = {carrier: minutes / left for carrier, (_flights, left, minutes) in tally.carriers.items() if left}
+    if not average:
+        return None
+    best, worst = min(average, key=average.__getitem__), max(average, key=average.__getitem__)
+    return (
+        f"They counted {sum(counts[0] for counts in tally.carriers.values()):,} flights of {len(tally.carriers)} "
+        f"carriers: at departure {worst} was {average[worst]:.1f} minutes late on average, {best} {average[best]:.1f}."
+    )

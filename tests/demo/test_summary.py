@@ -1,0 +1,106 @@
+"""What happened, from the journal and the members' reports."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from demo.examples import STARTED, group, rebalance, told
+from kohort.coordinator.journal import Cause
+from kohort.demo.group import GroupState, group_state
+from kohort.demo.summary import Outcome, sentences, summary
+from kohort.demo.tally import Report, Tally, tally
+from kohort.demo.words import became, why
+
+REPORTS = (
+    Report(member="member-1", partition=0, first=0, next=1_000, at=1, carriers={"UA": (1_000, 900, 9_000)}),
+    Report(member="member-2", partition=1, first=0, next=400, at=1, carriers={"HA": (400, 400, 400)}),
+    Report(member="member-2", partition=1, first=400, next=450, at=2, carriers={"HA": (50, 50, 50)}),
+    Report(member="member-1", partition=1, first=400, next=500, at=9, carriers={"HA": (100, 100, 100)}),
+)
+
+
+def finished() -> GroupState:
+    json = told() | {"state": "Empty", "members": [], "leader": None}
+    json["offsets"][0]["committed_offset"] = 1_000
+    json["journal"].append(rebalance(3, "left", "member-1", "member-3", at=20.0, outcome="empty", members=0))
+    return group_state("counters-1", json, "flights", {0: 1_000, 1: 500})
+
+
+def outcome(processed: Tally | None = None, state: GroupState | None = None) -> Outcome:
+    return Outcome(
+        group=state or finished(),
+        tally=processed or tally(REPORTS),
+        names=("member-1", "member-2", "member-3"),
+        started=STARTED,
+        killed={"member-2": STARTED + 3.0},
+    )
+
+
+def test_a_right_end_has_no_problems() -> None:
+    assert outcome().problems() == []
+
+
+def test_the_sentences_tell_counts_death_and_delays() -> None:
+    assert sentences(outcome()) == [
+        "1,500 of 1,500 records were processed, counted and committed.",
+        "member-2 was killed at 3.0 s; its session ended 6.0 s later (session.timeout.ms=6000), and 50 records that "
+        "it had processed but not yet committed were processed a second time.",
+        "They counted 1,500 flights of 2 carriers: at departure UA was 10.0 minutes late on average, HA 1.0.",
+    ]
+
+
+def test_a_death_that_the_server_never_noticed_is_not_dated() -> None:
+    state = replace(finished(), journal=())
+    assert "its session ended" not in " ".join(sentences(outcome(state=state)))
+
+
+def test_what_is_wrong_is_told() -> None:
+    short = tally([*REPORTS[:3], replace(REPORTS[3], first=460, next=490)])
+    assert outcome(short, group()).problems() == [
+        "partition 1: member-1 went on at offset 460, 450 was reached",
+        "1,490 of 1,500 records were processed",
+        "600 records were never committed",
+        "1,550 records were counted, 1,490 processed",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_tables_show_rebalances_and_members(width: int) -> None:
+    console = Console(width=width, file=StringIO(), record=True)
+    console.print(summary(outcome()))
+    text = console.export_text()
+    for wanted in (
+        "member-2's session",
+        "expired",
+        "9.0 s",
+        "1,000 ms",
+        "250 ms",
+        "generation 2",
+        "killed",
+        "member-3",
+    ):
+        assert wanted in text
+    assert "an empty group" in text
+
+
+@pytest.mark.parametrize(
+    ("causes", "sentence"),
+    [
+        ((Cause("joined", "a-1", "a"), Cause("joined", "b-1", "b"), Cause("left", "c-1", "c")), "a, b joined; c left"),
+        ((Cause("joined", "a-1", "a"), Cause("joined", "a-2", "a")), "a joined"),
+        ((Cause("left", "a-1"),), "a-1 left"),
+        ((Cause("something new", "a-1", "a"),), "a: something new"),
+        ((), "no cause was noted"),
+    ],
+)
+def test_causes_are_told_in_words(causes: tuple[Cause, ...], sentence: str) -> None:
+    assert why(causes) == sentence
+
+
+def test_what_a_round_became() -> None:
+    entry = finished().journal[0]
+    assert became(entry) == "generation 1"
+    assert became(replace(entry, outcome="empty")) == "an empty group"
+    assert became(replace(entry, outcome="disturbed")) == "disturbed, another round followed"

@@ -1,0 +1,48 @@
+"""Who processed what: in order, twice after a death, or not at all."""
+
+import pytest
+
+from kohort.demo.tally import Report, tally
+
+
+def report(member: str, first: int, following: int, at: float, partition: int = 0) -> Report:
+    flights = following - first
+    return Report(
+        member=member, partition=partition, first=first, next=following, at=at, carriers={"UA": (flights, flights, 10)}
+    )
+
+
+def test_batches_in_order_count_once() -> None:
+    result = tally([report("a", 0, 5, 1), report("a", 5, 9, 2), report("b", 0, 3, 2, partition=1)])
+    assert result.processed == {"a": 9, "b": 3}
+    assert (result.duplicates, result.skipped, result.records) == (0, (), 12)
+    assert result.carriers == {"UA": (12, 12, 30)}
+
+
+def test_what_a_dead_member_did_not_commit_is_done_again_and_counts_once() -> None:
+    """`a` died with offset 5 committed; `b` starts there, in batches of another size."""
+    result = tally([report("a", 0, 5, 1), report("a", 5, 8, 2), report("a", 8, 9, 3), report("b", 5, 12, 9)])
+    assert result.processed == {"a": 9, "b": 7}
+    assert result.again == {"a": 4}
+    assert (result.records, result.skipped) == (12, ())
+    assert result.carriers["UA"][0] == 12
+
+
+def test_a_gap_is_told() -> None:
+    result = tally([report("a", 0, 5, 1), report("b", 7, 9, 2)])
+    assert result.skipped == ("partition 0: b went on at offset 7, 5 was reached",)
+
+
+def test_the_clock_decides_and_not_the_order_of_arrival() -> None:
+    assert tally([report("b", 5, 9, 2), report("a", 0, 5, 1)]).duplicates == 0
+
+
+def test_a_member_line_becomes_a_report() -> None:
+    line = {"partition": 2, "first": 10, "next": 12, "at": 1.5, "carriers": {"HA": [2, 1, -7]}}
+    told = Report.told("a", line)
+    assert (told.records, told.carriers) == (2, {"HA": (2, 1, -7)})
+
+
+@pytest.mark.parametrize("reports", [[], [report("a", 0, 1, 1)]])
+def test_an_empty_or_short_show(reports: list[Report]) -> None:
+    assert tally(reports).records == len(reports)
