@@ -24,6 +24,7 @@ from kohort.server.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.fetch_sessions import FetchSessions
+from kohort.server.logs import fields
 from kohort.server.metadata_log import METADATA_LOG, MetadataLog, storage_error
 from kohort.server.producer_ids import ProducerIds
 from kohort.server.topic_configs import BrokerConfig
@@ -50,10 +51,6 @@ class Topic:
         self.effective = effective
         """The typed value of every topic config."""
         self.partitions = partitions
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.effective["cleanup.policy"]
 
     def __repr__(self) -> str:
         return f"<Topic {self.name} {self.id} partitions={len(self.partitions)}>"
@@ -148,7 +145,7 @@ class Topics:
         self._commit_or_remove(record, logs)
         topic = Topic(record, logs, effective)
         self._add(topic)
-        _log.info("created topic %s with %d partitions", name, partitions)
+        _log.info("created a topic", extra=fields(topic=name, partitions=partitions))
         return topic
 
     def delete(self, name: str) -> None:
@@ -159,7 +156,7 @@ class Topics:
         del self._topics[name], self._names[topic.id], self._collisions[collision_key(name)]
         for log in topic.partitions:
             self._remove(log.topic_partition)
-        _log.info("deleted topic %s", name)
+        _log.info("deleted a topic", extra=fields(topic=name))
         for tell in self.on_deleted:
             tell(frozenset((name,)))
 
@@ -185,7 +182,7 @@ class Topics:
         self._commit_or_remove(self._record(topic, partitions=total), added)
         self.answers.clear()
         topic.partitions += added
-        _log.info("topic %s has %d partitions", name, total)
+        _log.info("grew a topic", extra=fields(topic=name, partitions=total))
         return topic
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
@@ -210,8 +207,8 @@ class Topics:
         return topic
 
     def _record(self, topic: Topic, **changes: Any) -> TopicRecord:
-        fields: dict[str, Any] = {"partitions": len(topic.partitions), "configs": topic.configs}
-        return TopicRecord(id=topic.id, name=topic.name, internal=topic.internal, **fields | changes)
+        kept: dict[str, Any] = {"partitions": len(topic.partitions), "configs": topic.configs}
+        return TopicRecord(id=topic.id, name=topic.name, internal=topic.internal, **kept | changes)
 
     def _commit_or_remove(self, record: TopicRecord, logs: tuple[Log, ...]) -> None:
         try:
@@ -262,13 +259,13 @@ class Topics:
         try:
             self._logs.remove(gone)
         except OSError as error:
-            _log.warning("the files of %s could not be removed: %s; the next start tries again", gone, error)
+            _log.warning("a log could not be removed; the next start tries again", extra=fields(log=str(gone), why=error))
 
     def _remove_leftovers(self) -> None:
         counts = {record.name: record.partitions for record in self._metadata.state.topics.values()}
         for found in list(self._logs.names()):
             if found != METADATA and found.partition >= counts.get(found.topic, 0):
-                _log.info("removing %s, which belongs to no topic", found)
+                _log.info("removing a log that belongs to no topic", extra=fields(log=str(found)))
                 self._remove(found)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.exchange import Exchange
+from kohort.server.logs import fields
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -41,5 +42,7 @@ def _validate(exchange: Exchange, request: Any) -> None:
     if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is not None:
-        _log.warning("refused a transactional id of client %r: transactions are not served yet", exchange.client_id)
+        _log.warning(
+            "refused a transactional id: transactions are not served yet", extra=fields(client=exchange.client_id)
+        )
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)
