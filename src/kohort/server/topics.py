@@ -259,7 +259,7 @@ class Topics:
         try:
             self._logs.remove(gone)
         except OSError as error:
-            _log.warning("a log could not be removed; the next start tries again", extra=fields(log=str(gone), why=error))
+            _log.warning("could not remove a log; the next start will", extra=fields(log=str(gone), why=error))
 
     def _remove_leftovers(self) -> None:
         counts = {record.name: record.partitions for record in self._metadata.state.topics.values()}
