@@ -60,6 +60,14 @@ async def test_the_advertised_address_takes_the_bound_port_for_0() -> None:
         assert broker.advertised == ("kohort.example", 9092)
 
 
+async def test_a_name_with_port_0_is_one_address() -> None:
+    async with Broker(Config(MEMORY | {"listeners": "localhost:0"})) as broker:
+        assert broker.address.host in ("127.0.0.1", "::1")
+        await request(broker.address)
+    with pytest.raises(KohortError, match="no-such-host.invalid:0 cannot be listened on"):
+        await Broker(Config(MEMORY | {"listeners": "no-such-host.invalid:0", "insecure": True})).start()
+
+
 async def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
     async with Broker(Config(MEMORY)) as other:
         settings = {"listeners": str(other.address), "log.dir": str(tmp_path)}

@@ -10,7 +10,9 @@ It is the server of `kohort serve`, and of whoever embeds one:
         print(broker.address)
 """
 
+import asyncio
 import errno
+import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Self
@@ -132,10 +134,11 @@ class Broker:
         self.advertised = told or wanted
         self._opened.push_async_callback(self.listener.close, ANSWERS_WITHIN_S)
         try:
-            bound = await self.listener.start(wanted.host, wanted.port)
+            host = wanted.host if wanted.port else await first_address(wanted.host)
+            bound = await self.listener.start(host, wanted.port)
         except OSError as error:
             raise KohortError(cannot_listen(wanted, error, "--listen")) from error
-        self.address = Address(wanted.host, bound[1])
+        self.address = Address(host, bound[1])
         self.advertised = self.address if told is None else Address(told.host, told.port or bound[1])
 
 
@@ -161,6 +164,14 @@ def group_config(config: Config) -> GroupConfig:
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
         max_record_bytes=config["message.max.bytes"],
     )
+
+
+async def first_address(host: str) -> str:
+    """One address of a name: on several, port 0 would be a different port on each. Raises OSError."""
+    if not host:
+        return host
+    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
 
 
 def cannot_listen(wanted: Address, error: OSError, flag: str) -> str:
