@@ -43,7 +43,7 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
     names: dict[str, tuple[str, _Convert | None]] = {}
     for each in fields(entity_type):
         names[each.name] = names[f"{each.name}_ms"] = (each.name, _field_converter(shape(each)))
-    defaults = {each.name: _default(each) for each in fields(entity_type)}
+    defaults = {each.name: default(each) for each in fields(entity_type)}
 
     def build(values: Mapping[str, Any]) -> Any:
         if isinstance(values, entity_type):
@@ -120,7 +120,8 @@ def _timestamp_or_none(value: int | datetime | None) -> datetime | None:
     return None if value is None or value == -1 else _timestamp(value)
 
 
-def _default(field: "Field[Any]") -> Any:
+def default(field: "Field[Any]") -> Any:
+    """The schema's default, else null, nothing, zero."""
     if field.default is not MISSING:
         return field.default
     of = shape(field)

@@ -9,11 +9,10 @@ importing all of kio would take longer than a whole start of the server may.
 import struct
 from collections.abc import Callable
 from functools import cache
-from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 from kio.index import load_request_schema
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.protocol import Entity
 
@@ -22,6 +21,7 @@ from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.packing import read_varint
 from kohort.protocol.walk import MAX_UNKNOWN_TAGS, has_arrays, walk
+from kohort.protocol.writing import encode
 
 __all__ = [
     "Entity",
@@ -122,13 +122,6 @@ class _Codec(NamedTuple):
 def _request_codec(api_key: int, version: int) -> _Codec:
     entity_type = load_request_schema(api_key, version)
     return _Codec(entity_type, entity_reader(entity_type), has_arrays(entity_type))
-
-
-def encode(entity: Any) -> bytes:
-    """The bytes of a message, without any header."""
-    buffer = BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
 
 
 def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:

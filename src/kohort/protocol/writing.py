@@ -1,0 +1,217 @@
+"""Writes kio's message classes, ten times as fast as kio does.
+
+kio reads with native code but writes in Python, 5 µs for a committed offset: an answer of a thousand partitions
+would hold up everyone for milliseconds. So a function is generated for each class, as in `quick_walk`; fields of
+fixed size that follow each other become one `struct.pack`. The bytes are kio's, which a test makes sure of for
+every response that is served.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import Field, fields
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from struct import Struct, pack
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from kohort.protocol.building import default
+from kohort.protocol.packing import pack_int16, pack_int32, pack_varint
+from kohort.protocol.schema import Shape, shape
+
+Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
+"""(entity, append): hands the entity's bytes on, piece by piece."""
+
+_CODES: Final = {
+    "int8": "b", "uint8": "B", "bool": "?", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+    "uint64": "Q", "float64": "d", "error_code": "h", "timedelta_i32": "i", "timedelta_i64": "q", "datetime_i64": "q",
+    "uuid": "16s",
+}  # fmt: skip
+_MS: Final = timedelta(milliseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def encode(entity: Any) -> bytes:
+    """The bytes of a message, without any header.
+
+    Raises what Python raises for values that the schema has no room for: TypeError, AttributeError, struct.error.
+    """
+    parts: list[bytes] = []
+    entity_type: Any = type(entity)
+    _writer(entity_type)(entity, parts.append)
+    return b"".join(parts)
+
+
+@cache
+def _writer(entity_type: Any) -> Write:
+    names = _HELPERS.copy()
+    return _compiled(list(_struct_lines(entity_type, names)), names)
+
+
+def _compiled(lines: list[str], names: dict[str, Any]) -> Write:
+    source = "\n".join(["def write(e, append):", *(f"    {line}" for line in lines or ["pass"])])
+    exec(source, names)
+    write: Write = names["write"]
+    return write
+
+
+def _struct_lines(entity_type: Any, names: dict[str, Any]) -> Iterator[str]:
+    """Lines that write `e`; what they call is put into `names`."""
+    codes, values = "", []
+    for field in (each for each in fields(entity_type) if "tag" not in each.metadata):
+        of = shape(field)
+        if not of.is_array and not of.is_struct and of.kafka_type in _CODES:
+            codes += _CODES[of.kafka_type]
+            values.append(_expression(of, f"e.{field.name}"))
+            continue
+        if codes:
+            yield _packed(codes, values, names)
+        codes, values = "", []
+        yield from _variable_lines(of, f"e.{field.name}", entity_type.__flexible__, names)
+    if codes:
+        yield _packed(codes, values, names)
+    if entity_type.__flexible__:
+        tagged = [each for each in fields(entity_type) if "tag" in each.metadata]
+        names["tags"] = _tags_writer(tagged)
+        yield "tags(e, append)" if tagged else r"append(b'\0')"
+
+
+def _packed(codes: str, values: list[str], names: dict[str, Any]) -> str:
+    names[f"pack_{codes.replace('?', 'o')}"] = Struct(f">{codes}").pack
+    return f"append(pack_{codes.replace('?', 'o')}({', '.join(values)}))"
+
+
+def _expression(of: Shape, value: str) -> str:
+    if of.kafka_type.startswith("timedelta"):
+        return f"{value} // MS"
+    if of.kafka_type == "datetime_i64":
+        return f"stamp({value})"
+    return f"uuid_bytes({value})" if of.kafka_type == "uuid" else value
+
+
+def _variable_lines(of: Shape, value: str, flexible: bool, names: dict[str, Any]) -> Iterator[str]:
+    if of.is_array:
+        name = f"write_{len(names)}"
+        names[name] = (_compact_array_writer if flexible else _array_writer)(of, flexible)
+        yield f"{name}({value}, append)"
+    elif of.is_struct:
+        name = f"write_{len(names)}"
+        names[name] = _nullable_writer(_writer(of.inner)) if of.nullable else _writer(of.inner)
+        yield f"{name}({value}, append)"
+    else:
+        yield from _blob_lines(of, value, flexible)
+
+
+def _blob_lines(of: Shape, value: str, flexible: bool) -> Iterator[str]:
+    """A string or bytes; None raises where there is no null."""
+    size = "varint(len(v) + 1)" if flexible else "pack_h(len(v))" if of.kafka_type == "string" else "pack_i(len(v))"
+    null = r"b'\0'" if flexible else r"b'\xff\xff'" if of.kafka_type == "string" else r"b'\xff\xff\xff\xff'"
+    yield f"v = {value}"
+    indent = ""
+    if of.nullable:
+        yield f"if v is None: append({null})"
+        yield "else:"
+        indent = "    "
+    if of.kafka_type == "string":
+        yield f"{indent}v = v.encode()"
+    yield f"{indent}append({size})"
+    yield f"{indent}append(v)"
+
+
+def _array_writer(of: Shape, flexible: bool) -> Write:
+    write_elements = _elements_writer(of, flexible)
+
+    def write(elements: Any, append: Callable[[bytes], None]) -> None:
+        append(pack_int32(-1 if elements is None else len(elements)))
+        if elements:
+            write_elements(elements, append)
+
+    return write
+
+
+def _compact_array_writer(of: Shape, flexible: bool) -> Write:
+    write_elements = _elements_writer(of, flexible)
+
+    def write(elements: Any, append: Callable[[bytes], None]) -> None:
+        append(pack_varint(0 if elements is None else len(elements) + 1))
+        if elements:
+            write_elements(elements, append)
+
+    return write
+
+
+def _elements_writer(of: Shape, flexible: bool) -> Write:
+    code = _CODES.get(of.kafka_type)
+    if of.kafka_type in ("int8", "int16", "int32", "int64"):
+        return lambda elements, append: append(pack(f">{len(elements)}{code}", *elements))
+    write = _writer(of.inner) if of.is_struct else _value_writer(of._replace(is_array=False, nullable=False), flexible)
+
+    def write_elements(elements: Any, append: Callable[[bytes], None]) -> None:
+        for each in elements:
+            write(each, append)
+
+    return write_elements
+
+
+def _value_writer(of: Shape, flexible: bool) -> Write:
+    """A writer of a single value that is no struct."""
+    names = _HELPERS.copy()
+    if not of.is_array and of.kafka_type in _CODES:
+        return _compiled([_packed(_CODES[of.kafka_type], [_expression(of, "e")], names)], names)
+    return _compiled(list(_variable_lines(of, "e", flexible, names)), names)
+
+
+def _nullable_writer(write: Write) -> Write:
+    """KIP-893: a byte in front says whether the struct is there."""
+
+    def write_nullable(entity: Any, append: Callable[[bytes], None]) -> None:
+        append(b"\xff" if entity is None else b"\x01")
+        if entity is not None:
+            write(entity, append)
+
+    return write_nullable
+
+
+def _tags_writer(tagged: list[Field[Any]]) -> Write:
+    known = [
+        (field.metadata["tag"], field.name, default(field), _tag_value_writer(shape(field)))
+        for field in sorted(tagged, key=lambda each: each.metadata["tag"])
+    ]
+
+    def write(entity: Any, append: Callable[[bytes], None]) -> None:
+        present = [
+            (tag, value, write_value)
+            for tag, name, absent, write_value in known
+            if (value := getattr(entity, name)) != absent
+        ]
+        append(pack_varint(len(present)))
+        for tag, value, write_value in present:
+            parts: list[bytes] = []
+            write_value(value, parts.append)
+            append(pack_varint(tag) + pack_varint(sum(map(len, parts))))
+            for part in parts:
+                append(part)
+
+    return write
+
+
+def _tag_value_writer(of: Shape) -> Write:
+    return _writer(of.inner) if of.is_struct and not of.is_array else _value_writer(of._replace(nullable=False), True)
+
+
+def _stamp(value: datetime | None) -> int:
+    return -1 if value is None else (value - _EPOCH) // _MS
+
+
+def _uuid_bytes(value: UUID | None) -> bytes:
+    return bytes(16) if value is None else value.bytes
+
+
+_HELPERS: Final[dict[str, Any]] = {
+    "MS": _MS,
+    "stamp": _stamp,
+    "uuid_bytes": _uuid_bytes,
+    "varint": pack_varint,
+    "pack_h": pack_int16,
+    "pack_i": pack_int32,
+}
+"""What generated lines call."""
