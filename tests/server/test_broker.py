@@ -64,7 +64,7 @@ async def test_a_name_with_port_0_is_one_address() -> None:
     async with Broker(Config(MEMORY | {"listeners": "localhost:0"})) as broker:
         assert broker.address.host in ("127.0.0.1", "::1")
         await request(broker.address)
-    with pytest.raises(KohortError, match="no-such-host.invalid:0 cannot be listened on"):
+    with pytest.raises(KohortError, match="cannot be listened on"):
         await Broker(Config(MEMORY | {"listeners": "no-such-host.invalid:0", "insecure": True})).start()
 
 
