@@ -26,9 +26,10 @@ from itertools import takewhile
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
 from kohort.log.base import FOREVER, LogConfig
+from kohort.log.durability import sync_all
 from kohort.log.segment import LARGEST, Segment
 from kohort.protocol import batches, records
-from kohort.protocol.batches import Header
+from kohort.protocol.batches import HEADER_SIZE, Buffer, Header
 
 MAX_KEYS = 2_000_000
 """Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run."""
@@ -74,8 +75,12 @@ class Compaction:
 
         Raises OSError, and KafkaError CORRUPT_MESSAGE if a segment is not what was written.
         """
-        end = self._read_keys()
-        return [self._clean(group, target) for group in _groups(self.segments[:end], self.config.segment_bytes)]
+        pieces: list[_Piece] = []
+        for source in self.segments[: self._read_keys()]:
+            if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
+                pieces.append(_Piece(target(source.base_offset)))
+            pieces[-1].copy(source, self._filter)
+        return [piece.finish() for piece in pieces]
 
     def _read_keys(self) -> int:
         """Fill the map from the dirty segments; returns how many segments can be cleaned with it."""
@@ -87,22 +92,7 @@ class Compaction:
                     self.latest.update(_keys(header, batch))
         return len(self.segments)
 
-    def _clean(self, sources: tuple[Segment, ...], target: Callable[[int], Segment]) -> Cleaned:
-        result = target(sources[0].base_offset)
-        for source in sources:
-            dropped: Header | None = None
-            for header, batch in _batches(source):
-                kept = self._filter(header, batch)
-                dropped = header if kept is None else None
-                if kept is not None:
-                    _append(result, kept, source.modified)
-            if dropped is not None and source is sources[-1]:
-                _append(result, _bare(dropped), source.modified)
-        result.seal()
-        result.end_offset = sources[-1].end_offset
-        return Cleaned(sources, result)
-
-    def _filter(self, header: Header, batch: memoryview) -> bytes | memoryview | None:
+    def _filter(self, header: Header, batch: memoryview) -> Buffer | None:
         """What is left of a batch, None for nothing."""
         if header.is_control:
             return batch
@@ -133,6 +123,45 @@ class Compaction:
         return base_offset + delta >= self.latest.get(key, -1)
 
 
+class _Piece:
+    """A segment that is being written, and those that it is to replace: as many as fit into one.
+
+    Without that compaction would leave ever more, ever smaller segments.
+    """
+
+    def __init__(self, result: Segment) -> None:
+        self._result = result
+        self._sources: list[Segment] = []
+        self._dropped: Header | None = None
+        """The last batch so far, if nothing is left of it."""
+
+    def has_room_for(self, source: Segment, segment_bytes: int) -> bool:
+        span = source.end_offset - self._result.base_offset
+        return self._result.size + HEADER_SIZE + source.size <= segment_bytes and span <= LARGEST
+
+    def copy(self, source: Segment, left_of: Callable[[Header, memoryview], Buffer | None]) -> None:
+        self._sources.append(source)
+        for header, batch in _batches(source):
+            left = left_of(header, batch)
+            self._dropped = header if left is None else None
+            if left is not None:
+                self._append(left, source.modified)
+
+    def _append(self, batch: Buffer, modified: int) -> None:
+        header = batches.read_header(batch)
+        self._result.append((batch,), header.size, header.last_offset, header.max_timestamp, modified)
+
+    def finish(self) -> Cleaned:
+        last = self._sources[-1]
+        if self._dropped is not None:
+            self._append(_bare(self._dropped), last.modified)
+        self._result.seal()
+        self._result.end_offset = last.end_offset
+        if (path := self._result.log.file()) is not None:
+            sync_all((path,))  # whatever the durability: it takes the place of what may long be on the disk
+        return Cleaned(tuple(self._sources), self._result)
+
+
 def _old_enough(segments: Sequence[Segment], config: LogConfig, now: int) -> Iterator[Segment]:
     """The segments before the first that holds a record younger than `min.compaction.lag.ms`."""
     if not config.min_compaction_lag_ms:
@@ -147,21 +176,6 @@ def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:
         return False
     first = next(segment.headers(), None)
     return first is not None and now - first[1].max_timestamp > config.max_compaction_lag_ms
-
-
-def _groups(segments: Sequence[Segment], segment_bytes: int) -> Iterator[tuple[Segment, ...]]:
-    """Neighbours that fit into one segment together: compaction would else leave ever more, ever smaller ones."""
-    group: list[Segment] = []
-    size = 0
-    for segment in segments:
-        too_far = group and segment.end_offset - group[0].base_offset > LARGEST
-        if group and (too_far or size + segment.size > segment_bytes):
-            yield tuple(group)
-            group, size = [], 0
-        group.append(segment)
-        size += segment.size
-    if group:
-        yield tuple(group)
 
 
 def _batches(segment: Segment) -> Iterator[tuple[Header, memoryview]]:
@@ -196,8 +210,3 @@ def _decoded(header: Header, content: bytes, kept: Sequence[records.RawRecord]) 
 def _bare(header: Header) -> bytes:
     """The batch without records."""
     return batches.replace_records(header, (), header.max_timestamp)
-
-
-def _append(segment: Segment, batch: bytes | memoryview, modified: int) -> None:
-    header = batches.read_header(batch)
-    segment.append((batch,), header.size, header.last_offset, header.max_timestamp, modified)

@@ -145,8 +145,7 @@ class PartitionLog:
             sent = self._known_producers().validate(header)
             if sent is not None:
                 return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)
-        if self._commit is not None and self._commit.failure is not None:
-            raise OSError(self._commit.failure.errno, "the log failed to reach the disk; it must be opened again")
+        self._check_disk()
         return self._write(batch, header, size, now)
 
     def _write(self, batch: Buffer, header: Header, size: int, now: Instant) -> Appended:
@@ -293,6 +292,10 @@ class PartitionLog:
         try:
             done = await asyncio.to_thread(compaction.run, self._backing.compaction_target)
             return self._install(done)
+        except FileNotFoundError:
+            if self._closed is None and set(compaction.segments) <= set(self._segments):
+                raise
+            return False  # deleted meanwhile
         finally:
             self._compacting = False
 
@@ -398,8 +401,13 @@ class PartitionLog:
                 self._save_producers()
             sync_all(self.unsynced())
             self._save()
+            self._check_disk()
         finally:
             self.end(ErrorCode.not_leader_or_follower)
+
+    def _check_disk(self) -> None:
+        if self._commit is not None and self._commit.failure is not None:
+            raise OSError(self._commit.failure.errno, "the log did not reach the disk; it must be opened again")
 
     def end(self, code: ErrorCode) -> None:
         """Let go of the files, answer everything with `code` from now on, and wake who waits."""

@@ -1,0 +1,351 @@
+"""Compaction: the last record of every key stays, offsets never change, tombstones go in their time."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.errors import KafkaError
+from kohort.log import compaction
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
+from kohort.log.memory import memory_log
+from kohort.protocol import batches
+from kohort.protocol.batches import Codec, Record
+
+from .conftest import NOW, ORDERS, batch, from_producer, records_of
+
+COMPACT = frozenset({"compact"})
+DAY = 86_400_000
+
+
+def compacted(**configs):
+    return LogConfig(cleanup_policy=COMPACT, **{"segment_bytes": 1_000, "index_interval_bytes": 200, **configs})
+
+
+@pytest.fixture
+def log(directory):
+    return directory.open(ORDERS, compacted())
+
+
+def put(log, key, value, now=NOW, **options):
+    log.append(batches.build([Record(key, value, (), now)], **options), now)
+
+
+def put_many(log, count, keys=7, first=0):
+    for at in range(first, first + count):
+        put(log, b"k%d" % (at % keys), b"%d" % at + bytes(30))
+
+
+def latest(records):
+    """What a reader makes of a log: the value of each key."""
+    return {record.key: record.value for record in records}
+
+
+def living(records):
+    return {key: value for key, value in latest(records).items() if value is not None}
+
+
+class TestWhatStays:
+    async def test_the_last_record_of_each_key_at_its_offset(self, log):
+        put_many(log, 100)
+        before = records_of(log)
+        size = log.size
+        active = log.segments[-1].base_offset
+        assert await log.compact(NOW)
+        after = records_of(log)
+        assert latest(after) == latest(before)
+        assert set(after) <= set(before), "same offsets, keys, values, timestamps"
+        closed = [record for record in after if record.offset < active]
+        assert len(closed) == len({record.key for record in closed})
+        assert log.size < size / 2
+        assert (log.start_offset, log.end_offset) == (0, 100)
+
+    async def test_reads_start_anywhere(self, log):
+        put_many(log, 100)
+        await log.compact(NOW)
+        after = records_of(log)
+        for offset in range(101):
+            assert records_of(log, offset) == [record for record in after if record.offset >= offset]
+
+    async def test_small_segments_become_one(self, log):
+        put_many(log, 100)
+        count = len(log.segments)
+        await log.compact(NOW)
+        assert len(log.segments) < count / 2
+
+    async def test_it_goes_on_where_it_stopped(self, log):
+        put_many(log, 100)
+        await log.compact(NOW)
+        assert not await log.compact(NOW), "nothing is dirty"
+        put_many(log, 100, keys=3, first=100)
+        assert await log.compact(NOW)
+        assert {record.key for record in records_of(log)} == {b"k%d" % at for at in range(7)}
+
+    @pytest.mark.parametrize("codec", Codec)
+    async def test_part_of_a_batch(self, log, codec):
+        content = [Record(b"%d" % at, b"first", (("h", b"x"),), NOW + at) for at in range(10)]
+        log.append(batches.build(content, codec=codec), NOW)
+        put(log, b"3", b"second")
+        put(log, b"9", b"second")
+        put(log, b"filler", bytes(900))
+        assert await log.compact(NOW)
+        data = log.read(0, 10_000)
+        header = batches.read_header(data)
+        assert (header.base_offset, header.last_offset, header.count, header.codec) == (0, 9, 8, codec)
+        assert header.max_timestamp == NOW + 8
+        assert records_of(log)[:8] == [
+            record._replace(offset=at) for at, record in enumerate(content) if record.key not in (b"3", b"9")
+        ]
+
+    async def test_a_batch_that_needs_no_change_is_copied(self, log):
+        put(log, b"a", b"1")
+        put(log, b"b", b"2", codec=Codec.GZIP)
+        before = bytes(log.read(0, 10_000))
+        put(log, b"filler", bytes(900))
+        await log.compact(NOW)
+        assert bytes(log.read(0, 10_000))[: len(before)] == before
+
+    async def test_what_cannot_be_read_is_kept(self, log):
+        sent = batch(b"x", key=b"a")
+        broken = bytearray(sent)
+        broken[21:23] = b"\x00\x04"  # says zstd
+        from crc32c import crc32c
+
+        broken[17:21] = crc32c(bytes(broken[21:])).to_bytes(4)
+        log.append(bytes(broken), NOW)
+        put(log, b"a", b"2")
+        put(log, b"filler", bytes(900))
+        await log.compact(NOW)
+        assert batches.read_header(log.read(0, 10_000)).codec == Codec.ZSTD
+
+    async def test_records_without_a_key_go(self, directory):
+        log = directory.open(ORDERS, compacted(segment_bytes=300))
+        log.append(batch(b"x", b"y", key=None), NOW)
+        put(log, b"a", b"1")
+        put(log, b"filler", bytes(200))
+        await log.compact(NOW)
+        assert [record.key for record in records_of(log)] == [b"a", b"filler"]
+
+
+class TestTombstones:
+    async def test_kept_until_readers_have_seen_them(self, directory):
+        log = directory.open(ORDERS, compacted(delete_retention_ms=1_000, min_cleanable_dirty_ratio=0))
+        put(log, b"a", b"1")
+        put(log, b"a", None)
+        put(log, b"b", b"2")
+        put(log, b"filler", bytes(900))
+        assert await log.compact(NOW)
+        assert [(r.key, r.value, r.timestamp) for r in records_of(log)][:2] == [(b"a", None, NOW), (b"b", b"2", NOW)]
+        horizon = batches.read_header(log.read(1, 10_000)).delete_horizon
+        assert horizon == NOW + 1_000
+
+        put(log, b"filler", bytes(900))
+        assert await log.compact(NOW + 999)
+        assert b"a" in latest(records_of(log))
+        assert batches.read_header(log.read(1, 10_000)).delete_horizon == horizon, "the first time counts"
+        put(log, b"filler", bytes(900))
+        assert await log.compact(NOW + 1_000)
+        assert b"a" not in latest(records_of(log))
+        assert records_of(log)[0] == Record(b"b", b"2", (), NOW, 2)
+
+    async def test_a_later_value_wins_over_an_old_tombstone(self, log):
+        put(log, b"a", None)
+        put(log, b"a", b"1")
+        put(log, b"filler", bytes(900))
+        await log.compact(NOW)
+        assert latest(records_of(log))[b"a"] == b"1"
+
+
+class TestEmptyBatches:
+    async def test_the_last_batch_of_a_producer_keeps_its_header(self, data):
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, compacted())
+        for at in range(3):
+            log.append(from_producer(5, 0, at), NOW)
+        log.append(batch(b"new", key=b"k"), NOW)
+        put(log, b"filler", bytes(900))
+        await log.compact(NOW)
+        headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
+        assert [(h.base_offset, h.count, h.producer_id, h.base_sequence) for h in headers[:2]] == [
+            (2, 0, 5, 2),
+            (3, 1, -1, -1),
+        ]
+        directory.close()
+        (data / "orders-0" / "producers").unlink()
+        with_header_only = LocalDirectory(data)
+        log = with_header_only.open(ORDERS, compacted())
+        assert log.append(from_producer(5, 0, 2), NOW).duplicate
+        assert log.append(from_producer(5, 0, 3), NOW).base_offset == 5
+        with_header_only.close()
+
+    async def test_the_end_of_the_compacted_part_is_kept(self, directory):
+        log = directory.open(ORDERS, compacted(segment_bytes=300))
+        put(log, b"a", b"1" * 150)
+        put(log, b"a", b"2" * 150)
+        put(log, b"a", b"3" * 150)
+        assert await log.compact(NOW)
+        headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
+        assert headers[-1].last_offset == log.segments[0].end_offset - 1
+        assert [record.offset for record in records_of(log)] == [1, 2]
+
+
+class TestWhenItIsDue:
+    async def test_not_without_the_policy(self, directory):
+        log = directory.open(ORDERS, LogConfig(segment_bytes=1_000))
+        put_many(log, 100)
+        assert not await log.compact(NOW)
+
+    async def test_not_what_is_active(self, log):
+        put(log, b"a", b"1")
+        put(log, b"a", b"2")
+        assert not await log.compact(NOW)
+
+    async def test_the_dirty_ratio(self, directory):
+        log = directory.open(ORDERS, compacted(min_cleanable_dirty_ratio=0.5))
+        put_many(log, 100, keys=1_000)
+        assert await log.compact(NOW)
+        clean = log.size
+        at = 100
+        while not await log.compact(NOW):
+            put_many(log, 1, keys=1_000, first=at)
+            at += 1
+        assert log.size > 1.9 * clean
+
+    async def test_young_records_wait(self, directory):
+        log = directory.open(ORDERS, compacted(min_compaction_lag_ms=1_000))
+        put_many(log, 100)
+        assert not await log.compact(NOW + 999)
+        assert await log.compact(NOW + 1_000)
+
+    async def test_old_records_do_not(self, directory):
+        log = directory.open(
+            ORDERS, compacted(segment_bytes=100_000, max_compaction_lag_ms=1_000, min_cleanable_dirty_ratio=1)
+        )
+        put(log, b"a", b"1")
+        put(log, b"a", b"2", now=NOW + 1_001)
+        assert len(log.segments) == 2, "an active segment cannot be compacted, so it ends with the lag"
+        assert await log.compact(NOW + 1_001)
+
+    async def test_both_policies(self, directory):
+        both = frozenset({"compact", "delete"})
+        log = directory.open(ORDERS, LogConfig(cleanup_policy=both, segment_bytes=1_000, retention_ms=1_000))
+        put_many(log, 100)
+        assert await log.compact(NOW)
+        assert log.retain(NOW + 2_000)
+        assert log.start_offset == 100
+
+    async def test_only_so_many_keys_at_a_time(self, log, monkeypatch):
+        monkeypatch.setattr(compaction, "MAX_KEYS", 20)
+        put_many(log, 100, keys=50)
+        before = latest(records_of(log))
+        runs = 0
+        log.configure(compacted(min_cleanable_dirty_ratio=0))
+        while await log.compact(NOW):
+            runs += 1
+        assert runs > 1
+        assert latest(records_of(log)) == before
+
+
+class TestMeanwhile:
+    async def test_the_log_goes_on(self, log):
+        """Appends and reads while another thread compacts; every read is of one consistent state."""
+        put_many(log, 400)
+        expected = latest(records_of(log))
+        compacting = asyncio.ensure_future(log.compact(NOW))
+        at = 400
+        while not compacting.done():
+            put_many(log, 1, first=at)
+            expected[b"k%d" % (at % 7)] = b"%d" % at + bytes(30)
+            at += 1
+            assert latest(records_of(log)) == expected
+            await asyncio.sleep(0)
+        assert await compacting
+        assert latest(records_of(log)) == expected
+        assert log.end_offset == at
+
+    async def test_segments_that_are_deleted_meanwhile_stay_deleted(self, log):
+        put_many(log, 200)
+        compacting = asyncio.ensure_future(log.compact(NOW))
+        await asyncio.sleep(0)
+        log.trim(150)
+        log.retain(NOW)
+        await compacting
+        assert log.start_offset == 150
+        assert all(record.offset >= 150 for record in records_of(log))
+        assert log.segments[0].base_offset > 0
+
+    async def test_a_log_that_is_removed_meanwhile(self, directory, log):
+        put_many(log, 200)
+        compacting = asyncio.ensure_future(log.compact(NOW))
+        await asyncio.sleep(0)
+        directory.remove(ORDERS)
+        await asyncio.gather(compacting, return_exceptions=True)
+        again = directory.open(ORDERS, compacted())
+        assert (again.start_offset, again.end_offset) == (0, 0)
+
+    async def test_once_at_a_time(self, log):
+        put_many(log, 200)
+        assert sorted(await asyncio.gather(log.compact(NOW), log.compact(NOW))) == [False, True]
+
+    async def test_the_directory_cleans_all_and_survives_one_that_fails(self, directory, log, caplog):
+        put_many(log, 100)
+        other = directory.open(ORDERS._replace(partition=1), compacted())
+        put_many(other, 100)
+        broken = log.segments[0].log
+        broken.size -= 1
+        await directory.clean(NOW)
+        broken.size += 1
+        assert "cleaning orders-0 failed" in caplog.text
+        assert len(other.segments) < len(log.segments)
+
+    async def test_a_segment_that_is_broken_is_left_alone(self, log):
+        put_many(log, 100)
+        before = records_of(log)
+        log.segments[2].log.size -= 1
+        with pytest.raises(KafkaError):
+            await log.compact(NOW)
+        log.segments[2].log.size += 1
+        assert records_of(log) == before
+
+
+class TestProperty:
+    """Reading the compacted log gives what reading the whole one gives, at every point in time."""
+
+    keys = st.sampled_from([b"a", b"b", b"c", b"d"])
+    values = st.one_of(st.none(), st.binary(max_size=40))
+    sent = st.lists(st.tuples(keys, values), min_size=1, max_size=4)
+    steps = st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), sent, st.sampled_from(Codec)),
+            st.tuples(st.just("compact"), st.integers(0, 2_000), st.none()),
+        ),
+        max_size=60,
+    )
+
+    @settings(deadline=None, max_examples=60)
+    @given(steps)
+    def test_the_fold_is_the_same(self, steps):
+        config = compacted(segment_bytes=400, delete_retention_ms=1_000, min_cleanable_dirty_ratio=0)
+        log = memory_log(ORDERS, config)
+        everything: list[Record] = []
+        now = NOW
+
+        async def run():
+            nonlocal now
+            for step, argument, codec in steps:
+                if step == "compact":
+                    now += argument
+                    await log.compact(now)
+                else:
+                    content = [Record(key, value, (), now) for key, value in argument]
+                    base = log.append(batches.build(content, codec=codec), now).base_offset
+                    everything.extend(record._replace(offset=base + at) for at, record in enumerate(content))
+                found = records_of(log)
+                assert set(found) <= set(everything)
+                assert living(found) == living(everything)
+                assert [record.offset for record in found] == sorted(record.offset for record in found)
+                assert log.end_offset == len(everything)
+
+        asyncio.run(run())

@@ -1,0 +1,318 @@
+"""A storage that fails: the log is as it was before, and says so."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log import durability, storage
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
+
+from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+
+SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+
+
+@pytest.fixture
+def directory(data):
+    made = LocalDirectory(data)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log(directory):
+    return directory.open(ORDERS, SMALL)
+
+
+class Disk:
+    """Stands in for `os` in the storage: writes go through until the disk is full or broken."""
+
+    def __init__(self, monkeypatch, module=storage):
+        self.room = None
+        self.error = errno.ENOSPC
+        self.cannot_cut = False
+        self.shortest = None
+        monkeypatch.setattr(module, "os", self)
+
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+    def _allowed(self, size):
+        if self.room is None:
+            return size if self.shortest is None else min(size, self.shortest)
+        if not self.room:
+            raise OSError(self.error, os.strerror(self.error))
+        allowed = min(size, self.room)
+        self.room -= allowed
+        return allowed
+
+    def pwritev(self, fd, parts, position):
+        data = b"".join(parts)
+        return os.pwrite(fd, data[: self._allowed(len(data))], position)
+
+    def pwrite(self, fd, data, position):
+        return os.pwrite(fd, data[: self._allowed(len(data))], position)
+
+    def ftruncate(self, fd, size):
+        if self.cannot_cut:
+            raise OSError(errno.EIO, "cannot cut")
+        os.ftruncate(fd, size)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return Disk(monkeypatch)
+
+
+def size_on_disk(data):
+    return sum(path.stat().st_size for path in (data / "orders-0").glob("*.log"))
+
+
+class TestWriting:
+    def test_a_short_write_is_completed(self, log, disk):
+        disk.shortest = 7
+        fill(log, 30)
+        assert [record.offset for record in records_of(log)] == list(range(30))
+
+    @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+    @pytest.mark.parametrize("room", [0, 1, 16, 60, 61, 100])
+    def test_a_write_that_fails_leaves_no_trace(self, log, disk, data, room, error):
+        fill(log, 5)
+        before, size = records_of(log), size_on_disk(data)
+        disk.room, disk.error = room, error
+        seen = []
+        stop = log.on_append(lambda: seen.append(True))
+        with pytest.raises(OSError) as failed:
+            log.append(batch(b"lost" * 20), NOW)
+        stop()
+        assert failed.value.errno == error
+        assert (records_of(log), log.end_offset, size_on_disk(data)) == (before, 5, size)
+        assert not seen
+        disk.room = None
+        assert log.append(batch(b"kept"), NOW).base_offset == 5
+        assert values_of(log, 5) == [b"kept"]
+
+    @pytest.mark.parametrize("room", [3, 100])
+    def test_what_cannot_be_cut_off_at_once_is_cut_off_later(self, log, disk, data, room):
+        fill(log, 5)
+        size = size_on_disk(data)
+        disk.room, disk.cannot_cut = room, True
+        for _ in range(2):
+            with pytest.raises(OSError):
+                log.append(batch(b"lost" * 20), NOW)
+        disk.room = None
+        with pytest.raises(OSError):
+            log.append(batch(b"x"), NOW)
+        disk.cannot_cut = False
+        log.append(batch(b"x"), NOW)
+        assert size_on_disk(data) == size + len(batch(b"x"))
+        assert log.end_offset == 6
+
+    def test_a_failed_batch_of_a_producer_can_be_sent_again(self, log, disk):
+        log.append(from_producer(1, 0, 0), NOW)
+        disk.room = 10
+        with pytest.raises(OSError):
+            log.append(from_producer(1, 0, 1), NOW)
+        disk.room = None
+        assert not log.append(from_producer(1, 0, 1), NOW).duplicate
+
+    def test_at_the_start_of_a_segment(self, log, disk):
+        fill(log, 2, size=800)
+        disk.room = 0
+        for _ in range(3):
+            with pytest.raises(OSError):
+                log.append(batch(bytes(800)), NOW)
+        disk.room = None
+        fill(log, 10, first=2, size=800)
+        assert [record.offset for record in records_of(log)] == list(range(12))
+        assert [segment.base_offset for segment in log.segments] == sorted({s.base_offset for s in log.segments})
+
+    def test_an_index_that_cannot_be_written_is_written_later(self, log, monkeypatch):
+        log.configure(LogConfig(index_interval_bytes=0))
+        written = storage.FileStore.append
+
+        def failing(self, parts):
+            if not self.path.endswith(".log"):
+                raise OSError(errno.ENOSPC, "no space")
+            written(self, parts)
+
+        monkeypatch.setattr(storage.FileStore, "append", failing)
+        fill(log, 100)
+        monkeypatch.undo()
+        assert [record.offset for record in records_of(log, 50)] == list(range(50, 100))
+
+
+class TestOtherFiles:
+    def test_a_trim_that_cannot_be_stored_did_not_happen(self, log, monkeypatch):
+        fill(log, 30)
+
+        def failing(*_):
+            raise OSError(errno.ENOSPC, "no space")
+
+        monkeypatch.setattr("kohort.log.files.os.replace", failing)
+        with pytest.raises(OSError):
+            log.trim(10)
+        assert log.start_offset == 0
+        monkeypatch.undo()
+        log.trim(10)
+        assert log.start_offset == 10
+
+    async def test_a_compaction_that_fails_changes_nothing(self, directory, disk):
+        log = directory.open(ORDERS, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000))
+        fill(log, 50)
+        before = records_of(log)
+        disk.room = 30
+        with pytest.raises(OSError):
+            await log.compact(NOW)
+        disk.room = None
+        assert records_of(log) == before
+        assert await log.compact(NOW)
+
+    async def test_a_swap_that_fails_closes_the_log_until_it_is_opened_again(self, data, monkeypatch):
+        directory = LocalDirectory(data)
+        config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
+        log = directory.open(ORDERS, config)
+        fill(log, 50)
+        last = records_of(log)[-1]
+        rename, calls = os.rename, []
+
+        def failing(*paths):
+            calls.append(paths)
+            if len(calls) == 4:
+                raise OSError(errno.EIO, "broken")
+            rename(*paths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("kohort.log.files.os.rename", failing)
+            with pytest.raises(OSError):
+                await log.compact(NOW)
+        with pytest.raises(KafkaError) as refused:
+            log.read(0, 100)
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        directory.close()
+        again = LocalDirectory(data)
+        assert records_of(again.open(ORDERS, config)) == [last] or values_of(again.open(ORDERS, config))
+        again.close()
+
+
+class TestSyncing:
+    """Durability "fsync"."""
+
+    @pytest.fixture
+    def syncs(self, monkeypatch):
+        """The paths that were synced; put an error into `failing` to have it raised."""
+
+        class Syncs(list):
+            failing = None
+
+        done = Syncs()
+        really = durability._sync
+
+        def sync(path):
+            if done.failing is not None:
+                raise done.failing
+            really(path)
+            done.append(path)
+
+        monkeypatch.setattr(durability, "_sync", sync)
+        return done
+
+    @pytest.fixture
+    def log(self, data, syncs):
+        directory = LocalDirectory(data, durability="fsync")
+        yield directory.open(ORDERS, SMALL)
+        try:
+            directory.close()
+        except OSError:
+            pass
+
+    async def test_one_sync_for_all_who_wait(self, log, syncs):
+        waiting = []
+        for at in range(50):
+            log.append(batch(b"%d" % at), NOW)
+            waiting.append(asyncio.ensure_future(log.durable()))
+        await asyncio.gather(*waiting)
+        files = [path for path in syncs if path.endswith(".log")]
+        assert len(files) == len(log.segments) + sum(1 for s in log.segments[:-1]), "sealed ones once more, ahead"
+        assert any(path.endswith("orders-0") for path in syncs), "the name of a new file is part of it"
+
+    async def test_who_comes_during_a_sync_waits_for_the_next(self, log, monkeypatch):
+        gate, started, rounds = asyncio.Event(), asyncio.Event(), []
+        loop = asyncio.get_running_loop()
+
+        def sync(path):
+            rounds.append(path)
+            loop.call_soon_threadsafe(started.set)
+            asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(5)
+
+        monkeypatch.setattr(durability, "_sync", sync)
+        log.append(batch(b"a"), NOW)
+        first = asyncio.ensure_future(log.durable())
+        await started.wait()
+        log.append(batch(b"b"), NOW)
+        later = [asyncio.ensure_future(log.durable()) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        assert not first.done()
+        gate.set()
+        await asyncio.gather(first, *later)
+        assert len([path for path in rounds if path.endswith(".log")]) == 2
+
+    async def test_nothing_is_synced_when_nothing_was_written(self, log, syncs):
+        log.append(batch(b"a"), NOW)
+        await log.durable()
+        count = len(syncs)
+        await log.durable()
+        assert len(syncs) == count
+
+    async def test_after_a_failed_sync_nothing_is_taken_any_more(self, log, syncs, data):
+        log.append(batch(b"a"), NOW)
+        await log.durable()
+        log.append(batch(b"b"), NOW)
+        syncs.failing = OSError(errno.EIO, "broken")
+        waiting = [asyncio.ensure_future(log.durable()) for _ in range(3)]
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(result, OSError)
+        syncs.failing = None
+        with pytest.raises(OSError):
+            await log.durable()
+        with pytest.raises(OSError):
+            log.append(batch(b"c"), NOW)
+        assert values_of(log) == [b"a", b"b"], "reading goes on"
+
+    async def test_and_the_next_start_checks_everything(self, data, syncs):
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        log.append(batch(b"a"), NOW)
+        syncs.failing = OSError(errno.EIO, "broken")
+        with pytest.raises(OSError):
+            await log.durable()
+        syncs.failing = None
+        with pytest.raises(OSError):
+            directory.close()
+        again = LocalDirectory(data)
+        assert again.last_end is LastEnd.CRASHED
+        assert values_of(again.open(ORDERS, SMALL)) == [b"a"]
+        again.close()
+
+    def test_closing_brings_everything_to_the_disk(self, data, syncs):
+        directory = LocalDirectory(data)
+        fill(directory.open(ORDERS, LogConfig()), 3)
+        assert not [path for path in syncs if path.endswith(".log")]
+        directory.close()
+        assert [path for path in syncs if path.endswith(".log")]
+
+    def test_closing_reports_a_disk_that_refuses(self, data, syncs):
+        directory = LocalDirectory(data)
+        fill(directory.open(ORDERS, LogConfig()), 3)
+        syncs.failing = OSError(errno.EIO, "broken")
+        with pytest.raises(OSError):
+            directory.close()
+        syncs.failing = None
+        again = LocalDirectory(data)
+        assert again.last_end is LastEnd.CRASHED
+        again.close()

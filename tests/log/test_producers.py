@@ -1,0 +1,91 @@
+"""What is answered to idempotent producers. The answers were seen on a running Kafka 4.3."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.memory import memory_log
+from kohort.log.producers import Producers
+from kohort.protocol import batches
+
+from .conftest import NOW, ORDERS, from_producer
+
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
+FENCED = ErrorCode.invalid_producer_epoch
+MAX = 2**31 - 1
+
+
+def produce(log, epoch, sequence, count):
+    """The offset that is answered, negative if the batch is a duplicate, or the error."""
+    try:
+        appended = log.append(from_producer(1, epoch, sequence, count), NOW)
+    except KafkaError as error:
+        return error.code
+    return -appended.base_offset if appended.duplicate else appended.base_offset
+
+
+FIVE = [((0, at, 1), at) for at in range(1, 6)]
+TABLE = {
+    "in order": [((0, 0, 2), 0), ((0, 2, 1), 2), ((0, 3, 1), 3)],
+    "an unknown producer may start anywhere": [((4, 5, 2), 0), ((4, 7, 1), 2)],
+    "a gap": [((0, 0, 2), 0), ((0, 3, 1), OUT_OF_ORDER), ((0, 2, 1), 2)],
+    "a duplicate": [((0, 0, 1), 0), ((0, 1, 2), 1), ((0, 1, 2), -1), ((0, 3, 1), 3)],
+    "an overlap is no duplicate": [((0, 0, 3), 0), ((0, 0, 2), OUT_OF_ORDER), ((0, 1, 2), OUT_OF_ORDER)],
+    "the same start, but longer": [((0, 5, 2), 0), ((0, 5, 3), OUT_OF_ORDER)],
+    "the last five are remembered": [((0, 0, 1), 0), *FIVE, ((0, 1, 1), -1), ((0, 5, 1), -5)],
+    "the sixth last is not": [((0, 0, 1), 0), *FIVE, ((0, 0, 1), OUT_OF_ORDER)],
+    "a new epoch starts at 0": [((0, 0, 1), 0), ((1, 1, 1), OUT_OF_ORDER), ((1, 0, 1), 1), ((1, 1, 1), 2)],
+    "an old epoch is fenced": [((3, 0, 1), 0), ((2, 0, 1), FENCED), ((2, 1, 1), FENCED), ((3, 1, 1), 1)],
+    "also its duplicates": [((0, 0, 1), 0), ((1, 0, 1), 1), ((0, 0, 1), FENCED)],
+    "0 follows the largest": [((0, MAX - 1, 2), 0), ((0, 0, 1), 2), ((0, MAX - 1, 2), 0)],
+    "within a batch too": [((0, MAX - 1, 4), 0), ((0, 2, 1), 4), ((0, 2, 1), -4), ((0, 0, 1), OUT_OF_ORDER)],
+    "epoch -1 is not checked": [((-1, 0, 1), 0), ((-1, 7, 1), 1), ((0, 0, 1), 2), ((-1, 0, 1), FENCED)],
+}
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+def test_row(row):
+    log = memory_log(ORDERS)
+    for (epoch, sequence, count), answer in row:
+        assert produce(log, epoch, sequence, count) == answer
+
+
+def test_producers_do_not_mix():
+    log = memory_log(ORDERS)
+    for producer_id in range(20):
+        assert log.append(from_producer(producer_id, 0, 5), NOW).base_offset == producer_id
+    for producer_id in range(20):
+        assert log.append(from_producer(producer_id, 0, 5), NOW).duplicate
+
+
+class TestSnapshot:
+    @settings(deadline=None, max_examples=50)
+    @given(
+        st.lists(
+            st.tuples(
+                st.integers(0, 4), st.integers(0, 3), st.integers(0, MAX), st.integers(1, 5), st.integers(0, 2**40)
+            ),
+            max_size=40,
+        )
+    )
+    def test_round_trip(self, sent):
+        producers = Producers()
+        for at, (producer_id, epoch, sequence, count, now) in enumerate(sent):
+            header = batches.read_header(from_producer(producer_id, epoch, sequence, count))
+            producers.add(header, 10 * at, NOW, now)
+        again, offset = Producers.load(producers.dump(77))
+        assert offset == 77
+        assert again.dump(77) == producers.dump(77)
+        assert again.last_offsets() == producers.last_offsets()
+
+    def test_one_that_is_not_whole(self):
+        producers = Producers()
+        producers.add(batches.read_header(from_producer(1, 0, 0)), 0, NOW, NOW)
+        snapshot = producers.dump(1)
+        for end in range(len(snapshot)):
+            with pytest.raises(ValueError, match="snapshot"):
+                Producers.load(snapshot[:end])
+        for at in range(len(snapshot)):
+            with pytest.raises(ValueError, match="snapshot"):
+                Producers.load(snapshot[:at] + bytes([snapshot[at] ^ 1]) + snapshot[at + 1 :])
