@@ -17,8 +17,8 @@ help:
 	@echo "make test         run the whole test suite"
 	@echo "make lint         ruff, mypy, import-linter, and a look at the docs"
 	@echo "make interop      run only the tests with clients written by others"
-	@echo "make conformance  compare with Apache Kafka, answer by answer"
-	@echo "make bench        measure"
+	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
+	@echo "make bench        measure against peers"
 	@echo "make fuzz         feed the wire with broken bytes"
 	@echo "make clean        remove what was made, but not ./data"
 
@@ -54,13 +54,13 @@ interop: $(INSTALLED)
 	$(BIN)/pytest -m interop -rs
 
 conformance: $(INSTALLED)
-	$(BIN)/python -m kohort.conformance
+	$(BIN)/python -m tests.peers.compare
 
 bench: $(INSTALLED)
-	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+	$(BIN)/python -m benchmarks
 
 fuzz: $(INSTALLED)
-	@set -e; for harness in fuzz/*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
+	@set -e; for harness in fuzz/fuzz_*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
