@@ -6,6 +6,7 @@ all). Throttle times are 0: nothing is throttled here.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from struct import Struct
 from uuid import UUID
 
 from kohort.protocol.packing import (
@@ -21,6 +22,8 @@ from kohort.protocol.packing import (
 
 _THROTTLE = b"\0\0\0\0"
 _NO_TAGS = b"\0"
+_pack_result = Struct(">ih").pack
+_pack_flexible_result = Struct(">ihx").pack
 
 
 @lru_cache(maxsize=256)
@@ -79,12 +82,12 @@ def offset_commit(version: int, topics: Sequence[tuple[str, UUID | None, Iterabl
     if version < 8:
         parts = [_THROTTLE if version >= 3 else b"", pack_array(len(topics))]
         for name, _, partitions in topics:
-            results = [pack_int32(partition) + pack_int16(error) for partition, error in partitions]
+            results = [_pack_result(partition, error) for partition, error in partitions]
             parts += (pack_string(name), pack_array(len(results)), *results)
         return b"".join(parts)
     parts = [_THROTTLE, pack_compact_array(len(topics))]
     for name, topic_id, partitions in topics:
-        results = [pack_int32(partition) + pack_int16(error) + _NO_TAGS for partition, error in partitions]
+        results = [_pack_flexible_result(partition, error) for partition, error in partitions]
         head = _uuid(topic_id) if version >= 10 else pack_compact_string(name)
         parts += (head, pack_compact_array(len(results)), *results, _NO_TAGS)
     parts.append(_NO_TAGS)

@@ -59,19 +59,19 @@ def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) 
             missing = (p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count)
             refusals.refuse(key, missing, ErrorCode.unknown_topic_or_partition)
         refusals.let_pass(key, len(here))
-        offsets += [_offset(version, topic.name, topic_id, each) for each in here]
+        name, has_epoch = topic.name, version >= 6
+        offsets += [
+            OffsetToCommit(
+                name,
+                each.partition_index,
+                each.committed_offset,
+                each.committed_leader_epoch if has_epoch else -1,
+                each.committed_metadata,
+                topic_id,
+            )
+            for each in here
+        ]
     return tuple(offsets)
-
-
-def _offset(version: int, topic: str, topic_id: UUID | None, asked: Any) -> OffsetToCommit:
-    return OffsetToCommit(
-        topic,
-        asked.partition_index,
-        asked.committed_offset,
-        asked.committed_leader_epoch if version >= 6 else -1,
-        asked.committed_metadata,
-        topic_id,
-    )
 
 
 def _answer(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
