@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -110,3 +112,11 @@ def test_an_unknown_command_is_refused(run: Run) -> None:
 def test_the_documentation_holds_the_table(run: Run) -> None:
     documented = DOCS.read_text(encoding="utf-8").split("<!-- settings -->\n")[1].split("<!-- /settings -->")[0]
     assert documented == run("config", "--output", "markdown").output
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m kohort config --output json | head -1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert result.stdout == "[\n"
+    assert result.stderr == ""
+    assert result.returncode in (0, 141)

@@ -5,6 +5,8 @@ and what it needs, is imported when that command runs.
 """
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +15,18 @@ from types import ModuleType
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
-    _import_lean()
-    from kohort.cli.app import run
+    try:
+        _import_lean()
+        from kohort.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:  # `kohort config | head`: Python must not find the pipe broken again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    sys.exit(code)
 
 
 def _import_lean() -> None:
