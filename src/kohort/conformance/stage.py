@@ -232,7 +232,7 @@ class Stage:
         try:
             answer = await call.answer(seconds)
         except (HungUpError, SilentError, UndecodableError) as error:
-            raise SetUpError(f"{label}: {error or 'connection closed'}") from error
+            raise SetUpError(f"{label}: {str(error) or 'connection closed'}") from error
         self.transcript.heard(answer)
         return answer
 

@@ -1,0 +1,82 @@
+"""`kohort conformance`: choices, forms of the answer, exit codes."""
+
+import argparse
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kohort.cli import conformance as command
+from kohort.cli.options import RefusedError
+from kohort.conformance.reference import load
+from kohort.conformance.runner import Run
+from kohort.conformance.scenario import Scenario
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+@pytest.fixture
+def as_kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Every scenario goes as on Kafka, but for those in this dict, whose steps it gives."""
+    otherwise: dict[str, Any] = {}
+    reference = load()
+
+    async def run_all(host: str, port: int, scenarios: Sequence[Scenario], **_: object) -> list[Run]:
+        assert (host, port) == ("127.0.0.1", 9092)
+        return [Run(one, otherwise.get(one.name, reference.steps[one.name]), 0.0) for one in scenarios]
+
+    monkeypatch.setattr(command, "run_all", run_all)
+    return otherwise
+
+
+@pytest.mark.usefixtures("as_kafka")
+def test_a_server_like_kafka(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("127.0.0.1:9092") == 0
+    assert "scenarios as Apache Kafka 4.3.0 (100.0 %)" in capsys.readouterr().out
+
+
+def test_a_server_that_differs(as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    as_kafka["heartbeats.pending_member"] = []
+    assert run("127.0.0.1:9092", "--only", "heartbeats") == 1
+    assert "heartbeats.pending_member" in capsys.readouterr().out
+
+
+def test_json(as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    as_kafka["heartbeats.pending_member"] = []
+    assert run("127.0.0.1:9092", "--only", "heartbeats.p*", "--output", "json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["scenarios"], told["differs"], told["reference"]) == (1, 1, "Apache Kafka 4.3.0")
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--list", "--only", "votes.majority_wins") == 0
+    assert capsys.readouterr().out.split()[0] == "votes.majority_wins"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "needs the HOST:PORT"),
+        (("localhost",), "localhost: is not HOST:PORT"),
+        (("localhost:kafka",), "is not HOST:PORT"),
+        (("127.0.0.1:9092", "--output", "xml"), "is not one of table | json"),
+        (("127.0.0.1:9092", "--only", "nonsense"), "no scenario matches nonsense"),
+    ],
+)
+def test_refused(arguments: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(RefusedError, match=complaint.replace("|", r"\|")):
+        run(*arguments)
+
+
+def test_nothing_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with pytest.raises(RefusedError, match=f"nothing listens at 127.0.0.1:{port}"):
+        run(f"127.0.0.1:{port}", "--only", "votes.majority_wins")
