@@ -1,0 +1,45 @@
+"""A log in a list: what the runtime needs of the contract, and an append that can be made to fail."""
+
+import asyncio
+
+from kohort.log.base import Appended
+from kohort.protocol.batches import decode_records, read_header
+from kohort.types import TopicPartition
+
+
+class FakeLog:
+    def __init__(self, partition=0):
+        self.topic_partition = TopicPartition("__consumer_offsets", partition)
+        self.batches = []
+        self.end_offset = 0
+        self.start_offset = 0
+        self.failure = None
+        """Raised by every append while it is set."""
+        self.undurable = None
+        """What `durable` waits for, or raises; None: at once."""
+
+    def append(self, batch, now):
+        if self.failure is not None:
+            raise self.failure
+        header = read_header(batch)
+        base = self.end_offset
+        self.batches.append(base.to_bytes(8, "big") + bytes(batch[8:]))
+        self.end_offset = base + header.last_offset_delta + 1
+        return Appended(base, self.end_offset - 1, -1)
+
+    def read(self, offset, max_bytes, *, at_least_one=True):
+        found = b""
+        for batch in self.batches:
+            if read_header(batch).last_offset >= offset and (not found or len(found) + len(batch) <= max_bytes):
+                found += batch
+        return found
+
+    async def durable(self):
+        if isinstance(self.undurable, asyncio.Future):
+            await self.undurable
+
+    # --- for tests ---
+
+    def records(self):
+        """(key, value) of each record, batch by batch."""
+        return [[(record.key, record.value) for record in decode_records(batch)] for batch in self.batches]
