@@ -110,7 +110,6 @@ def test_the_coordinator_reads_the_v0_prefix_only() -> None:
         b"\0\0\x7f\xff\xff\xff",  # an impossible number of topics
         b"\0\0\xff\xff\xff\xff",  # null topics
         b"\0\0\0\0\0\x01\0\x05ab",
-        b"\0\0\0\0\0\x01\0\x01\xff\xff\xff\xff\xff",  # not UTF-8
         b"\0\0\0\0\0\x01\0\x01t",  # no user data
         b"not a subscription at all",
     ],

@@ -7,20 +7,18 @@ importing all of kio would take longer than a whole start of the server may.
 """
 
 import struct
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kio.index import load_request_schema
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 from kio.static.protocol import Entity
 
 from kohort.protocol.apis import API_VERSIONS, APIS
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
+from kohort.protocol.mending import MAX_PATCHES
 from kohort.protocol.packing import read_varint
-from kohort.protocol.walk import MAX_UNKNOWN_TAGS, has_arrays, walk
+from kohort.protocol.reading import Read, reader
 from kohort.protocol.writing import encode
 
 __all__ = [
@@ -67,7 +65,7 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
             return api_key, version, correlation_id, "", len(data)
         raise MalformedError(f"API key {api_key} version {version} is not served")
     body = _BODY + length if length > 0 else _BODY
-    if body > len(data) or length < -1:
+    if body > len(data):
         raise MalformedError(f"client id of {length} bytes")
     client_id = str(data[_BODY:body], "utf-8", "replace")
     if flexible:
@@ -80,7 +78,7 @@ def _skip_tags(data: bytes, at: int) -> int:
         if data[at] == 0:
             return at + 1
         count, at = read_varint(data, at)
-        if count > MAX_UNKNOWN_TAGS:
+        if count > MAX_PATCHES:
             raise MalformedError(f"{count} tagged fields in a request header")
         for _ in range(count):
             _, at = read_varint(data, at)
@@ -96,32 +94,12 @@ def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
 
     Raises `MalformedError`, and nothing else whatever the bytes are.
     """
-    codec = _request_codec(api_key, version)
-    try:
-        if codec.has_arrays:
-            mended = walk(codec.entity_type, data, at)
-        else:
-            try:
-                return codec.read(data, at)[0]
-            except KeyError:  # an unknown tag
-                mended = walk(codec.entity_type, data, at)
-        return codec.read(data, at)[0] if mended is None else codec.read(mended, 0)[0]
-    except MalformedError:
-        raise
-    except (SerialError, ValueError, KeyError, OverflowError) as error:
-        raise MalformedError(f"{codec.entity_type.__name__} v{version}: {error}") from None
-
-
-class _Codec(NamedTuple):
-    entity_type: type[Any]
-    read: Callable[[bytes, int], tuple[Any, int]]
-    has_arrays: bool
+    return _request_reader(api_key, version)(data, at)
 
 
 @cache
-def _request_codec(api_key: int, version: int) -> _Codec:
-    entity_type = load_request_schema(api_key, version)
-    return _Codec(entity_type, entity_reader(entity_type), has_arrays(entity_type))
+def _request_reader(api_key: int, version: int) -> Read:
+    return reader(load_request_schema(api_key, version))
 
 
 def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:

@@ -1,0 +1,41 @@
+"""Reads kio's message classes from bytes that nobody vouches for."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.mending import MAX_ELEMENTS, mended
+from kohort.protocol.quick_walk import quick_walk
+
+Read: TypeAlias = Callable[[bytes, int], Any]
+"""(data, offset) -> entity; bytes behind it are ignored, as Kafka does. Raises `MalformedError` and nothing else,
+whatever the bytes are."""
+
+_UNREADABLE: Final = (SerialError, ValueError, KeyError, IndexError, OverflowError)
+"""What kio's readers and the quick walk raise."""
+
+
+@cache
+def reader(entity_type: Any) -> Read:
+    """A function that reads messages of this class."""
+    is_as_usual = quick_walk(entity_type)
+    read_trusting = entity_reader(entity_type)
+
+    def read(data: bytes, at: int) -> Any:
+        try:
+            if is_as_usual(data, at, MAX_ELEMENTS):
+                return read_trusting(data, at)[0]
+        except _UNREADABLE:
+            pass
+        try:
+            return read_trusting(mended(entity_type, data, at), 0)[0]
+        except MalformedError:
+            raise
+        except _UNREADABLE as error:
+            raise MalformedError(f"{entity_type.__name__} v{entity_type.__version__}: {error}") from None
+
+    return read
