@@ -9,7 +9,7 @@ highest known one, and bytes behind it are ignored, as Java's ConsumerProtocol d
 v0 prefix of subscriptions only (`subscribed_topics`), to know which offsets may expire; to it the rest is opaque.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -18,13 +18,11 @@ from struct import Struct
 from typing import Any, Final
 
 from kio.index import load_entity_schema
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import pack_array, pack_bytes, pack_int16, pack_int32, pack_string
-from kohort.protocol.walk import walk
+from kohort.protocol.reading import Read, reader
 from kohort.types import TopicPartition
 
 HIGHEST_VERSION: Final = 3
@@ -113,19 +111,13 @@ def _known(version: int) -> int:
 
 
 def _read(name: str, version: int, data: bytes) -> Any:
-    """The blob's content as kio has it."""
-    entity_type, read = _reader(name, version)
-    walk(entity_type, data, _VERSION.size)
-    try:
-        return read(data, _VERSION.size)[0]
-    except (SerialError, ValueError) as error:
-        raise MalformedError(f"{entity_type.__name__} v{version}: {error}") from None
+    """The blob's content as kio has it. Raises `MalformedError`."""
+    return _reader(name, version)(data, _VERSION.size)
 
 
 @cache
-def _reader(name: str, version: int) -> tuple[type[Any], Callable[[bytes, int], tuple[Any, int]]]:
-    entity_type = load_entity_schema(name, version, EntityType.data)
-    return entity_type, entity_reader(entity_type)
+def _reader(name: str, version: int) -> Read:
+    return reader(load_entity_schema(name, version, EntityType.data))
 
 
 def _partitions(of: Iterable[Any]) -> tuple[TopicPartition, ...]:
