@@ -19,6 +19,7 @@ segments until the new ones are complete. Nothing is lost if it is interrupted a
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -33,6 +34,9 @@ from kohort.protocol.batches import HEADER_SIZE, Buffer, Header
 
 MAX_KEYS = 2_000_000
 """Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run."""
+
+# A thread that only computes lets the event loop run every 5 ms; a short sleep gives way at once.
+_WORK_S, _REST_S = 0.001, 0.0001
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +185,14 @@ def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:
 def _batches(segment: Segment) -> Iterator[tuple[Header, memoryview]]:
     reader = segment.log.reader()
     read = 0
+    rested = time.perf_counter()
     try:
         for position, header, batch in scan.intact(reader, 0, segment.base_offset):
             read = position + header.size
             yield header, batch
+            if time.perf_counter() - rested > _WORK_S:
+                time.sleep(_REST_S)
+                rested = time.perf_counter()
     finally:
         reader.close()
     if read != reader.size:

@@ -144,9 +144,10 @@ class LocalDirectory:
         self._logs.clear()
         self._executor.shutdown()
         failures += filter(None, (sync.exception() for sync in syncing))
-        if failures:
-            self._lock.distrust()
-        self._lock.mark_clean()
-        self._lock.release()
-        if failures:
-            raise failures[0]
+        try:
+            if failures:
+                self._lock.distrust()
+                raise failures[0]
+            self._lock.mark_clean()
+        finally:
+            self._lock.release()

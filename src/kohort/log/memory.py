@@ -38,6 +38,7 @@ class MemoryDirectory:
     def close(self) -> None:
         for log in self._logs.values():
             log.close()
+        self._logs.clear()
 
 
 def memory_log(topic_partition: TopicPartition, config: LogConfig = LogConfig()) -> PartitionLog:  # noqa: B008

@@ -83,9 +83,8 @@ class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compacting", "_listeners", "_producers", "_saved",
-        "_segments",
-        "_since_snapshot", "config", "end_offset", "start_offset", "topic_partition",
+        "_backing", "_cleaned", "_closed", "_commit", "_compacting", "_listeners", "_producers", "_saved", "_segments",
+        "_since_snapshot", "config", "end_offset", "size", "start_offset", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +103,7 @@ class PartitionLog:
         self.config = config
         self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
         self.end_offset = segments[-1].end_offset
+        self.size = sum(segment.size for segment in segments)
         self._backing = backing
         self._segments = segments
         self._cleaned = checkpoint.cleaned
@@ -119,10 +119,6 @@ class PartitionLog:
 
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) {len(self._segments)} segments>"
-
-    @property
-    def size(self) -> int:
-        return sum(segment.size for segment in self._segments)
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -141,6 +137,8 @@ class PartitionLog:
         size = header.length + SIZE_OVERHEAD
         if size > self.config.segment_bytes:
             raise KafkaError(ErrorCode.record_list_too_large, f"{size} bytes do not fit into a segment")
+        if size > len(batch):
+            raise KafkaError(ErrorCode.corrupt_message, f"{len(batch)} of {size} bytes of a batch")
         if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
             sent = self._known_producers().validate(header)
             if sent is not None:
@@ -163,6 +161,7 @@ class PartitionLog:
             segment = self._roll()
         segment.append(parts, size, last_offset, timestamp, now)
         self.end_offset = last_offset + 1
+        self.size += size
         if header.producer_id >= 0:
             self._known_producers().add(header, base_offset, timestamp, now)
         self._since_snapshot += size
@@ -275,6 +274,7 @@ class PartitionLog:
             self._roll().log.create()
         gone = self._segments[:count]
         del self._segments[:count]
+        self.size -= sum(segment.size for segment in gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         self._backing.discard(gone)
         self._notify()
@@ -312,6 +312,7 @@ class PartitionLog:
             except OSError:
                 self.end(ErrorCode.kafka_storage_error)  # which of them is on the disk is seen when it is opened again
                 raise
+            self.size += piece.result.size - sum(segment.size for segment in piece.sources)
             self._cleaned = max(self._cleaned, piece.result.end_offset)
         if self._closed is None:
             self._save()

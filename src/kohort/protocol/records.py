@@ -104,6 +104,9 @@ def measure(data: bytes, position: int, count: int) -> None:
             size = data[position]
             if size < 128:
                 position += 1 + (size >> 1)
+            elif (more := data[position + 1]) < 128:
+                size = size & 127 | more << 7
+                position += 2 + (size >> 1)
             else:
                 size, position = _zigzag(data, position)
                 position += size >> 1
