@@ -53,13 +53,19 @@ def _refuse_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitRespo
     return OffsetCommitResponse(tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets))
 
 
+def _refuse_fetch(_: OffsetFetch, error: ErrorCode) -> OffsetFetchResponse:
+    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here, so they are told to look for the coordinator, as in Kafka.
+    unavailable = error is ErrorCode.coordinator_not_available
+    return OffsetFetchResponse(error=ErrorCode.not_coordinator if unavailable else error)
+
+
 _REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
     JoinGroup: lambda request, error: JoinGroupResponse(error=error, member_id=request.member_id),
     SyncGroup: lambda _, error: SyncGroupResponse(error=error),
     Heartbeat: lambda _, error: HeartbeatResponse(error),
     LeaveGroup: lambda _, error: LeaveGroupResponse(error=error),
     OffsetCommit: _refuse_commit,
-    OffsetFetch: lambda _, error: OffsetFetchResponse(error=error),
+    OffsetFetch: _refuse_fetch,
     DescribeGroup: lambda request, error: DescribeGroupResponse(error=error, group=request.group),
     ListGroups: lambda _, error: ListGroupsResponse(error=error),
     DeleteGroup: lambda _, error: DeleteGroupResponse(error),
