@@ -54,7 +54,7 @@ def _refuse_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitRespo
 
 
 def _refuse_fetch(_: OffsetFetch, error: ErrorCode) -> OffsetFetchResponse:
-    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here, so they are told to look for the coordinator, as in Kafka.
+    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here; as in Kafka they are told to look for the coordinator.
     unavailable = error is ErrorCode.coordinator_not_available
     return OffsetFetchResponse(error=ErrorCode.not_coordinator if unavailable else error)
 
