@@ -80,7 +80,7 @@ def test_the_score_counts_scenarios() -> None:
     assert [made.count(outcome) for outcome in ("same", "argued", "differs")] == [2, 0, 1]
     assert made.count("differs", "joining") == 1
     assert not made.conforms
-    assert made.score == "2 of 3 scenarios as Kafka (66.7 %)"
+    assert made.score == "2 of 3 scenarios as Kafka (66.7 %); 2 of 3 answers (66.7 %)"
     assert report(("joining.one", 1)).conforms
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,16 +27,18 @@ def kohort(tmp_path: Path) -> Iterator[tuple[str, int]]:
     log = tmp_path / "log"
     with log.open("wb") as out, subprocess.Popen(command, env=environment, stdout=out, stderr=out) as process:
         try:
-            yield asyncio.run(listening(log))
+            yield listening(process, log)
         finally:
             process.kill()
 
 
-async def listening(log: Path) -> tuple[str, int]:
+def listening(process: subprocess.Popen[bytes], log: Path) -> tuple[str, int]:
     """The address that the server tells in its log."""
-    async with asyncio.timeout(READY_SECONDS):
-        while not (told := re.search(r"listening.* address=([\d.]+):(\d+)", log.read_text())):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    deadline = time.monotonic() + READY_SECONDS
+    while not (told := re.search(r"listening.* address=([\d.]+):(\d+)", log.read_text())):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
     return told[1], int(told[2])
 
 

@@ -23,7 +23,7 @@ from tests.peers.kafka import VERSION, Kafka, KafkaUnavailableError
 from tests.peers.tansu import TansuUnavailableError, tansu
 
 from kohort.conformance.reference import Reference, load
-from kohort.conformance.report import Report, judge, print_table
+from kohort.conformance.report import Report, judge, percent, print_table
 from kohort.conformance.runner import Run, UnreachableError, run_all
 from kohort.conformance.scenario import Scenario, all_scenarios, matching
 
@@ -69,13 +69,14 @@ def compare(name: str, reference: Reference, scenarios: Sequence[Scenario]) -> R
 
 def as_markdown(reports: Sequence[Report]) -> str:
     """The rows of the table: score, and in which subjects most scenarios differ."""
-    lines = ["| server | same | share | most differences |", "|---|---|---|---|"]
+    lines = ["| server | scenarios alike | answers alike | where most scenarios differ |", "|---|---|---|---|"]
     for report in reports:
         same, total = report.count("same"), len(report.verdicts)
         differing = Counter(one.scenario.subject for one in report.verdicts if one.outcome == "differs")
         worst = ", ".join(f"{subject} {count}" for subject, count in differing.most_common(5))
-        argued = f" (+ {report.count('argued')} argued)" if report.count("argued") else ""
-        lines.append(f"| {report.address} | {same} of {total}{argued} | {100 * same / total:.1f} % | {worst or '–'} |")
+        argued = f" and {report.count('argued')} argued" if report.count("argued") else ""
+        scenarios = f"{same} of {total}{argued} ({percent(same, total)})"
+        lines.append(f"| {report.address} | {scenarios} | {percent(*report.answers)} | {worst or 'none'} |")
     return "\n".join(lines)
 
 

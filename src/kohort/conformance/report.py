@@ -26,7 +26,14 @@ class Verdict:
     """One scenario: what differs, if anything."""
 
     scenario: Scenario
+    answers: int
+    """How many the reference has."""
     differences: Sequence[Difference]
+
+    @property
+    def answers_alike(self) -> int:
+        """How many of them were the same in every field."""
+        return max(0, self.answers - len({one.step for one in self.differences}))
 
     @property
     def outcome(self) -> str:
@@ -53,19 +60,32 @@ class Report:
 
     @property
     def score(self) -> str:
-        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 argued"."""
+        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument; 2,900 of …"."""
         same, total, argued = self.count("same"), len(self.verdicts), self.count("argued")
-        share = 100 * same / total if total else 0.0
-        told = f"{same} of {total} scenarios as {self.reference} ({share:.1f} %)"
-        return f"{told}, {argued} otherwise with an argument" if argued else told
+        told = f"{same} of {total} scenarios as {self.reference} ({percent(same, total)})"
+        if argued:
+            told += f", {argued} otherwise with an argument"
+        alike, answers = self.answers
+        return f"{told}; {alike:,} of {answers:,} answers ({percent(alike, answers)})"
+
+    @property
+    def answers(self) -> tuple[int, int]:
+        """How many answers were the same in every field, and how many there should be."""
+        return sum(one.answers_alike for one in self.verdicts), sum(one.answers for one in self.verdicts)
+
+
+def percent(part: int, whole: int) -> str:
+    """As in "98.9 %"."""
+    return f"{100 * part / whole if whole else 0:.1f} %"
 
 
 def judge(address: str, reference: Reference, runs: Iterable[Run]) -> Report:
     """Compare each run with its reference; a scenario without one counts as differing in everything."""
-    verdicts = [
-        Verdict(run.scenario, differences(run.scenario.name, reference.steps.get(run.scenario.name, ()), run.steps))
-        for run in runs
-    ]
+    verdicts = []
+    for run in runs:
+        expected = reference.steps.get(run.scenario.name, ())
+        found = differences(run.scenario.name, expected, run.steps)
+        verdicts.append(Verdict(run.scenario, len(expected), found))
     return Report(address, reference.server, verdicts)
 
 
@@ -76,6 +96,8 @@ def as_json(report: Report) -> str:
         "reference": report.reference,
         "scenarios": len(report.verdicts),
         **{outcome: report.count(outcome) for outcome in ("same", "argued", "differs")},
+        "answers": report.answers[1],
+        "answers_same": report.answers[0],
         "differences": [_difference(one) for verdict in report.verdicts for one in verdict.differences],
     }
     return json.dumps(told, indent=2, ensure_ascii=False)
