@@ -60,7 +60,7 @@ bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 fuzz: $(INSTALLED)
-	@set -e; for harness in fuzz/fuzz_*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
+	@set -e; for harness in fuzz/[!_]*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
