@@ -44,7 +44,7 @@ def _values(of: Shape) -> st.SearchStrategy[Any]:
 
 
 def _integers(bits: int) -> st.SearchStrategy[int]:
-    return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
+    return st.integers(-1, 2) | st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {
@@ -54,12 +54,12 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "int32": _integers(32),
     "int64": _integers(64),
     "bool": st.booleans(),
-    "string": st.text(max_size=4) | st.just("a longer string " * 20),
+    "string": st.sampled_from(["", "t", "g", "consumer", "range"]) | st.text(max_size=4) | st.just("longer " * 40),
     "bytes": st.binary(max_size=4) | st.just(bytes(300)),
     "records": st.binary(max_size=4),
     "uuid": st.uuids() | st.none(),
     "error_code": st.sampled_from(ErrorCode),
-    "timedelta_i32": _integers(32).map(lambda ms: timedelta(milliseconds=ms)),
+    "timedelta_i32": (st.sampled_from([0, 6_000]) | _integers(32)).map(lambda ms: timedelta(milliseconds=ms)),
     "timedelta_i64": st.integers(-1, 1 << 50).map(
         lambda ms: timedelta(milliseconds=ms) if ms >= 0 else -timedelta(milliseconds=1)
     ),
