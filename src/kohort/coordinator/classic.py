@@ -217,14 +217,14 @@ class Group:
         session = self.sessions.pop(member_id, None)
         if session is None:
             return None
-        self._supported.subtract(session.protocol_names)
+        self._withdraw(session.protocol_names)
         if session.instance_id is not None and self.instances.get(session.instance_id) == member_id:
             del self.instances[session.instance_id]
         self.unsynced.discard(member_id)
         return session
 
     def update_protocols(self, session: Session, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        self._supported.subtract(session.protocol_names)
+        self._withdraw(session.protocol_names)
         session.protocols = protocols
         self._supported.update(session.protocol_names)
 
@@ -256,6 +256,12 @@ class Group:
             if candidate is not None:
                 votes[candidate] += 1
         return max(votes, key=votes.__getitem__)
+
+    def _withdraw(self, names: Iterable[str]) -> None:
+        self._supported.subtract(names)
+        for name in names:
+            if not self._supported[name]:
+                del self._supported[name]  # names are the clients': what nobody offers must not pile up
 
     def _offered_by_all(self, name: str) -> bool:
         return self._supported[name] == len(self.sessions)
