@@ -303,6 +303,32 @@ def test_a_rebalance_has_a_timer(bench):
     assert joining.response.generation == 2
 
 
+# --- Apache Kafka 4.3 ---
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\xff\xff\xff\xff", b"\xff\xff", b""],
+    ids=["impossible array length", "negative array length", "negative version", "empty"],
+)
+def test_bytes_that_are_no_subscription_do_not_wedge_a_group(bench, metadata):
+    """There: the join is never answered, for good (§3)."""
+    bench.commit("g", {("t", 0): 1})
+    (member_id,) = bench.stable(protocols={"range": metadata})
+    assert bench.heartbeat("g", member_id, 1).error == "none"
+    assert bench.expire_offsets().records == ()
+    assert bench.delete_offsets("g", ("t", 0)).response.results[0][1] is ErrorCode.group_subscribed_to_topic
+    assert bench.join("g", member_id, protocols={"range": metadata}).response.generation == 2
+
+
+def test_a_protocol_named_twice_does_not_wedge_a_group(bench):
+    joining = bench.handshake(protocols=[("range", b"a"), ("range", b"b")])
+    bench.advance(0)
+    assert joining.response.protocol_name == "range"
+    assert bench.leave("g", joining.response.member_id).response.members[0].error is ErrorCode.none
+    assert bench.state() is State.EMPTY
+
+
 # --- librdkafka#5570: a handshake that was abandoned stalls the group ---
 
 

@@ -125,3 +125,12 @@ def test_after_a_restart_of_the_coordinator_only_the_chosen_protocol_is_known(be
     assert bench.join("g", a, protocols=offered("y")).error == "inconsistent_group_protocol"
     bench.join("g", a, protocols=offered("y x"))
     assert bench.join("g", b, protocols=offered("y x")).response.protocol_name == "y"
+
+
+def test_names_that_nobody_offers_any_more_are_forgotten(bench):
+    (member_id,) = bench.stable(protocols=offered("range"))
+    for n in range(50):
+        bench.join("g", member_id, protocols=offered(f"range {n}"))
+    assert set(bench.group()._supported) == {"range", "49"}
+    bench.leave("g", member_id)
+    assert not bench.group()._supported
