@@ -1,6 +1,7 @@
 """Compaction: the last record of every key stays, offsets never change, tombstones go in their time."""
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -284,6 +285,33 @@ class TestMeanwhile:
         await asyncio.gather(compacting, return_exceptions=True)
         again = directory.open(ORDERS, compacted())
         assert (again.start_offset, again.end_offset) == (0, 0)
+
+    @pytest.mark.parametrize("how", ["closed", "cancelled"])
+    async def test_the_thread_does_not_hold_up_the_end(self, log, how, monkeypatch):
+        put_many(log, 100)
+        running, batches_seen = asyncio.Event(), []
+        loop = asyncio.get_running_loop()
+        intact = compaction.scan.intact
+
+        def slow(*arguments):
+            for found in intact(*arguments):
+                batches_seen.append(found)
+                loop.call_soon_threadsafe(running.set)
+                time.sleep(0.01)
+                yield found
+
+        monkeypatch.setattr(compaction.scan, "intact", slow)
+        compacting = asyncio.ensure_future(log.compact(NOW))
+        await running.wait()
+        if how == "closed":
+            log.close()
+            assert not await compacting
+        else:
+            compacting.cancel()
+            await asyncio.gather(compacting, return_exceptions=True)
+        seen = len(batches_seen)
+        await asyncio.sleep(0.03)
+        assert len(batches_seen) <= seen + 1 < 20
 
     async def test_once_at_a_time(self, log):
         put_many(log, 200)

@@ -20,7 +20,7 @@ segments until the new ones are complete. Nothing is lost if it is interrupted a
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -37,6 +37,10 @@ MAX_KEYS = 2_000_000
 
 # A thread that only computes lets the event loop run every 5 ms; a short sleep gives way at once.
 _WORK_S, _REST_S = 0.001, 0.0001
+
+
+class StoppedError(Exception):
+    """The run was told to end: its log is closed, or the server ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Compaction:
     keep: frozenset[int] = frozenset()
     """Last offsets of batches whose header must stay."""
     latest: dict[bytes, int] = field(default_factory=dict)
+    stopped: bool = False
+    """Set from the loop thread to have `run` end soon, with StoppedError."""
 
     @classmethod
     def plan(cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int) -> "Compaction | None":
@@ -77,13 +83,13 @@ class Compaction:
     def run(self, target: Callable[[int], Segment]) -> list[Cleaned]:
         """Write the new segments, each made by `target` of its base offset. Blocks for as long as it takes.
 
-        Raises OSError, and KafkaError CORRUPT_MESSAGE if a segment is not what was written.
+        Raises OSError, KafkaError CORRUPT_MESSAGE if a segment is not what was written, StoppedError.
         """
         pieces: list[_Piece] = []
         for source in self.segments[: self._read_keys()]:
             if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
                 pieces.append(_Piece(target(source.base_offset)))
-            pieces[-1].copy(source, self._filter)
+            pieces[-1].copy(source, self._batches(source), self._filter)
         return [piece.finish() for piece in pieces]
 
     def _read_keys(self) -> int:
@@ -91,10 +97,28 @@ class Compaction:
         for number in range(self.first_dirty, len(self.segments)):
             if len(self.latest) >= MAX_KEYS:
                 return number
-            for header, batch in _batches(self.segments[number]):
+            for header, batch in self._batches(self.segments[number]):
                 with contextlib.suppress(KafkaError):  # of a batch that cannot be read, and so replaces nothing
                     self.latest.update(_keys(header, batch))
         return len(self.segments)
+
+    def _batches(self, segment: Segment) -> Iterator[tuple[Header, memoryview]]:
+        reader = segment.log.reader()
+        read = 0
+        rested = time.perf_counter()
+        try:
+            for position, header, batch in scan.intact(reader, 0, segment.base_offset):
+                read = position + header.size
+                yield header, batch
+                if self.stopped:
+                    raise StoppedError
+                if time.perf_counter() - rested > _WORK_S:
+                    time.sleep(_REST_S)
+                    rested = time.perf_counter()
+        finally:
+            reader.close()
+        if read != reader.size:
+            raise KafkaError(ErrorCode.corrupt_message, f"{segment!r} is broken at position {read}: not compacted")
 
     def _filter(self, header: Header, batch: memoryview) -> Buffer | None:
         """What is left of a batch, None for nothing."""
@@ -143,9 +167,14 @@ class _Piece:
         span = source.end_offset - self._result.base_offset
         return self._result.size + HEADER_SIZE + source.size <= segment_bytes and span <= LARGEST
 
-    def copy(self, source: Segment, left_of: Callable[[Header, memoryview], Buffer | None]) -> None:
+    def copy(
+        self,
+        source: Segment,
+        found: Iterable[tuple[Header, memoryview]],
+        left_of: Callable[[Header, memoryview], Buffer | None],
+    ) -> None:
         self._sources.append(source)
-        for header, batch in _batches(source):
+        for header, batch in found:
             left = left_of(header, batch)
             self._dropped = header if left is None else None
             if left is not None:
@@ -180,23 +209,6 @@ def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:
         return False
     first = next(segment.headers(), None)
     return first is not None and now - first[1].max_timestamp > config.max_compaction_lag_ms
-
-
-def _batches(segment: Segment) -> Iterator[tuple[Header, memoryview]]:
-    reader = segment.log.reader()
-    read = 0
-    rested = time.perf_counter()
-    try:
-        for position, header, batch in scan.intact(reader, 0, segment.base_offset):
-            read = position + header.size
-            yield header, batch
-            if time.perf_counter() - rested > _WORK_S:
-                time.sleep(_REST_S)
-                rested = time.perf_counter()
-    finally:
-        reader.close()
-    if read != reader.size:
-        raise KafkaError(ErrorCode.corrupt_message, f"{segment!r} is broken at position {read}: not compacted")
 
 
 def _keys(header: Header, batch: memoryview) -> dict[bytes, int]:

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
+from kohort.log.backing import Checkpoint
 from kohort.log.durability import sync_all
 from kohort.log.index import SegmentIndex
-from kohort.log.partition import Checkpoint
 from kohort.log.segment import Segment
 from kohort.log.storage import FileStore, OpenFiles
 
@@ -131,7 +131,7 @@ class FileBacking:
         if not self._has_new_names:
             return []
         self._has_new_names = False
-        return [self._path]
+        return [self._path, os.path.dirname(self._path)]
 
     def recovery_point(self) -> int:
         while self._syncing and self._syncing[0][1].done():

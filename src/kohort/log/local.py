@@ -68,7 +68,9 @@ class LocalDirectory:
 
     def _open(self, topic_partition: TopicPartition, config: LogConfig) -> PartitionLog:
         path = self._directory(topic_partition)
-        is_new = self._make(path)
+        is_new = not os.path.isdir(path)
+        if is_new:
+            os.mkdir(path)
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
         segments, checkpoint = recovery.load(path, self._files, config.index_interval_bytes, last_end)
@@ -91,15 +93,6 @@ class LocalDirectory:
         if "/" in name or "\0" in name or name.startswith(_REMOVED):
             raise ValueError(f"{name!r} cannot be the name of a directory")
         return f"{self._path}/{name}"
-
-    def _make(self, path: str) -> bool:
-        try:
-            os.mkdir(path)
-        except FileExistsError:
-            return False
-        if self._durable:
-            sync_all((str(self._path),))
-        return True
 
     def remove(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)

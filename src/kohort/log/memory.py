@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from kohort.errors import ErrorCode
+from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.index import SegmentIndex
-from kohort.log.partition import Checkpoint, PartitionLog
+from kohort.log.partition import PartitionLog
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.types import Instant, TopicPartition

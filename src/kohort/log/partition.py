@@ -1,19 +1,18 @@
 """The log of one partition: segments, what is known of producers, and who waits for more.
 
-The same code runs on files and on memory; a `Backing` knows where segments and the few other things live that must
-survive a restart.
+The same code runs on files and on memory; a `Backing` knows where its segments and the few other things are kept.
 """
 
 import asyncio
 import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import retention
+from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
-from kohort.log.compaction import Cleaned, Compaction
+from kohort.log.compaction import Cleaned, Compaction, StoppedError
 from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.producers import Producers
 from kohort.log.segment import LARGEST, Segment
@@ -25,65 +24,11 @@ _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """How much is appended between two snapshots of the producers: what has to be stepped over after a crash."""
 
 
-class Checkpoint(NamedTuple):
-    """What a log knows beside its segments."""
-
-    start_offset: int = 0
-    recovery_point: int = 0
-    """All below is on the disk for certain."""
-    cleaned: int = 0
-    """All below was compacted."""
-
-
-class Backing(Protocol):
-    """Where one log lives."""
-
-    def new_segment(self, base_offset: int, interval: int) -> Segment:
-        """An empty segment; nothing is stored before the first append. `interval` is that of its index, in bytes."""
-        ...
-
-    def sealed(self, segment: Segment) -> None:
-        """Nothing is appended to `segment` any more."""
-        ...
-
-    def unsynced_names(self) -> list[str]:
-        """The directory, if files were made in it since this was last called."""
-        ...
-
-    def recovery_point(self) -> int:
-        """Offset below which all is on the disk."""
-        ...
-
-    def discard(self, segments: Sequence[Segment]) -> None:
-        """Delete segments. Raises OSError."""
-        ...
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Store it in place of the one before, at once and whole. Raises OSError."""
-        ...
-
-    def save_producers(self, snapshot: bytes) -> None:
-        """Store it in place of the one before, at once and whole. Raises OSError."""
-        ...
-
-    def load_producers(self) -> bytes:
-        """What `save_producers` stored, b"" if nothing. Raises OSError."""
-        ...
-
-    def compaction_target(self, base_offset: int) -> Segment:
-        """An empty segment for compaction to write, in another thread. Raises OSError."""
-        ...
-
-    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
-        """Put a compacted segment in the place of those it was made from; a crash leaves either. Raises OSError."""
-        ...
-
-
 class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compacting", "_listeners", "_producers", "_saved", "_segments",
+        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_listeners", "_producers", "_saved", "_segments",
         "_since_snapshot", "config", "end_offset", "size", "start_offset", "topic_partition",
     )  # fmt: skip
 
@@ -115,7 +60,8 @@ class PartitionLog:
         self._listeners: dict[object, Callable[[], None]] = {}
         self._closed: ErrorCode | None = None
         """What everything is answered since the log was removed or closed."""
-        self._compacting = False
+        self._compaction: Compaction | None = None
+        """The run under way."""
 
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) {len(self._segments)} segments>"
@@ -282,22 +228,24 @@ class PartitionLog:
     async def compact(self, now: Instant) -> bool:
         if self._closed is not None:
             raise self._refusal()
-        if len(self._segments) == 1 or self._compacting or "compact" not in self.config.cleanup_policy:
+        if len(self._segments) == 1 or self._compaction or "compact" not in self.config.cleanup_policy:
             return False
         compaction = Compaction.plan(self._segments, self.config, self._cleaned, now)
         if compaction is None:
             return False
         compaction.keep = self._known_producers().last_offsets()
-        self._compacting = True
+        self._compaction = compaction
         try:
-            done = await asyncio.to_thread(compaction.run, self._backing.compaction_target)
-            return self._install(done)
+            return self._install(await asyncio.to_thread(compaction.run, self._backing.compaction_target))
+        except StoppedError:
+            return False
         except FileNotFoundError:
             if self._closed is None and set(compaction.segments) <= set(self._segments):
                 raise
             return False  # deleted meanwhile
         finally:
-            self._compacting = False
+            compaction.stopped = True  # if this was cancelled, the thread goes on
+            self._compaction = None
 
     def _install(self, cleaned: Sequence[Cleaned]) -> bool:
         """Take over what compaction wrote, unless the log was closed or what it was made from is gone meanwhile."""
@@ -413,6 +361,8 @@ class PartitionLog:
     def end(self, code: ErrorCode) -> None:
         """Let go of the files, answer everything with `code` from now on, and wake who waits."""
         self._closed = code
+        if self._compaction is not None:
+            self._compaction.stopped = True
         for segment in self._segments:
             segment.close()
         self._notify()

@@ -19,7 +19,7 @@ from enum import Enum
 from itertools import pairwise
 
 from kohort.log import files
-from kohort.log.partition import Checkpoint
+from kohort.log.backing import Checkpoint
 from kohort.log.segment import Segment
 from kohort.log.storage import OpenFiles
 
