@@ -58,7 +58,10 @@ class FrameReader:
         rest = len(data) - at
         if rest < CONTENT:
             return None
-        total = CONTENT + self._content_size(data, at)
+        size: int = _unpack_size(data, at)[0]
+        if not 0 <= size <= self.limit:
+            raise self._refused(size)
+        total = CONTENT + size
         if rest < total:
             return None
         if rest == total and at == 0:
@@ -75,7 +78,10 @@ class FrameReader:
         data, at = (self._partial, 0) if self._partial else (self._data, self._at)
         if len(data) - at < CONTENT:
             return CONTENT
-        return CONTENT + self._content_size(data, at)
+        size: int = _unpack_size(data, at)[0]
+        if not 0 <= size <= self.limit:
+            raise self._refused(size)
+        return CONTENT + size
 
     @property
     def is_empty(self) -> bool:
@@ -87,8 +93,5 @@ class FrameReader:
         """Bytes fed and not yet taken."""
         return len(self._partial) + len(self._data) - self._at
 
-    def _content_size(self, data: bytes | bytearray, at: int) -> int:
-        size: int = _unpack_size(data, at)[0]
-        if not 0 <= size <= self.limit:
-            raise MalformedError(f"frame of {size} bytes, 0 to {self.limit} are accepted")
-        return size
+    def _refused(self, size: int) -> MalformedError:
+        return MalformedError(f"frame of {size} bytes, 0 to {self.limit} are accepted")
