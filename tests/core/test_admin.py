@@ -251,9 +251,11 @@ def test_offsets_of_an_empty_group_are_deleted_whether_they_are_there_or_not(ben
     assert [offset.offset for offset in bench.fetch("g", T0, U0).response.offsets] == [-1, 2]
 
 
-def test_a_simple_group_without_offsets_is_gone(bench):
+def test_a_simple_group_without_offsets_stays_until_the_next_check(bench):
     bench.commit("g", {("t", 0): 1})
     delete_offsets(bench, T0)
+    assert bench.state() is State.EMPTY
+    bench.expire_offsets()
     assert bench.state() is State.DEAD
 
 

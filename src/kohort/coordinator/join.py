@@ -18,7 +18,7 @@ from kohort.coordinator.rebalance import (
     rebalance,
     remove_member,
 )
-from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, too_long
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, too_long
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.coordinator.result import SessionExpires
@@ -39,14 +39,10 @@ def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
     if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
         return ErrorCode.invalid_session_timeout
     names = (name for name, _ in request.protocols)
-    if too_long(request.client_id, request.instance_id or "", request.protocol_type, *names):
+    prefix = request.client_id if request.instance_id is None else request.instance_id
+    if too_long(request.protocol_type, *names) or too_long(prefix, spare=len(request.fresh_id) + 1):
         return ErrorCode.invalid_request  # what can't be logged; Kafka answers UNKNOWN_SERVER_ERROR
     return ErrorCode.none
-
-
-def new_empty_group_record(group: str, step: Step) -> GroupMetadataRecord:
-    """What makes a group that somebody asked to join exist, before it has a generation."""
-    return GroupMetadataRecord(GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, step.now, ()))
 
 
 def join_group(group: Group, request: JoinGroup, step: Step) -> None:

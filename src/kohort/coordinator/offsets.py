@@ -19,6 +19,7 @@ from kohort.coordinator.records import (
     OffsetCommitKey,
     OffsetCommitRecord,
     OffsetCommitValue,
+    new_empty_group_record,
     too_long,
 )
 from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch, OffsetToCommit
@@ -99,6 +100,9 @@ def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> No
         step.reply(request.request_id, OffsetDeleteResponse(error=error))
         return
     subscribed = group_subscription(group)
+    if group.logged is None and group.offsets.keys() <= set(request.partitions):
+        # A simple group that loses its last offset stays until the next check for expired groups, as in Kafka.
+        step.record(new_empty_group_record(group.id, step.now))
     results = []
     for partition in request.partitions:
         if subscribed is None or partition.topic in subscribed:

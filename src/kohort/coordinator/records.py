@@ -85,6 +85,11 @@ class GroupMetadataRecord(NamedTuple):
 Record: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
 
 
+def new_empty_group_record(group: str, now: int) -> GroupMetadataRecord:
+    """What makes a group exist that has no generation yet; `now` in ms since the epoch."""
+    return GroupMetadataRecord(GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, now, ()))
+
+
 class CorruptRecordError(ValueError):
     """The bytes of a record do not follow the schema."""
 
@@ -92,15 +97,14 @@ class CorruptRecordError(ValueError):
 # --- writing ---
 
 _MAX_STRING_BYTES: Final = 2**15 - 1
-_MEMBER_ID_SUFFIX_CHARS: Final = 64
 
 
-def too_long(*texts: str) -> bool:
-    """Whether one of them, or a member id made of it, is more than a string of this schema can hold.
+def too_long(*texts: str, spare: int = 0) -> bool:
+    """Whether one of them with `spare` bytes more is longer than a string of this schema can be.
 
     The wire's flexible versions carry longer strings than the log's.
     """
-    limit = _MAX_STRING_BYTES - _MEMBER_ID_SUFFIX_CHARS
+    limit = _MAX_STRING_BYTES - spare
     return any(4 * len(text) > limit and len(text.encode()) > limit for text in texts)
 
 

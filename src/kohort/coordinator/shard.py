@@ -20,12 +20,18 @@ from kohort.coordinator import expiration
 from kohort.coordinator.admin import delete_group, describe_group, list_groups
 from kohort.coordinator.classic import ClassicGroup, Group, Session
 from kohort.coordinator.config import GroupConfig
-from kohort.coordinator.join import join_group, new_empty_group_record, validate_join
+from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import heartbeat, leave_group, session_expires
 from kohort.coordinator.offsets import commit_offsets, delete_offsets, fetch_offsets, offset_tombstone
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
-from kohort.coordinator.records import GroupMetadataRecord, MemberMetadata, OffsetCommitRecord, Record
+from kohort.coordinator.records import (
+    GroupMetadataRecord,
+    MemberMetadata,
+    OffsetCommitRecord,
+    Record,
+    new_empty_group_record,
+)
 from kohort.coordinator.requests import (
     ConnectionClosed,
     DeleteGroup,
@@ -133,7 +139,7 @@ class Shard:
                 error = ErrorCode.unknown_member_id
             else:
                 group = self.groups[request.group] = Group(request.group)
-                step.record(new_empty_group_record(request.group, step))
+                step.record(new_empty_group_record(request.group, now))
         if group is None or error is not ErrorCode.none:
             step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
         else:

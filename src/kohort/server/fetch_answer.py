@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final
 
 from kohort.errors import ErrorCode
+from kohort.log.base import LEADER_EPOCH
 from kohort.protocol.packing import (
     pack_array,
     pack_compact_array,
@@ -18,7 +19,7 @@ from kohort.protocol.packing import (
     pack_string,
     pack_varint,
 )
-from kohort.server.fetching import Fetched, TopicKey
+from kohort.server.fetching import UNKNOWN, Fetched, TopicKey
 
 READ_COMMITTED: Final = 1
 FIRST_WITH_SESSIONS: Final = 7
@@ -30,7 +31,8 @@ _NO_TAGS: Final = b"\0"
 _NO_PREFERRED_REPLICA: Final = pack_int32(-1)
 _V4: Final = Struct(">ihqq").pack
 _V5: Final = Struct(">ihqqq").pack
-_NO_TOPIC: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+_DIVERGING: Final = Struct(">3siqB").pack
+"""One tagged field: tag 0 of 13 bytes, an EpochEndOffset."""
 
 _TAILS: Final = {
     (version, listed): (
@@ -82,14 +84,15 @@ def _topic(version: int, topic: TopicKey) -> bytes:
 
 
 def _add_partition(parts: list[bytes | memoryview], version: int, each: Fetched, isolation_level: int) -> None:
-    wanted, error, high_watermark, log_start_offset, records = each
+    wanted, error, high_watermark, log_start_offset, records, diverging = each
     # Without transactions everything below the high watermark is stable.
     if version >= 5:
         numbers = _V5(wanted.partition, error, high_watermark, high_watermark, log_start_offset)
     else:
         numbers = _V4(wanted.partition, error, high_watermark, high_watermark)
-    listed = error in _NO_TOPIC or (isolation_level == READ_COMMITTED and not error)
+    listed = error in UNKNOWN or (isolation_level == READ_COMMITTED and not error)
     if version >= FIRST_FLEXIBLE:
-        parts += (numbers, _TAILS[version, listed], pack_varint(len(records) + 1), records, _NO_TAGS)
+        tags = _DIVERGING(b"\1\0\x0d", LEADER_EPOCH, high_watermark, 0) if diverging else _NO_TAGS
+        parts += (numbers, _TAILS[version, listed], pack_varint(len(records) + 1), records, tags)
     else:
         parts += (numbers, _TAILS[version, listed], pack_int32(len(records)), records)

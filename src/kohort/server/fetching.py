@@ -1,7 +1,7 @@
 """What a Fetch asks of one partition, and what it is given; reading a whole request within its limits."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -11,6 +11,8 @@ from kohort.server.leader_epochs import judge
 
 if TYPE_CHECKING:
     from kohort.server.topics import Topic, Topics
+
+UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 TopicKey: TypeAlias = str | UUID | None
 """A topic as the request names it: up to v12 by name, from v13 on by id (None: the zero id)."""
@@ -37,6 +39,8 @@ class Fetched(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     records: bytes | memoryview = b""
+    diverging: bool = False
+    """The client says that it read further than the log goes in this epoch (KIP-595): it is told where that ends."""
 
     @property
     def has_more(self) -> bool:
@@ -66,7 +70,9 @@ class Reading(NamedTuple):
     size: int
     """Bytes of all records."""
     failed: bool
-    """Whether any partition has an error."""
+    """Whether a partition that exists has an error, or diverges."""
+    waitable: bool
+    """Whether any partition exists: one that doesn't is told when the others have their answer."""
 
 
 def find(topics: "Topics", key: TopicKey) -> "Topic | None":
@@ -88,21 +94,23 @@ def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Read
     The first partition that has anything gives its first batch whole, whatever its size: else a consumer with small
     limits would never get past it (KIP-74).
     """
-    left, size, failed = max(0, limits.max_bytes), 0, False
+    left, size, failed, waitable = max(0, limits.max_bytes), 0, False, False
     fetched: list[Fetched] = []
     for each in wanted:
         try:
             one = _read(topics, each, min(each.max_bytes, left), size == 0, limits.from_replica)
         except KafkaError as error:
             one = Fetched(each, error.code)
-            failed = True
+            failed = failed or error.code not in UNKNOWN
         except OSError:
             one = Fetched(each, ErrorCode.kafka_storage_error)
             failed = True
         fetched.append(one)
+        failed = failed or one.diverging
+        waitable = waitable or one.error not in UNKNOWN
         size += len(one.records)
         left = max(0, left - len(one.records))
-    return Reading(fetched, size, failed)
+    return Reading(fetched, size, failed, waitable)
 
 
 def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, from_replica: bool) -> Fetched:
@@ -118,6 +126,8 @@ def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, 
     if wanted.last_fetched_epoch > LEADER_EPOCH:  # an epoch that never was: nothing can be said of its end
         raise KafkaError(ErrorCode.offset_out_of_range)
     start, end = log.start_offset, log.end_offset
+    if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.offset > end:
+        return Fetched(wanted, ErrorCode.none, end, start, diverging=True)
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if wanted.offset == end or not (at_least_one or max_bytes > 0):

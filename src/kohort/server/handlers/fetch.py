@@ -83,7 +83,7 @@ def _limits(broker: "Broker", request: Any) -> Limits:
 
 
 def _is_enough(reading: Reading, limits: Limits) -> bool:
-    if reading.failed or not reading.partitions or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
+    if reading.failed or not reading.waitable or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
         return True
     # What is held back by a limit will not come by waiting.
     return reading.size > 0 and any(each.has_more for each in reading.partitions)

@@ -48,7 +48,8 @@ def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
         error=response.error,
         generation=response.generation,
         protocol_type=response.protocol_type,
-        protocol_name=response.protocol_name,
+        # Kafka's oddity: a protocol named "" is told as none.
+        protocol_name=response.protocol_name or None,
         leader=response.leader,
         skip_assignment=response.skip_assignment,
         member_id=response.member_id,

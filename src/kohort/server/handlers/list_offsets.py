@@ -65,7 +65,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
         response(
             API_KEY,
             exchange.version,
-            topics=[{"name": name, "partitions": answers.values()} for name, answers in topics.items()],
+            topics=[{"name": name, "partitions": answers.values()} for name, answers in topics.items() if answers],
         )
     )
 

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 FIRST_WITH_ZSTD = 7
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
+_LOG_NOT_LOOKED_AT = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.message_too_large,
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
 _MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
 
 Answer: TypeAlias = list[tuple[str | UUID | None, list[Produced]]]
@@ -73,7 +81,8 @@ def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, 
             results.append(_append(common, topic, log, data))
             if not results[-1].error:
                 appended[len(answer), len(results) - 1] = log
-        answer.append((key, results))
+        if results:
+            answer.append((key, results))
     return answer, appended
 
 
@@ -101,7 +110,9 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
             message=error.message,
         )
     except KafkaError as error:
-        return Produced(index, error.code, message=error.message or None)
+        # As Kafka: the code says it all, and where the log was looked at, its start is told.
+        start = -1 if error.code in _LOG_NOT_LOOKED_AT else log.start_offset
+        return Produced(index, error.code, log_start_offset=start)
     except OSError as error:
         return Produced(index, ErrorCode.kafka_storage_error, message=error.strerror)
     return Produced(index, ErrorCode.none, placed.base_offset, placed.append_time, log.start_offset)
