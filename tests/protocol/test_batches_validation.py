@@ -1,6 +1,7 @@
 """What a produced payload is answered. The codes were seen on a running Kafka 4.3 with the same bytes."""
 
 import struct
+import time
 
 import cramjam
 import pytest
@@ -136,6 +137,15 @@ def test_the_largest_batch():
     assert code_of(GOOD, small) is ErrorCode.message_too_large
     assert code_of(changed(crc=1), small) is ErrorCode.message_too_large, "before the CRC"
     assert code_of(changed(base_offset=3), small) is ErrorCode.invalid_record, "after the base offset"
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("count", [10_000_000, 2**31 - 1])
+def test_a_count_that_nobody_should_count_to(count, compacted):
+    zeros = holding(bytes(20_000_000), count=count, codec=Codec.ZSTD)
+    started = time.perf_counter()
+    assert code_of(zeros, Rules(compacted=compacted)) is ErrorCode.invalid_record
+    assert time.perf_counter() - started < 1
 
 
 class TestCompactedTopics:

@@ -1,4 +1,4 @@
-"""What a partition's log needs from where it is kept: segments, and the few things beside them that survive a restart."""
+"""What a log needs from where it is kept: segments, and the few things beside them that survive a restart."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol

@@ -18,8 +18,9 @@ from kohort.errors import ErrorCode, KafkaError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MAX_INFLATED = 256 * 1024 * 1024
-"""Bytes that the records of one batch may take when decompressed."""
+MAX_INFLATED = 64 * 1024 * 1024
+"""Bytes that the records of one batch may take when decompressed. Producers limit a batch before they compress it: to
+1 MiB by default, to some more where they are tuned."""
 
 
 class Codec(IntEnum):

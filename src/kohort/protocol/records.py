@@ -52,6 +52,8 @@ def encode_varint(number: int) -> bytes:
 SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
 """Varints of 0 to 1023, ready made: nearly all lengths and deltas there are."""
 
+_SMALLEST = 7
+"""Bytes of a record with neither key, value nor headers."""
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
@@ -98,6 +100,7 @@ def measure(data: bytes, position: int, count: int) -> None:
     Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through, though the
     inside of a record may still be wrong.
     """
+    _validate_count(data, position, count)
     signs = 0
     try:
         for _ in range(count):
@@ -122,6 +125,7 @@ def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
 
     Raises KafkaError INVALID_RECORD if something else is there, at the latest after the last record.
     """
+    _validate_count(data, position, count)
     try:
         for _ in range(count):
             record = _read(data, position)
@@ -139,6 +143,12 @@ def decode(data: bytes, position: int, count: int, base_offset: int, base_timest
         value = None if start < 0 else data[start:end]
         headers = () if data[end] == 0 else tuple(_headers(data, end))
         yield Record(key, value, headers, base_timestamp + timestamp_delta, base_offset + offset_delta)
+
+
+def _validate_count(data: bytes, position: int, count: int) -> None:
+    """Refuse a count that cannot be true before counting to it: it may be two thousand million."""
+    if count * _SMALLEST > len(data) - position:
+        raise invalid(f"{len(data) - position} bytes do not hold {count} records")
 
 
 def _read(data: bytes, start: int) -> RawRecord:
