@@ -276,12 +276,35 @@ async def test_a_waiting_handler_is_cancelled_with_its_connection() -> None:
             cancelled.set()
 
     async with Wire() as wire:
-        wire.handle("heartbeat", forever)
+        wire.handle("fetch", forever)
         peer = await wire.peer()
-        peer.send(peer.request("heartbeat", 4, **HEARTBEAT))
+        peer.send(peer.request("fetch", 4, max_wait_ms=3_600_000, min_bytes=1, topics=[]))
         await wire.until(lambda: wire.listener.requests)
         peer.leave()
         await asyncio.wait_for(cancelled.wait(), 5)
+
+
+async def test_a_peer_that_sends_no_more_gets_the_answers_that_are_on_their_way() -> None:
+    async def slowly(_broker, exchange, _request) -> None:
+        await asyncio.sleep(0.02)
+        exchange.answer_packed(b"\0\0")
+
+    async with Wire() as wire:
+        wire.handle("heartbeat", slowly)
+        peer = await wire.peer()
+        peer.send(peer.request("api_versions", 0) + peer.request("heartbeat", 0, **HEARTBEAT))
+        peer.writer.write_eof()
+        assert [await peer.correlation_id(), await peer.correlation_id()] == [1, 2]
+        assert await peer.closed() == b""
+
+
+async def test_a_join_of_a_peer_that_sends_no_more_is_not_waited_for() -> None:
+    async with Wire() as wire:
+        peer = await wire.peer()
+        peer.send(peer.request("join_group", 0, **JOIN))
+        peer.writer.write_eof()
+        assert await peer.closed() == b""
+        assert wire.groups.closed == [wire.groups.parked[0].connection]
 
 
 async def test_half_a_frame_and_gone() -> None:

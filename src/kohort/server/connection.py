@@ -102,6 +102,14 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._pump()
 
+    def eof_received(self) -> bool:
+        """The peer sends no more. What is being worked on is still answered; what only waits is over."""
+        if self.is_open and self._current is not None and self._current.api_key not in PARKABLE:
+            self._draining = True
+            return True
+        self.is_open = False
+        return False
+
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_open = False
         self._give_memory_back()
@@ -109,7 +117,10 @@ class Connection(asyncio.Protocol):
             task.cancel()
         self._listener.forget(self)
         if self._joined:
-            self._broker.groups.connection_closed(self)
+            try:
+                self._broker.groups.connection_closed(self)
+            except Exception as error:
+                self.failed(error)
 
     # What an exchange calls
 
