@@ -36,6 +36,8 @@ class Client:
     hears: Callable[[str, str], Event | None]
     """The event that a line of a member's output means, if any."""
     codecs: tuple[str, ...] = CODECS
+    codecs_at_once: bool = True
+    """One producer process can write with several codecs."""
     merged_output: bool = False
     """Its stderr tells events too, and is read in one stream with stdout to keep their order."""
 
@@ -88,14 +90,15 @@ def java_missing() -> str | None:
 
 @cache
 def java_classpath() -> str:
-    """Kafka's JARs, and our program compiled against them, both under `.tools/`."""
+    """Kafka's JARs, and our programs compiled against them, both under `.tools/`."""
     libs = kafka.resolve()
     classes = kafka.TOOLS / "interop-classes"
     classes.mkdir(parents=True, exist_ok=True)
-    source = PROGRAMS / "JavaProgram.java"
-    compiled = classes / "JavaProgram.class"
-    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{libs}/*", str(source)], check=True)
+    sources = sorted(PROGRAMS.glob("*.java"))
+    compiled = [classes / f"{source.stem}.class" for source in sources]
+    newest = max(source.stat().st_mtime for source in sources)
+    if not all(path.exists() and path.stat().st_mtime >= newest for path in compiled):
+        subprocess.run(["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)], check=True)
     return f"{classes}:{libs}/*"
 
 
@@ -155,6 +158,6 @@ CLIENTS = (
     _python("confluent-kafka", "confluent_kafka", "confluent_program.py", "cooperative-sticky"),
     _python("aiokafka", "aiokafka", "aiokafka_program.py", "roundrobin"),
     _python("kafka-python", "kafka", "kafka_python_program.py", "sticky"),
-    Client("kcat", "range", _kcat_missing, _kcat_command, _kcat_event, merged_output=True),
+    Client("kcat", "range", _kcat_missing, _kcat_command, _kcat_event, codecs_at_once=False, merged_output=True),
     Client("java", "cooperative-sticky", java_missing, _java_command, _json_event),
 )

@@ -1,13 +1,15 @@
 """Apache Kafka's own command line tools: `kafka-topics` and `kafka-consumer-groups`."""
 
+import queue
 import re
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from interop.processes import Process
+from interop.processes import DIE_WITH_PARENT, Process
 from interop.programs import CLIENTS, java, java_missing
 from interop.targets import Target
 from interop.trial import PARTITIONS, Trial
@@ -24,17 +26,64 @@ pytestmark = [
 TrialOn = Callable[[Target], Trial]
 
 
+class Tools:
+    """One JVM that runs the tools: each is called with its own arguments and gives back what it printed."""
+
+    def __init__(self) -> None:
+        self._jvm = subprocess.Popen(
+            java("ToolRunner", heap="128m"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=DIE_WITH_PARENT,
+            text=True,
+        )
+        self._printed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._jvm.stdout is not None
+        lines: list[str] = []
+        for line in self._jvm.stdout:
+            if line == "END\n":
+                self._printed.put("".join(lines))
+                lines.clear()
+            else:
+                lines.append(line)
+
+    def run(self, *words: str) -> str:
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.write("\t".join(words) + "\n")
+        self._jvm.stdin.flush()
+        return self._printed.get(timeout=40)
+
+    def close(self) -> None:
+        self._jvm.kill()
+        self._jvm.wait()
+
+
 @dataclass(frozen=True)
 class Tool:
     """One tool against one server: call it with its flags, get what it printed."""
 
+    tools: Tools
     main_class: str
     address: str
 
     def __call__(self, *flags: str) -> str:
-        command = java(self.main_class, "--bootstrap-server", self.address, *flags, heap="128m")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
-        return done.stdout + done.stderr
+        return self.tools.run(self.main_class, "--bootstrap-server", self.address, *flags)
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Tools]:
+    running = Tools()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def topics(tools: Tools, target: Target) -> Tool:
+    return Tool(tools, TOPICS, target.address)
 
 
 def rows(printed: str) -> list[dict[str, str]]:
@@ -54,8 +103,7 @@ def offsets(printed: str, column: str) -> dict[int, int]:
 # --- kafka-topics --------------------------------------------------------------------------------------------------
 
 
-def test_topics_are_created_described_grown_and_deleted(target: Target) -> None:
-    topics = Tool(TOPICS, target.address)
+def test_topics_are_created_described_grown_and_deleted(topics: Tool) -> None:
     assert "Created topic tools-made." in topics(
         "--create", "--topic", "tools-made", "--partitions", "3", "--config", "retention.ms=3600000"
     )
@@ -70,8 +118,7 @@ def test_topics_are_created_described_grown_and_deleted(target: Target) -> None:
     assert "tools-made" not in topics("--list").split()
 
 
-def test_topics_are_refused_as_kafka_refuses_them(target: Target) -> None:
-    topics = Tool(TOPICS, target.address)
+def test_topics_are_refused_as_kafka_refuses_them(topics: Tool) -> None:
     topics("--create", "--topic", "tools-taken", "--partitions", "2")
     assert "Topic 'tools-taken' already exists" in topics("--create", "--topic", "tools-taken")
     assert "The topic tools-taken currently has 2 partition(s); 1 would not be an increase." in topics(
@@ -103,14 +150,14 @@ class Staffed:
 
 
 @pytest.fixture
-def staffed(target: Target, trial_on: TrialOn) -> Staffed:
+def staffed(target: Target, trial_on: TrialOn, tools: Tools) -> Staffed:
     java_client = next(client for client in CLIENTS if client.name == "java")
     trial = trial_on(target)
     trial.produce(java_client, (f"record-{number}" for number in range(RECORDS)))
     members = (trial.member(java_client, "first", "range"), trial.member(java_client, "second", "range"))
     trial.await_balanced(*members)
     trial.await_committed(trial.ends())
-    return Staffed(trial, Tool(GROUPS, target.address), members)
+    return Staffed(trial, Tool(tools, GROUPS, target.address), members)
 
 
 def test_a_group_at_work_is_shown(staffed: Staffed) -> None:

@@ -105,9 +105,10 @@ class Timeline:
                 processed.setdefault(event.partition, set()).update(event.offsets)
         return processed
 
-    def values(self) -> list[str | None]:
-        """The values of all records processed, duplicates included."""
-        return [value for event in self.events if isinstance(event, Records) for value in event.values]
+    def values(self, partition: str = "") -> list[str | None]:
+        """The values of all records processed, of one partition or of all, duplicates included."""
+        records = [event for event in self.events if isinstance(event, Records)]
+        return [value for event in records if partition in ("", event.partition) for value in event.values]
 
     def failures(self) -> list[Failed]:
         return [event for event in self.events if isinstance(event, Failed)]

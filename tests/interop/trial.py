@@ -64,8 +64,9 @@ class Trial:
         command = client.command("consume", options)
         return self._keep(Process(name, command, self._log(name), listen, merge=client.merged_output))
 
-    def producer(self, client: Client, codec: str = "none", topic: str = "") -> Process:
-        options = {"bootstrap": self.target.address, "topic": topic or self.topic, "codec": codec}
+    def producer(self, client: Client, codecs: Iterable[str] = ("none",), topic: str = "") -> Process:
+        """With several codecs each record goes out with each, to the topic named after it: `topic` has a `{}`."""
+        options = {"bootstrap": self.target.address, "topic": topic or self.topic, "codec": ",".join(codecs)}
         name = f"{client}-producer-{len(self._processes)}"
         return self._keep(Process(name, client.command("produce", options), self._log(name)))
 
@@ -116,9 +117,9 @@ class Trial:
         """Wait until the group has committed all of the topic."""
         self._wait(lambda: self.observe() == ends, f"commits of {ends}", seconds)
 
-    def await_values(self, expected: set[str], seconds: float = SOON) -> None:
-        """Wait until all these values were processed."""
-        self._wait(lambda: expected <= set(self.timeline.values()), f"{len(expected)} values processed", seconds)
+    def await_count(self, records: int, seconds: float = SOON) -> None:
+        """Wait until so many records were processed."""
+        self._wait(lambda: len(self.timeline.values()) >= records, f"{records} records processed", seconds)
 
     def await_progress(self, records: int, seconds: float = SOON) -> None:
         """Wait until this many more records are committed."""

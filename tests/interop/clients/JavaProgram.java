@@ -52,21 +52,25 @@ public class JavaProgram {
 
     /** 0 if every line of stdin was acknowledged. */
     private static int produce(Map<String, String> options) throws Exception {
-        Properties settings = settings(options);
-        settings.put("compression.type", options.get("codec"));
-        settings.put("linger.ms", "5");
+        Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
+        for (String codec : options.get("codec").split(",")) {
+            Properties settings = settings(options);
+            settings.put("compression.type", codec);
+            settings.put("linger.ms", "5");
+            producers.put(options.get("topic").replace("{}", codec), new KafkaProducer<>(settings));
+        }
         AtomicInteger failures = new AtomicInteger();
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings);
-                BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
-            for (String line = in.readLine(); line != null; line = in.readLine()) {
-                String[] parts = line.split("\t", 2);
-                producer.send(new ProducerRecord<>(options.get("topic"), parts[0], parts[1]), (metadata, error) -> {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] parts = line.split("\t", 2);
+            producers.forEach((topic, producer) ->
+                producer.send(new ProducerRecord<>(topic, parts[0], parts[1]), (metadata, error) -> {
                     if (error != null && failures.incrementAndGet() <= 3) {
                         System.err.println(error);
                     }
-                });
-            }
+                }));
         }
+        producers.values().forEach(KafkaProducer::close);
         return failures.get() == 0 ? 0 : 1;
     }
 

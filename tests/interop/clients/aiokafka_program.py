@@ -72,22 +72,26 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         lines.say("left")
 
 
+def producer_of(codec: str, bootstrap: str) -> AIOKafkaProducer:
+    compression = None if codec == "none" else codec
+    return AIOKafkaProducer(
+        bootstrap_servers=bootstrap, compression_type=compression, enable_idempotence=True, linger_ms=5
+    )
+
+
 async def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
-    codec = options["codec"]
-    producer = AIOKafkaProducer(
-        bootstrap_servers=options["bootstrap"],
-        compression_type=None if codec == "none" else codec,
-        enable_idempotence=True,
-        linger_ms=5,
-    )
-    await producer.start()
+    producers = {topic: producer_of(codec, options["bootstrap"]) for codec, topic in lines.topics(options).items()}
+    for producer in producers.values():
+        await producer.start()
     loop = asyncio.get_running_loop()
     sent = []
     while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
         key, value = lines.keyed_line(line)
-        sent.append(await producer.send(options["topic"], key=key, value=value))
-    await producer.stop()
+        for topic, producer in producers.items():
+            sent.append(await producer.send(topic, key=key, value=value))
+    for producer in producers.values():
+        await producer.stop()
     results = await asyncio.gather(*sent, return_exceptions=True)
     failed = [result for result in results if isinstance(result, BaseException)]
     if failed:

@@ -10,6 +10,7 @@ QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level
 
 class Member:
     def __init__(self, options: dict[str, str]) -> None:
+        self.owned: set[tuple[str, int]] = set()
         self.pending: dict[tuple[str, int], int] = {}
         self.consumer = Consumer(
             {
@@ -30,25 +31,23 @@ class Member:
             options["topics"].split(","), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
         )
 
-    def say_owned(self) -> None:
-        lines.owns((owned.topic, owned.partition) for owned in self.consumer.assignment())
-
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         (consumer.incremental_assign if self.cooperative else consumer.assign)(partitions)
-        self.say_owned()
+        self.owned |= {(added.topic, added.partition) for added in partitions}
+        lines.owns(self.owned)
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.commit()
         self.on_lost(consumer, partitions)
 
     def on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for gone in partitions:
-            self.pending.pop((gone.topic, gone.partition), None)
+        self.owned -= {(gone.topic, gone.partition) for gone in partitions}
+        self.pending = {at: offset for at, offset in self.pending.items() if at in self.owned}
         if self.cooperative:
             consumer.incremental_unassign(partitions)
         else:
             consumer.unassign()
-        self.say_owned()
+        lines.owns(self.owned)
 
     def commit(self) -> None:
         if not self.pending:
@@ -90,21 +89,22 @@ class Member:
 def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
     failures: list[object] = []
-    producer = Producer(
-        {
-            **QUICK,
-            "bootstrap.servers": options["bootstrap"],
-            "compression.type": options["codec"],
-            "enable.idempotence": True,
-            "linger.ms": 5,
-            "on_delivery": lambda error, _message: failures.append(error) if error else None,
-        }
-    )
+    settings = {
+        **QUICK,
+        "bootstrap.servers": options["bootstrap"],
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "on_delivery": lambda error, _message: failures.append(error) if error else None,
+    }
+    producers = {
+        topic: Producer({**settings, "compression.type": codec}) for codec, topic in lines.topics(options).items()
+    }
     for line in sys.stdin.buffer:
         key, value = lines.keyed_line(line)
-        producer.produce(options["topic"], key=key, value=value)
-        producer.poll(0)
-    left = producer.flush(60)
+        for topic, producer in producers.items():
+            producer.produce(topic, key=key, value=value)
+            producer.poll(0)
+    left = sum(producer.flush(60) for producer in producers.values())
     if left or failures:
         print(f"{left} never acknowledged, failures: {failures[:3]}", file=sys.stderr)
     return 1 if left or failures else 0

@@ -66,6 +66,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
     def run(self) -> None:
         wish = lines.Wish()
         self.consumer.subscribe(self.topics, listener=self)
+        for topic in self.topics:
+            # kafka-python 3.0.12 may hang, with Apache Kafka too, if it leads a group before it knows the topic.
+            self.consumer.partitions_for_topic(topic)
         while not wish.leave:
             self.process_some()
             self.commit()
@@ -73,22 +76,23 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
         lines.say("left")
 
 
+def producer_of(codec: str, bootstrap: str) -> KafkaProducer:
+    compression = None if codec == "none" else codec
+    return KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **QUICK)
+
+
 def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
-    codec = options["codec"]
-    producer = KafkaProducer(
-        bootstrap_servers=options["bootstrap"],
-        compression_type=None if codec == "none" else codec,
-        linger_ms=5,
-        **QUICK,
-    )
+    producers = {topic: producer_of(codec, options["bootstrap"]) for codec, topic in lines.topics(options).items()}
     sent = []
     for line in sys.stdin.buffer:
         key, value = lines.keyed_line(line)
-        sent.append(producer.send(options["topic"], key=key, value=value))
-    producer.flush(60)
+        sent += [producer.send(topic, key=key, value=value) for topic, producer in producers.items()]
+    for producer in producers.values():
+        producer.flush(60)
     failed = [repr(future.exception) for future in sent if not future.succeeded()]
-    producer.close()
+    for producer in producers.values():
+        producer.close()
     if failed:
         print(f"{len(failed)} failed: {failed[:3]}", file=sys.stderr)
     return 1 if failed else 0

@@ -9,7 +9,8 @@ A program is called as `program consume|produce name=value…`. It takes SIGTERM
     {"event": "left"}                                            closed; the process ends
 
 Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several processes can be
-ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server acknowledged every one.
+ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server acknowledged every one. With
+several codecs (`codec=none,gzip`) every line goes out once with each, to the topic that `topic={}-name` makes of it.
 """
 
 import json
@@ -35,6 +36,11 @@ class Wish:
 def arguments() -> tuple[str, dict[str, str]]:
     """The mode and the named values of the command line."""
     return sys.argv[1], dict(value.split("=", 1) for value in sys.argv[2:])
+
+
+def topics(options: Mapping[str, str]) -> dict[str, str]:
+    """Codec -> the topic that takes the records compressed with it."""
+    return {codec: options["topic"].replace("{}", codec) for codec in options["codec"].split(",")}
 
 
 def say(event: str, **fields: Any) -> None:

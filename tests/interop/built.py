@@ -1,0 +1,102 @@
+"""Clients in Go, Node and Rust: their programs lie in `interop/` and are built into `.tools/interop/`.
+
+What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm, crates.io), pinned by the
+lock files beside the programs. A language that is not installed, or a build that fails, is a reason to skip.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "interop"
+BUILT = ROOT / ".tools" / "interop"
+BUILD_SECONDS = 900.0
+
+
+class BuildError(RuntimeError):
+    """The programs cannot be built here; the text says why."""
+
+
+def run(command: Sequence[str], directory: Path, **environment: str) -> None:
+    """A step of a build; BuildError with the end of what it said when it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{command[0]} took longer than {BUILD_SECONDS:g} s") from None
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise BuildError(f"{' '.join(command[:2])} failed: {' | '.join(said[-3:])[-600:]}")
+
+
+def _build_go() -> None:
+    (BUILT / "go").mkdir(parents=True, exist_ok=True)
+    run(["go", "build", "-o", f"{BUILT / 'go'}/", "./..."], SOURCES / "go")
+
+
+def _build_node() -> None:
+    """Programs and packages together, as Node looks for packages beside the program."""
+    home = BUILT / "node"
+    lock = home / "package-lock.json"
+    installed = lock.exists() and lock.read_bytes() == (SOURCES / "node" / lock.name).read_bytes()
+    if not installed:
+        shutil.rmtree(home, ignore_errors=True)
+    shutil.copytree(
+        SOURCES / "node", home, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules", "package-lock.json")
+    )
+    if not installed:
+        shutil.copy(SOURCES / "node" / lock.name, home)
+        try:
+            run(["npm", "ci", "--no-audit", "--no-fund"], home)
+        except BuildError:
+            lock.unlink()
+            raise
+
+
+def _build_rust() -> None:
+    run(["cargo", "build", "--locked", "--release"], SOURCES / "rust", CARGO_TARGET_DIR=str(BUILT / "rust"))
+
+
+@dataclass(frozen=True)
+class Language:
+    """How programs of one language are built, once in a test run."""
+
+    needs: tuple[str, ...]
+    build: Callable[[], None]
+
+    def missing(self) -> str | None:
+        """Why its programs cannot run here, or None once they are built."""
+        return _missing(self)
+
+
+@cache
+def _missing(language: Language) -> str | None:
+    if absent := [tool for tool in language.needs if shutil.which(tool) is None]:
+        return f"{' and '.join(absent)} not on the PATH"
+    try:
+        language.build()
+    except BuildError as error:
+        return str(error)
+    return None
+
+
+GO = Language(("go",), _build_go)
+NODE = Language(("node", "npm"), _build_node)
+RUST = Language(("cargo", "cmake", "cc"), _build_rust)
+
+
+def command_of(*program: str) -> Callable[[str, Mapping[str, str]], list[str]]:
+    """Calls a program with the mode and its options as `name=value`."""
+    return lambda mode, options: [*program, mode, *(f"{name}={value}" for name, value in options.items())]
