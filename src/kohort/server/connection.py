@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping = False
+        self._next_turn_is_set = False
         self._reading = True
         self._writable = True
         self._draining = False
@@ -145,15 +146,15 @@ class Connection(asyncio.Protocol):
             self._listener.log.log(level, "closing the connection from %s: %s", self.client_host, why)
             self._close()
 
-    def failed(self, error: BaseException) -> None:
-        """A handler raised: close, and say where in one line."""
+    def failed(self, error: BaseException, exchange: Exchange | None = None) -> None:
+        """The work on a request (the one in progress, if none is named) raised: close, and say where in one line."""
         self._listener.failed += 1
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         code = where.tb_frame.f_code if where is not None else None
         place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
-        self._listener.log.log(logging.ERROR, "%r failed: %r at %s", self._current, error, place)
+        self._listener.log.log(logging.ERROR, "%r failed: %r at %s", exchange or self._current, error, place)
         self._close()
 
     # What the listener and the request memory call
@@ -184,7 +185,7 @@ class Connection(asyncio.Protocol):
 
     def _pump(self) -> None:
         """Take requests for as long as they are answered at once, then write the answers together."""
-        if self._pumping or not self.is_open:
+        if self._pumping or self._next_turn_is_set or not self.is_open:
             return
         self._pumping = True
         try:
@@ -211,9 +212,14 @@ class Connection(asyncio.Protocol):
                 return
             self._serve(data)
         else:
-            asyncio.get_running_loop().call_soon(self._pump)
+            self._next_turn_is_set = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
         if self._draining and self._current is None:
             self._close()
+
+    def _next_turn(self) -> None:
+        self._next_turn_is_set = False
+        self._pump()
 
     def _serve(self, data: bytes) -> None:
         api_key, version, correlation_id, client_id, body = read_header(data)

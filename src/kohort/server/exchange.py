@@ -80,4 +80,4 @@ def _guarded(exchange: Exchange, function: Callable[..., None], *arguments: Any)
     try:
         function(exchange, *arguments)
     except Exception as error:  # whatever it is, it is this exchange's alone
-        exchange.connection.failed(error)
+        exchange.connection.failed(error, exchange)
