@@ -34,7 +34,7 @@ def fills(data, count):
     for _ in range(count):
         raw = shift = 0
         while True:
-            if position == len(data):
+            if position >= len(data):
                 return False
             byte = data[position]
             raw |= (byte & 127) << shift
