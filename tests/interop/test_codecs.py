@@ -57,7 +57,7 @@ def test_reads_what_every_client_wrote(
     trial = trial_on(target)
     topics = [TOPIC.format(codec) for codec in client.codecs]
     reader = trial.member(client, "reader", topics=topics)
-    trial.await_count(sum(len(written[topic]) for topic in topics))
+    trial.await_more(sum(len(written[topic]) for topic in topics))
     trial.leave(reader)
     for topic in topics:
         assert sorted(map(str, trial.timeline.values(f"{topic}-0"))) == sorted(written[topic]), topic

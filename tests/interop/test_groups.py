@@ -31,8 +31,9 @@ def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
     trial.kill(first)
     trial.await_balanced(third)
     sent = feed.end()
-    trial.await_committed(trial.ends())
+    ends = trial.await_all_processed()
     trial.leave(third)
+    trial.await_committed(ends)
     trial.assert_right(sent)
 
 
@@ -46,20 +47,22 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
     first, second = trial.member(client, "first"), trial.member(client, "second")
     trial.await_balanced(first, second)
     for how in (signal.SIGTERM, signal.SIGKILL):
-        trial.await_progress(50)
+        trial.await_commit()
         acknowledged = trial.timeline.committed()
         restartable.restart(how)
         kept = trial.observe()
         assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
-        trial.await_progress(50)
+        trial.await_more(50)
     sent = feed.end()
-    trial.await_committed(trial.ends())
+    ends = trial.await_all_processed()
     trial.leave(first, second)
+    trial.await_committed(ends)
     late = [f"late-{number}" for number in range(50)]
     trial.produce(client, late)
     successor = trial.member(client, "successor")
-    trial.await_committed(trial.ends())
+    ends = trial.await_all_processed()
     trial.leave(successor)
+    trial.await_committed(ends)
     trial.assert_right([*sent, *late])
 
 
@@ -77,6 +80,7 @@ def test_clients_of_all_kinds_share_a_group(target: Target, trial_on: TrialOn) -
     trial.kill(members[1])
     trial.await_balanced(*members[2:])
     sent = feed.end()
-    trial.await_committed(trial.ends())
+    ends = trial.await_all_processed()
     trial.leave(*members[2:])
+    trial.await_committed(ends)
     trial.assert_right(sent)

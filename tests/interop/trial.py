@@ -113,18 +113,29 @@ class Trial:
 
         self._wait(balanced, f"{sorted(names)} share {self.topic}", seconds)
 
+    def await_all_processed(self, seconds: float = SOON) -> dict[str, int]:
+        """Wait until all of the topic was processed; its end offsets, which a good leave will have committed."""
+        ends = self.ends()
+
+        def all_processed() -> bool:
+            return {partition: len(offsets) for partition, offsets in self.timeline.processed().items()} == ends
+
+        self._wait(all_processed, f"all records processed, up to {ends}", seconds)
+        return ends
+
     def await_committed(self, ends: dict[str, int], seconds: float = SOON) -> None:
         """Wait until the group has committed all of the topic."""
         self._wait(lambda: self.observe() == ends, f"commits of {ends}", seconds)
 
-    def await_count(self, records: int, seconds: float = SOON) -> None:
-        """Wait until so many records were processed."""
-        self._wait(lambda: len(self.timeline.values()) >= records, f"{records} records processed", seconds)
+    def await_commit(self, seconds: float = SOON) -> None:
+        """Wait until something more is committed than now (kcat commits every 5 s)."""
+        before = sum(self.observe().values())
+        self._wait(lambda: sum(self.observe().values()) > before, "one more commit", seconds)
 
-    def await_progress(self, records: int, seconds: float = SOON) -> None:
-        """Wait until this many more records are committed."""
-        wanted = sum(self.observe().values()) + records
-        self._wait(lambda: sum(self.observe().values()) >= wanted, f"{records} more records committed", seconds)
+    def await_more(self, records: int, seconds: float = SOON) -> None:
+        """Wait until so many records more than now were processed."""
+        wanted = len(self.timeline.values()) + records
+        self._wait(lambda: len(self.timeline.values()) >= wanted, f"{records} more records processed", seconds)
 
     def _wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         try:
