@@ -2,12 +2,21 @@
 
 from functools import lru_cache
 
+_CACHED_CHARS = 255
+"""Longer ids are legal and rare: they must not fill a cache that counts entries."""
 
-@lru_cache(maxsize=16_384)
+
 def partition_for(group: str, partitions: int) -> int:
     """abs(String.hashCode(group)) mod partitions: Kafka's GroupCoordinatorService.partitionFor."""
+    return _cached(group, partitions) if len(group) <= _CACHED_CHARS else _partition_for(group, partitions)
+
+
+def _partition_for(group: str, partitions: int) -> int:
     code = java_hash_code(group)
     return 0 if code == -(2**31) else abs(code) % partitions
+
+
+_cached = lru_cache(maxsize=16_384)(_partition_for)
 
 
 def java_hash_code(text: str) -> int:

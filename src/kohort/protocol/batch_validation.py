@@ -64,6 +64,10 @@ class RecordError(NamedTuple):
     message: str
 
 
+class PayloadError(KafkaError):
+    """The bytes are no single batch that this request may bring: Kafka refuses them before it looks at the log."""
+
+
 class InvalidRecordsError(KafkaError):
     """Single records are refused, and with them their batch; `record_errors` tells which and why."""
 
@@ -77,13 +81,14 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
 
     `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110). Whether a producer may
     write a transactional batch is not decided here. Raises KafkaError with the code to answer for the partition:
-    INVALID_RECORD and INVALID_TIMESTAMP (as `InvalidRecordsError` if records are to blame), CORRUPT_MESSAGE,
+    INVALID_RECORD (as `PayloadError` if there is no one batch, as `InvalidRecordsError` if records are to blame, as
+    INVALID_TIMESTAMP is), CORRUPT_MESSAGE,
     MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
     """
     batch = _only_batch(payload)
     header = read_header(batch)
     if not zstd and header.codec == Codec.ZSTD:
-        raise KafkaError(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
+        raise PayloadError(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
     if header.base_offset:
         raise records.invalid(f"base offset {header.base_offset} instead of 0")
     _validate_size(batch, rules)
@@ -105,13 +110,15 @@ def _only_batch(payload: Buffer) -> Buffer:
     """The first batch, if no second one follows; trailing bytes that cannot be a batch are not stored."""
     size = _batch_size(payload, 0)
     if size is None:
-        raise records.invalid("no whole batch in the partition's records")
+        raise PayloadError(ErrorCode.invalid_record, "no whole batch in the partition's records")
     if payload[MAGIC_AT] != MAGIC:
-        raise records.invalid(f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}")
+        raise PayloadError(ErrorCode.invalid_record, f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}")
+    if size < HEADER_SIZE:
+        raise KafkaError(ErrorCode.corrupt_message, f"a batch of {size} bytes is shorter than its header")
     if size == len(payload):
         return payload
     if _batch_size(payload, size) is not None:
-        raise records.invalid("more than one batch in the partition's records")
+        raise PayloadError(ErrorCode.invalid_record, "more than one batch in the partition's records")
     return memoryview(payload)[:size]
 
 
@@ -122,11 +129,11 @@ def _batch_size(payload: Buffer, position: int) -> int | None:
         return None
     (length,) = int32.unpack_from(payload, position + SIZE_AT)
     if length < _SMALLEST:
-        raise KafkaError(ErrorCode.corrupt_message, f"a batch of {length} bytes is too short to be one")
+        raise PayloadError(ErrorCode.corrupt_message, f"a batch of {length} bytes is too short to be one")
     if left <= MAGIC_AT:
         return None
     if payload[position + MAGIC_AT] > MAGIC:
-        raise KafkaError(ErrorCode.corrupt_message, f"magic {payload[position + MAGIC_AT]} does not exist")
+        raise PayloadError(ErrorCode.corrupt_message, f"magic {payload[position + MAGIC_AT]} does not exist")
     size: int = length + SIZE_OVERHEAD
     return size if size <= left else None
 

@@ -24,7 +24,7 @@ from kohort.protocol.batch_format import (
     iterate,
     read_header,
 )
-from kohort.protocol.batch_validation import InvalidRecordsError, Rules, validate
+from kohort.protocol.batch_validation import InvalidRecordsError, PayloadError, Rules, validate
 from kohort.protocol.batch_writing import build, pack, replace_records, set_delete_horizon, stamp_append_time
 from kohort.protocol.compression import Buffer, Codec
 from kohort.protocol.records import Record
@@ -41,6 +41,7 @@ __all__ = [
     "Codec",
     "Header",
     "InvalidRecordsError",
+    "PayloadError",
     "Record",
     "Rules",
     "build",

@@ -12,6 +12,7 @@ shard is loaded from the log, which is the same path as starting.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import cast
 
@@ -189,6 +190,9 @@ class ShardHost:
     def _drop(self, error: ErrorCode) -> None:
         """Forget what is decided and not logged, and answer whoever waits."""
         self._flushing = False
+        for item in self._after_append:
+            if isinstance(item, Rebalance):
+                self._on_rebalance(replace(item, outcome="lost"))
         self._unlogged, self._after_append = [], []
         self.shard = Shard(self._config)
         unanswered, self._unanswered = self._unanswered, {}

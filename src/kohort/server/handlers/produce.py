@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.protocol.batches import InvalidRecordsError, validate
+from kohort.protocol.batches import InvalidRecordsError, PayloadError, validate
 from kohort.server.exchange import Exchange
 from kohort.server.produce_answer import FIRST_WITH_IDS, Produced, pack
 from kohort.server.topics import Topic, Topics
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 FIRST_WITH_ZSTD = 7
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
-_LOG_NOT_LOOKED_AT = frozenset(
-    {
-        ErrorCode.corrupt_message,
-        ErrorCode.message_too_large,
-        ErrorCode.invalid_topic_exception,
-        ErrorCode.transactional_id_authorization_failed,
-    }
-)
+_BATCH_AT_FAULT = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 _MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
 
 Answer: TypeAlias = list[tuple[str | UUID | None, list[Produced]]]
@@ -99,6 +92,9 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
     index, records = data.index, data.records
     try:
         _validate_request(common, topic, records)
+    except KafkaError as error:
+        return Produced(index, error.code)
+    try:
         batch = validate(records, log.config.rules, common.now, zstd=common.version >= FIRST_WITH_ZSTD)
         placed = log.append(batch, common.now)
     except InvalidRecordsError as error:
@@ -109,9 +105,12 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
             record_errors=error.record_errors,
             message=error.message,
         )
+    except PayloadError as error:
+        corrupt = error.code is ErrorCode.corrupt_message
+        return Produced(index, error.code, message=error.message if corrupt else None)
     except KafkaError as error:
-        # As Kafka: the code says it all, and where the log was looked at, its start is told.
-        start = -1 if error.code in _LOG_NOT_LOOKED_AT else log.start_offset
+        # As in Kafka the code says it all, and the log's start is told unless the batch itself is at fault.
+        start = -1 if error.code in _BATCH_AT_FAULT else log.start_offset
         return Produced(index, error.code, log_start_offset=start)
     except OSError as error:
         return Produced(index, ErrorCode.kafka_storage_error, message=error.strerror)
