@@ -22,7 +22,7 @@ from kohort.conformance.entities import UndecodableError
 from kohort.conformance.transcript import Transcript
 from kohort.conformance.wire import ANSWER_SECONDS, Call, Connection, HungUpError, SilentError
 
-SETTLE_SECONDS = 0.25
+SETTLE_SECONDS = 0.6
 """How long a request is given to arrive and be parked, where nothing observable tells that it was."""
 POLL_SECONDS = 0.05
 

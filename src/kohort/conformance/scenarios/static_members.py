@@ -299,11 +299,11 @@ async def pending_id_with_instance_id(stage: Stage) -> None:
     await a.join(group_instance_id="i")
 
 
-@scenario(waits=7)
+@scenario(waits=9)
 async def gone_but_keeps_its_place(stage: Stage) -> None:
     """A static member that misses a rebalance keeps its place until its session ends; then it is removed."""
-    a = await member(stage, "a", instance="i-a", rebalance_ms=1_000)
-    b = await member(stage, "b", instance="i-b", rebalance_ms=1_000, session_ms=6_000)
+    a = await member(stage, "a", instance="i-a", rebalance_ms=3_000)
+    b = await member(stage, "b", instance="i-b", rebalance_ms=3_000, session_ms=6_000)
     await gather_round([a, b])
     await sync_all([a, b])
     await b.heartbeat()
@@ -316,17 +316,17 @@ async def gone_but_keeps_its_place(stage: Stage) -> None:
     await look(a.client, stage.group)
 
 
-@scenario(waits=2)
+@scenario(waits=5)
 async def absent_leader_without_anybody(stage: Stage) -> None:
     """A join phase in which nobody rejoined goes on, and ends when one comes back."""
-    a = await member(stage, "a", instance="i-a", rebalance_ms=1_000)
-    b = await member(stage, "b", instance="i-b", rebalance_ms=1_000)
+    a = await member(stage, "a", instance="i-a", rebalance_ms=3_000)
+    b = await member(stage, "b", instance="i-b", rebalance_ms=3_000)
     c = await member(stage, "c")
     await gather_round([a, b])
     await sync_all([a, b])
     await c.handshake()
     await c.leave()
-    await stage.settle(1.5)
+    await stage.settle(4)
     await look(a.client, stage.group)
     await a.heartbeat()
     joining = a.joining()
