@@ -1,0 +1,18 @@
+"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about an hour on two cores."""
+
+import sys
+
+from benchmarks import commits, footprint, heartbeats, latency, rebalance, throughput
+
+MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint)
+
+
+def main() -> None:
+    """Run them; each writes its own section, so that one that fails costs no other."""
+    for measure in MEASURES:
+        print(f"== {measure.__name__}", flush=True)
+        measure.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

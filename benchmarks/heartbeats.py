@@ -1,0 +1,63 @@
+"""How many heartbeats a server answers, and how fast: `python -m benchmarks.heartbeats`
+
+100 and then 2,000 connections, each a member of a Stable group of ten, each with one Heartbeat v4 in flight: real
+group, generation and member id, and every answer checked to be without error. librdkafka's mock knows Heartbeat up to
+v3 and gets groups of one; the echo server knows no groups and answers anything. Prints for every server heartbeats per
+second, the ratios to Apache Kafka and to the echo, the latency, and the CPU time that the server took.
+"""
+
+from collections.abc import Callable, Sequence
+
+from benchmarks import load, rounds
+from benchmarks.report import Column, Target, publish, servers_table
+from benchmarks.servers import Server
+
+CONNECTIONS = (100, 2_000)
+SERVERS = ("kohort-memory", "kohort-data", "kafka", "kfake", "mock", "echo")
+COLUMNS = (
+    Column("heartbeats/s", "per_s"),
+    Column("× Kafka", "per_s", "kafka"),
+    Column("× echo", "per_s", "echo"),
+    Column("p50 ms", "p50_ms"),
+    Column("p99 ms", "p99_ms"),
+    Column("cores", "cores"),
+    Column("per CPU-second", "per_cpu_s"),
+    Column("load's cores", "load_cores"),
+)
+JVM_WARM_UP_S = 20.0
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the section."""
+    plan = rounds.plan(__doc__, servers=SERVERS, seconds=4, argv=argv)
+    parts = []
+    for connections in CONNECTIONS:
+        print(f"{connections:,} connections", flush=True)
+        samples = rounds.interleaved(plan, _measure(connections, plan.seconds), warm_up=_warm_up(connections))
+        parts += [f"{connections:,} connections", servers_table(samples, COLUMNS), _targets(samples)]
+    publish("heartbeats", "Heartbeats", parts, write=plan.write)
+
+
+def _measure(connections: int, seconds: float) -> Callable[[Server], load.Steady]:
+    return lambda server: load.steady(server, "heartbeats", connections=connections, seconds=seconds)
+
+
+def _warm_up(connections: int) -> Callable[[str, Server], None]:
+    def warm_up(key: str, server: Server) -> None:
+        _measure(connections, JVM_WARM_UP_S if key == "kafka" else 1)(server)
+
+    return warm_up
+
+
+def _targets(samples: rounds.Samples) -> str:
+    own = "kohort-memory"
+    targets = [
+        Target("Kohort / Kafka", samples.ratio(own, "kafka", "per_s"), 1.3),
+        Target("Kohort / echo", samples.ratio(own, "echo", "per_s"), 0.5),
+        Target("Kohort / librdkafka's mock (the aim)", samples.ratio(own, "mock", "per_s"), 1),
+    ]
+    return "\n".join(map(str, targets))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+/* Non-blocking connections with one request in flight each, on one epoll. */
+#ifndef CONNECTION_H
+#define CONNECTION_H
+
+#include "wire.h"
+
+struct connection {
+    int fd;
+    int32_t correlation;
+    bool waiting;       /* a request is in flight */
+    uint64_t sent_at;   /* ns, just before its first byte went */
+    struct bytes out;   /* the frame in flight, kept so that it can be sent again */
+    size_t sent;
+    bool blocked;       /* the socket took only a part of it */
+    struct bytes in;    /* the part of an answer that came so far */
+    void *owner;
+};
+
+/* Called with a whole answer, behind its correlation id. */
+typedef void on_answer(struct connection *c, struct reader answer);
+
+/* Connects, or ends the program. */
+void connect_to(struct connection *c, const char *host, int port, void *owner);
+
+/* Starts a frame in c->out: size, API key, version, correlation id, client id, tags if flexible. */
+void begin_request(struct connection *c, int16_t api_key, int16_t version, bool flexible);
+
+/* Fills in the size, and sends. */
+void send_request(struct connection *c);
+
+/* Sends the last frame again under the next correlation id. */
+void send_again(struct connection *c);
+
+/* Waits for at most `timeout_ms`, and hands whole answers to `answered`. */
+void poll_answers(int timeout_ms, on_answer *answered);
+
+#endif

@@ -1,0 +1,159 @@
+/* The load of the benchmarks: real members of real groups, over Kafka's protocol, in one thread and one epoll.
+ *
+ *     load MODE --port P [--host 127.0.0.1] [--run NAME] [--connections N] [--group-size 10] …
+ *
+ *     topic       make the topic "bench" with --partitions
+ *     heartbeats  members join and sync, then each has one Heartbeat in flight, for --seconds after --warmup
+ *     commits     simple commits of --partitions each, to --groups-each groups of each connection in turn; for
+ *                 --seconds after --warmup, or --requests on each connection
+ *     rebalance   time to get all members of a group synced, then again when one left
+ *     first-join  time until one new member's JoinGroup is answered
+ *     hold        connect, say so, wait for a line; join, say so, wait for a line
+ *
+ * Every answer is checked; an error, or one too few, ends the program with a reason on standard error and code 1.
+ * Answers are JSON lines on standard output. Before it ends, the program waits until its standard input has a line
+ * or is closed, so that its connections are there while the server is looked at; then its members leave their groups, so
+ * that nobody's session ends in the middle of the next measurement.
+ */
+#include <getopt.h>
+#include <signal.h>
+
+#include "members.h"
+#include "report.h"
+#include "steady.h"
+
+struct options {
+    const char *mode, *host;
+    int port, connections, group_size, heartbeat_version;
+    bool unjoined; /* for a server that only echoes: invent generation and member id */
+    struct steady steady;
+};
+
+static struct crowd crowd;
+
+static void connect_all(const struct options *o) {
+    crowd = connect_members(o->host, o->port, o->steady.run, o->connections, o->group_size);
+    crowd.heartbeat_version = o->heartbeat_version;
+}
+
+static void make_members_up(void) {
+    for (int i = 0; i < crowd.count; i++) {
+        snprintf(crowd.members[i].id, NAME_SIZE, "bench-00000000-0000-0000-0000-%012d", i);
+        crowd.members[i].generation = 1;
+    }
+}
+
+static void heartbeats(const struct options *o) {
+    connect_all(o);
+    if (o->unjoined) {
+        make_members_up();
+    } else {
+            settle(&crowd);
+        hush(&crowd);
+    }
+    run_steady(&crowd, &o->steady);
+}
+
+static void commits(const struct options *o) {
+    connect_all(o);
+    run_steady(&crowd, &o->steady);
+}
+
+static void rebalance(const struct options *o) {
+    connect_all(o);
+    uint64_t started = now_ns();
+    settle(&crowd);
+    uint64_t joined = now_ns() - started;
+    int generation = crowd.groups[0].generation;
+    uint64_t left = leave_and_settle(&crowd);
+    printf("{\"join_ms\": %.3f, \"leave_ms\": %.3f, \"generations\": %d}\n", (double)joined / 1e6, (double)left / 1e6,
+           generation);
+    fflush(stdout);
+}
+
+static void first_join(const struct options *o) {
+    uint64_t started = now_ns();
+    connect_all(o);
+    settle(&crowd);
+    printf("{\"ms\": %.3f}\n", (double)(now_ns() - started) / 1e6);
+    fflush(stdout);
+}
+
+static void hold(const struct options *o) {
+    connect_all(o);
+    say("{\"stage\": \"connected\"}");
+    wait_for_harness();
+    settle(&crowd);
+    hush(&crowd);
+    say("{\"stage\": \"joined\"}");
+}
+
+static enum error topic_error = NONE;
+static bool topic_answered;
+
+static void on_topic(struct connection *c, struct reader answer) {
+    (void)c;
+    topic_error = read_create_topic(answer);
+    topic_answered = true;
+}
+
+static void topic(const struct options *o) {
+    struct connection c;
+    connect_to(&c, o->host, o->port, NULL);
+    send_create_topic(&c, TOPIC, o->steady.partitions);
+    while (!topic_answered)
+        poll_answers(1000, on_topic);
+    if (topic_error != NONE && topic_error != TOPIC_ALREADY_EXISTS)
+        die("CreateTopics was answered with error %d", topic_error);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct options *);
+} modes[] = {{"heartbeats", heartbeats}, {"commits", commits}, {"rebalance", rebalance},
+             {"first-join", first_join}, {"hold", hold},       {"topic", topic}};
+
+static const struct option names[] = {
+    {"host", required_argument, 0, 'h'},       {"port", required_argument, 0, 'p'},
+    {"run", required_argument, 0, 'r'},        {"connections", required_argument, 0, 'c'},
+    {"group-size", required_argument, 0, 'g'}, {"heartbeat-version", required_argument, 0, 'v'},
+    {"unjoined", no_argument, 0, 'u'},         {"warmup", required_argument, 0, 'w'},
+    {"seconds", required_argument, 0, 's'},    {"partitions", required_argument, 0, 'n'},
+    {"requests", required_argument, 0, 'q'},   {"groups-each", required_argument, 0, 'e'},
+    {0},
+};
+
+static void set(struct options *o, int option) {
+    switch (option) {
+    case 'h': o->host = optarg; break;
+    case 'p': o->port = atoi(optarg); break;
+    case 'r': o->steady.run = optarg; break;
+    case 'c': o->connections = atoi(optarg); break;
+    case 'g': o->group_size = atoi(optarg); break;
+    case 'v': o->heartbeat_version = atoi(optarg); break;
+    case 'u': o->unjoined = true; break;
+    case 'w': o->steady.warmup_s = atof(optarg); break;
+    case 's': o->steady.measured_s = atof(optarg); break;
+    case 'n': o->steady.partitions = atoi(optarg); break;
+    case 'q': o->steady.requests = atol(optarg); break;
+    case 'e': o->steady.groups_each = atoi(optarg); break;
+    default: die("see the head of load.c");
+    }
+}
+
+int main(int argc, char **argv) {
+    struct options o = {.host = "127.0.0.1", .connections = 1, .group_size = 10, .heartbeat_version = 4};
+    o.steady = (struct steady){.warmup_s = 1, .measured_s = 4, .groups_each = 1, .run = "bench"};
+    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;)
+        set(&o, option);
+    signal(SIGPIPE, SIG_IGN);
+    o.mode = optind < argc ? argv[optind] : "";
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (strcmp(modes[i].name, o.mode) == 0) {
+            modes[i].run(&o);
+            wait_for_harness();
+            depart(&crowd);
+            return 0;
+        }
+    die("no such mode: '%s'", o.mode);
+}

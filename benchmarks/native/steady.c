@@ -1,0 +1,81 @@
+#include "steady.h"
+
+#include "histogram.h"
+#include "report.h"
+
+static struct histogram latencies;
+static const struct steady *plan;
+static struct crowd *crowd_at_work;
+static uint64_t begins, ends;
+static int64_t busy;  /* connections with something left to do */
+static int64_t *done; /* requests answered, by connection */
+
+static bool is_over(int64_t answered) {
+    return plan->requests ? answered >= plan->requests : now_ns() >= ends;
+}
+
+static void ask(struct member *m, int64_t number) {
+    struct connection *c = &m->connection;
+    if (!plan->partitions) {
+        if (number)
+            send_again(c);
+        else
+            send_heartbeat(c, crowd_at_work->heartbeat_version, m->group->name, m->generation, m->id);
+        return;
+    }
+    char group[NAME_SIZE];
+    long index = m - crowd_at_work->members;
+    snprintf(group, sizeof group, "%s-%ld-%ld", plan->run, index, (long)(number % plan->groups_each));
+    send_commit(c, group, plan->partitions, number);
+}
+
+/* A commit to a group whose partition is still being loaded, or to a topic just made, is tried again. */
+static bool is_worth_a_retry(enum error error) {
+    return plan->partitions && (error == COORDINATOR_LOAD_IN_PROGRESS || error == COORDINATOR_NOT_AVAILABLE ||
+                                error == NOT_COORDINATOR || error == UNKNOWN_TOPIC_OR_PARTITION);
+}
+
+static void on_steady_answer(struct connection *c, struct reader answer) {
+    struct member *m = c->owner;
+    uint64_t now = now_ns();
+    int64_t *answered = &done[m - crowd_at_work->members];
+    enum error error = plan->partitions ? read_commit(answer, plan->partitions)
+                                        : read_heartbeat(answer, crowd_at_work->heartbeat_version);
+    if (error == NONE) {
+        if (now >= begins)
+            record(&latencies, now - c->sent_at);
+        ++*answered;
+    } else if (!is_worth_a_retry(error) || now >= begins) {
+        die("a request was answered with error %d", error);
+    }
+    if (is_over(*answered))
+        busy--;
+    else
+        ask(m, *answered);
+}
+
+static void print_measured(uint64_t started, uint64_t cpu) {
+    printf("{\"count\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
+           "\"load_cpu_s\": %.3f}\n",
+           (unsigned long long)latencies.total, (double)(now_ns() - started) / 1e9, quantile_us(&latencies, 0.50),
+           quantile_us(&latencies, 0.99), quantile_us(&latencies, 1), (double)(cpu_ns() - cpu) / 1e9);
+    fflush(stdout);
+}
+
+void run_steady(struct crowd *crowd, const struct steady *steady) {
+    crowd_at_work = crowd;
+    plan = steady;
+    done = calloc((size_t)crowd->count, sizeof *done);
+    busy = crowd->count;
+    begins = now_ns() + (uint64_t)(steady->warmup_s * 1e9);
+    ends = begins + (uint64_t)(steady->measured_s * 1e9);
+    for (int i = 0; i < crowd->count; i++)
+        ask(&crowd->members[i], 0);
+    while (now_ns() < begins && busy)
+        poll_answers(10, on_steady_answer);
+    say("measuring");
+    uint64_t started = now_ns(), cpu = cpu_ns();
+    while (busy)
+        poll_answers(10, on_steady_answer);
+    print_measured(started, cpu);
+}

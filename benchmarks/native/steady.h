@@ -1,0 +1,18 @@
+/* One request in flight on every connection, for as long as wanted: heartbeats, or simple commits. */
+#ifndef STEADY_H
+#define STEADY_H
+
+#include "members.h"
+
+struct steady {
+    double warmup_s, measured_s;
+    int64_t requests;  /* of each connection, instead of a time; 0: as long as said */
+    int partitions;    /* of a commit; 0: heartbeats */
+    int groups_each;   /* a connection commits to these many groups in turn */
+    const char *run;
+};
+
+/* Prints "measuring" when the warm-up is over, and one JSON line with what was measured at the end. */
+void run_steady(struct crowd *crowd, const struct steady *steady);
+
+#endif

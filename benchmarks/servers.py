@@ -1,0 +1,199 @@
+"""The servers that are measured: Kohort and its peers, each a process of its own on a free port of 127.0.0.1.
+
+A server is a context manager that ends the process and removes its data. `SERVERS` names every way to start one;
+starting raises `MissingError` when this machine lacks what it needs, and the measure goes on without that peer.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from tests.peers.kafka import Kafka, KafkaUnavailableError
+
+from benchmarks import processes, tools
+
+START_SECONDS = 30.0
+PORTS = range(29600, 29690, 2)
+KAFKA_HEAP = "1g"
+# A node that was stopped (`Server.pause`) must not find itself fenced when it goes on.
+KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, name: str, pid: int, port: int, *, end: Callable[[], object], listening_s: float) -> None:
+        self.name = name
+        self.pid = pid
+        self.port = port
+        self.listening_s = listening_s
+        """From the start of its process until its port took a connection."""
+        self.load_options: dict[str, object] = {}
+        """What the load program has to do otherwise for it."""
+        self._end = end
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        """Used since its start."""
+        return processes.cpu_seconds(self.pid)
+
+    def resident_bytes(self) -> int:
+        """In use now."""
+        return processes.resident_bytes(self.pid)
+
+    def pause(self) -> None:
+        """Stop it from using any CPU until `resume`, so that it does not disturb the measurement of another."""
+        processes.send_to_tree(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on; harmless when it is not paused."""
+        processes.send_to_tree(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+def start_kohort(*options: str) -> Server:
+    """`kohort serve --dev` with `options`, logs as by default, data in a temporary directory if it wants one."""
+    port = free_port()
+    directory = tempfile.mkdtemp(prefix="kohort-bench-")
+    data = [f"--data={directory}/data"] if "--data" in options else []
+    options = tuple(option for option in options if option != "--data")
+    kohort = [str(Path(sys.executable).with_name("kohort")), "serve", "--dev", f"--listen=127.0.0.1:{port}"]
+    name = "Kohort, on disk" if data else "Kohort, in memory"
+    return _spawn(name, [*kohort, *data, *options], port, directory)
+
+
+def start_echo() -> Server:
+    """What one core can do at most: `native/echo.c`."""
+    port = free_port()
+    server = _spawn("C epoll echo", [str(tools.echo()), str(port)], port)
+    server.load_options = {"unjoined": True}
+    return server
+
+
+def start_kfake() -> Server:
+    """franz-go's in-process fake of Kafka."""
+    port = free_port()
+    return _spawn("kfake", [str(tools.kfake()), str(port)], port)
+
+
+def start_mock() -> Server:
+    """The mock cluster in librdkafka, in a process that does nothing else.
+
+    It decodes Heartbeat only up to v3, and refuses followers whose SyncGroup comes after the leader's: its groups have
+    one member each.
+    """
+    directory = tempfile.mkdtemp(prefix="kohort-bench-")
+    told = Path(directory) / "address"
+    process = _popen([sys.executable, "-m", "benchmarks.mock", str(told)], directory)
+    started = time.monotonic()
+    _await(process, told.exists, directory)
+    port = int(told.read_text())
+    taken = time.monotonic() - started
+    server = Server("librdkafka's mock", process.pid, port, end=_ender(process, directory), listening_s=taken)
+    server.load_options = {"heartbeat_version": 3, "group_size": 1}
+    return server
+
+
+def start_kafka() -> Server:
+    """Apache Kafka as the conformance suite starts it, with a heap of 1 GB."""
+    try:
+        node = Kafka.start(free_port(), KAFKA_SETTINGS, KAFKA_HEAP)
+    except KafkaUnavailableError as error:
+        raise tools.MissingError(str(error)) from error
+    pid = node.process.pid
+    return Server("Apache Kafka", pid, node.port, end=node.stop, listening_s=processes.age_seconds(pid))
+
+
+SERVERS: Mapping[str, Callable[[], Server]] = {
+    "kohort-memory": lambda: start_kohort("--memory"),
+    "kohort-data": lambda: start_kohort("--data"),
+    "kafka": start_kafka,
+    "kfake": start_kfake,
+    "mock": start_mock,
+    "echo": start_echo,
+}
+
+
+def start_all(names: Sequence[str], stack: ExitStack) -> dict[str, Server]:
+    """The servers that can be had, by their key in `SERVERS`; why another is missing is printed."""
+    started = {}
+    for name in names:
+        try:
+            started[name] = stack.enter_context(SERVERS[name]())
+        except tools.MissingError as error:
+            print(f"{name} is left out: {error}", flush=True)
+    return started
+
+
+def free_port() -> int:
+    """A port that is free now, as is the one above it (for Kafka's controller).
+
+    From below the range that the system takes for outgoing connections: those of a load could get it first.
+    """
+    for port in PORTS:
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                for each, number in ((first, port), (second, port + 1)):
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    each.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+            return port
+    raise tools.MissingError(f"no free port from {PORTS[0]} to {PORTS[-1]}")
+
+
+def _spawn(name: str, command: Sequence[str], port: int, directory: str | None = None) -> Server:
+    directory = directory or tempfile.mkdtemp(prefix="kohort-bench-")
+    process = _popen(command, directory)
+    started = time.monotonic()
+    _await(process, lambda: _listens(port), directory)
+    taken = time.monotonic() - started
+    return Server(name, process.pid, port, end=_ender(process, directory), listening_s=taken)
+
+
+def _popen(command: Sequence[str], directory: str) -> subprocess.Popen[bytes]:
+    with open(f"{directory}/log", "wb") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tools.ROOT)
+
+
+def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], directory: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = Path(f"{directory}/log").read_text(errors="replace")[-2000:]
+            _ender(process, directory)()
+            raise tools.MissingError(f"it did not start:\n{tail}")
+        time.sleep(0.001)
+
+
+def _ender(process: subprocess.Popen[bytes], directory: str) -> Callable[[], None]:
+    def end() -> None:
+        # Its data is thrown away: nothing is worth a clean end.
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    return end
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,59 @@
+"""The programs that the benchmarks build for themselves, in `.tools/bench/`, again when a source changed."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+BUILT = ROOT / ".tools" / "bench"
+LOAD_SOURCES = ("load.c", "steady.c", "members.c", "requests.c", "connection.c")
+
+
+class MissingError(RuntimeError):
+    """A program or a peer cannot be had on this machine; the text says why."""
+
+
+def load() -> Path:
+    """The load program (`native/load.c`)."""
+    return _compiled("load", LOAD_SOURCES)
+
+
+def echo() -> Path:
+    """The echo server (`native/echo.c`)."""
+    return _compiled("echo", ("echo.c",))
+
+
+def kfake() -> Path:
+    """The server around franz-go's kfake (`kfake/main.go`)."""
+    if shutil.which("go") is None:
+        raise MissingError("kfake needs Go, which is not on the PATH")
+    source = HERE / "kfake"
+    return _built("kfake", source.iterdir(), lambda out: ["go", "build", "-o", str(out), "."], source)
+
+
+def _compiled(name: str, sources: Sequence[str]) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise MissingError("the load generator needs a C compiler (cc), which is not on the PATH")
+    native = HERE / "native"
+    flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
+    return _built(name, native.iterdir(), lambda out: [compiler, *flags, "-o", str(out), *sources], native)
+
+
+def _built(name: str, sources: Iterable[Path], command: Callable[[Path], list[str]], directory: Path) -> Path:
+    BUILT.mkdir(parents=True, exist_ok=True)
+    program = BUILT / name
+    newest = max(source.stat().st_mtime for source in sources)
+    if not program.exists() or program.stat().st_mtime < newest:
+        run(command(program), f"{name} could not be built", cwd=directory)
+    return program
+
+
+def run(command: Sequence[str], complaint: str, cwd: Path | None = None) -> str:
+    """The standard output of a command that has to end well."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MissingError(f"{complaint}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
