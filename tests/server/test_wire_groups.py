@@ -249,15 +249,15 @@ async def test_offset_commit(version: int) -> None:
             retention_time_ms=60_000,
             topics=[{"name": "orders", "topic_id": TOPIC_ID, "partitions": offsets}],
         )
-        topic_id = TOPIC_ID if version >= 10 else None
-        assert codes(answer.topics) == [(topic_id or "orders", [(0, 0), (2, 0)])]
+        named = TOPIC_ID if version >= 10 else "orders"
+        assert codes(answer.topics) == [(named, [(0, 0), (2, 0)])]
         request = wire.groups.submitted[0]
         assert (request.version, request.group, request.generation, request.member_id) == (version, "g", 4, "m")
         assert request.instance_id == ("i" if version >= 7 else None)
         assert request.retention_ms == (60_000 if version <= 4 else -1)
         assert request.offsets == (
-            asked.OffsetToCommit("orders", 0, 10, 3 if version >= 6 else -1, "x", topic_id),
-            asked.OffsetToCommit("orders", 2, -5, -1, None, topic_id),
+            asked.OffsetToCommit("orders", 0, 10, 3 if version >= 6 else -1, "x", TOPIC_ID),
+            asked.OffsetToCommit("orders", 2, -5, -1, None, TOPIC_ID),
         )
 
 

@@ -59,7 +59,8 @@ def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) 
             missing = (p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count)
             refusals.refuse(key, missing, ErrorCode.unknown_topic_or_partition)
         refusals.let_pass(key, len(here))
-        name, has_epoch = topic.name, version >= 6
+        # The id goes with every offset, so that one of a topic deleted since is never taken for its namesake's.
+        name, id_, has_epoch = topic.name, topic.id, version >= 6
         offsets += [
             OffsetToCommit(
                 name,
@@ -67,7 +68,7 @@ def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) 
                 each.committed_offset,
                 each.committed_leader_epoch if has_epoch else -1,
                 each.committed_metadata,
-                topic_id,
+                id_,
             )
             for each in here
         ]

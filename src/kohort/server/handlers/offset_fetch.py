@@ -9,6 +9,7 @@ An error of the whole group stands in every partition in v1, at the top in v2-7 
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
@@ -37,6 +38,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
                 group=group.id,
                 partitions=group.partitions(),
                 require_stable=request.require_stable if version >= 7 else False,
+                topic_ids=group.topic_ids(),
             )
         )
     gather.seal()
@@ -73,6 +75,11 @@ class _Group:
         if self._everything:
             return None
         return tuple(TopicPartition(name, index) for each, name in self._known() for index in each.partition_indexes)
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """The ids of what is asked for: an offset of a topic of that name that was deleted is not shown."""
+        topics = (self._broker.topics.get(name) for _, name in self._known())
+        return {topic.name: topic.id for topic in topics if topic is not None}
 
     def entry(self, response: OffsetFetchResponse) -> _Fields:
         """This group's part of the answer."""
