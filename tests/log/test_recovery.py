@@ -124,7 +124,7 @@ class TestTheMachineWentDown:
         content = bytearray(broken.read_bytes())
         content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
         broken.write_bytes(content)
-        (data / NAME / "checkpoint").unlink()
+        (data / NAME / "checkpoint").unlink(missing_ok=True)
         log = opened(data / NAME, LastEnd.CRASHED)
         left = records_of(log)
         assert left == before[: len(left)]
