@@ -10,7 +10,7 @@ from interop.programs import CLIENTS, SESSION_MS, Client
 from interop.targets import Target
 from interop.trial import Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 
 TrialOn = Callable[[Target], Trial]
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interop.timeline import Committed, Event, Gone, Owns, Records, violations
+from interop.timeline import OBSERVER, Committed, Event, Gone, Owns, Records, violations
 
 A_HOLD = Owns("a", 1, frozenset({"t-0"}))
 
@@ -44,6 +44,13 @@ def test_a_skipped_record_is_seen() -> None:
 def test_a_commit_ahead_of_processing_is_seen() -> None:
     found = violations([A_HOLD, took("a", 2, 0), Committed("a", 3, {"t-0": 2}), took("a", 4, 1)], {"t-0": 2})
     assert found == ["t-0: 2 committed before offset 1 was processed"]
+
+
+def test_a_commit_seen_by_an_observer_may_be_seen_early_but_counts() -> None:
+    seen = Committed(OBSERVER, 2, {"t-0": 2})
+    assert violations([A_HOLD, seen, took("a", 3, 0, 1)], {"t-0": 2}) == []
+    again = [A_HOLD, took("a", 1, 0, 1), seen, Owns("b", 5, frozenset({"t-0"})), Gone("a", 4), took("b", 6, 1)]
+    assert violations(again, {"t-0": 2}) == ["b's hold of t-0 began at offset 1, although 2 was committed"]
 
 
 @pytest.mark.parametrize(("end_of_first", "right"), [(4, True), (6, False)])

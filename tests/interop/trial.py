@@ -9,10 +9,10 @@ from interop.observer import Observer
 from interop.processes import Feed, Process, finish, now, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.targets import Target
-from interop.timeline import Committed, Gone, Timeline, violations
+from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
 
 PARTITIONS = 6
-SOON = 20.0
+SOON = 30.0
 """Seconds in which a group must have settled, a loaded machine allowed for."""
 
 
@@ -147,7 +147,7 @@ class Trial:
     def observe(self) -> dict[str, int]:
         """The committed offsets as the server shows them to anyone; also goes to the timeline."""
         offsets = self._observer.committed(self.group)
-        self.timeline.add(Committed("observer", now(), offsets))
+        self.timeline.add(Committed(OBSERVER, now(), offsets))
         return offsets
 
     def ends(self) -> dict[str, int]:

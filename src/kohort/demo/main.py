@@ -1,11 +1,10 @@
 """The demo from the command to the end: server, data, show, summary, and a server that stays."""
 
+import argparse
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, NoReturn
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -14,39 +13,41 @@ from kohort.demo import flights
 from kohort.demo.errors import DemoError
 from kohort.demo.server import Server
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+FAILED, INTERRUPTED = 1, 130
+"""Exit codes."""
+LEAST_SECONDS = 5.0
+
 console = Console(highlight=False)
 
-Data = Annotated[Path, typer.Option(metavar="DIR", help="Directory of the server's data; a second run finds it again.")]
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; a free port if taken.")]
-Seconds = Annotated[float, typer.Option(metavar="N", min=5, help="How long the members take, on purpose.")]
-Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the view as an SVG picture.")]
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option("--data", type=Path, default=Path("data"), metavar="DIR", help="directory of the server's data (data)")
+    option("--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="a free port is taken if this one is not")
+    option("--seconds", type=float, default=22.0, metavar="N", help="how long the members take, on purpose (22)")
+    option("--picture", type=Path, metavar="FILE", help="also write the view as an SVG picture")
 
 
-@app.command()
-def demo(
-    data: Data = Path("data"),
-    listen: Listen = "127.0.0.1:9092",
-    seconds: Seconds = 22.0,
-    picture: Picture = None,
-) -> None:
-    """Start a server, load a year of flights, show a group at work on it, and tell what happened.
+def run(options: argparse.Namespace) -> int:
+    """Perform the whole show; the exit code.
 
     The server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the summary.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Server(address(listen), data) as server:
-            perform(server, data, seconds, picture)
+        with Server(address(options.listen), options.data) as server:
+            perform(server, options.data, max(options.seconds, LEAST_SECONDS), options.picture)
             if stays():
                 invite(server)
                 linger(server)
     except DemoError as error:
-        fail(str(error))
+        Console(stderr=True, highlight=False).print(f"[red]The demo stopped:[/] {escape(str(error))}")
+        return FAILED
     except KeyboardInterrupt:
         console.print("\nStopped.")
-        raise typer.Exit(130) from None
+        return INTERRUPTED
     console.print("The server has stopped.")
+    return 0
 
 
 def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> None:
@@ -121,8 +122,3 @@ def linger(server: Server) -> None:
         server.wait()
     except KeyboardInterrupt:
         console.print()
-
-
-def fail(why: str) -> NoReturn:
-    Console(stderr=True, highlight=False).print(f"[red]The demo stopped:[/] {escape(why)}")
-    raise typer.Exit(1)
