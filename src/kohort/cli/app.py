@@ -12,6 +12,7 @@ from kohort.server.config_def import did_you_mean
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
+    "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }
 """Command → what it does. Its module under `kohort.cli` is imported when it is named: it has `add_arguments(parser)`,
