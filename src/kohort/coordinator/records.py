@@ -16,17 +16,43 @@ Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's gr
 """
 
 import struct
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from kohort.types import TopicPartition
+
 NO_TIMESTAMP: Final = -1
+_INT32: Final = struct.Struct(">i")
 
 
-class OffsetCommitKey(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OffsetCommitKey:
     group: str
     topic: str
     partition: int
+    at: TopicPartition = field(init=False, repr=False, compare=False)
+    encoded: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        encoded = b"".join((b"\x00\x01", _string(self.group), _string(self.topic), _INT32.pack(self.partition)))
+        object.__setattr__(self, "at", TopicPartition(self.topic, self.partition))
+        object.__setattr__(self, "encoded", encoded)
+
+
+_CACHED_CHARS: Final = 255
+"""Longer group ids are legal and rare: they must not fill a cache that counts entries."""
+
+
+def offset_commit_key(group: str, topic: str, partition: int) -> OffsetCommitKey:
+    """The key of a partition's committed offset: made once, as a partition is committed again and again."""
+    if len(group) > _CACHED_CHARS:
+        return OffsetCommitKey(group, topic, partition)
+    return _cached_key(group, topic, partition)
+
+
+_cached_key = lru_cache(maxsize=65_536)(OffsetCommitKey)
 
 
 class OffsetCommitValue(NamedTuple):
@@ -110,6 +136,8 @@ def too_long(*texts: str, spare: int = 0) -> bool:
 
 _GROUP_METADATA_VERSION: Final = struct.pack(">h", 3)
 _OFFSET_V4: Final = struct.Struct(">hqi")
+_USUAL_OFFSET: Final = struct.Struct(">hqiBq3s16s")
+"""v4 without metadata, with a topic id."""
 _OFFSET_V1: Final = struct.Struct(">hq")
 _TIMESTAMP_NO_TAGS: Final = struct.Struct(">qB")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
@@ -120,7 +148,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
     if isinstance(record, OffsetCommitRecord):
         value = record.value
-        return _offset_commit_key(*record.key), None if value is None else _offset_commit_value(value)
+        return record.key.encoded, None if value is None else _offset_commit_value(value)
     metadata = record.value
     return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
 
@@ -130,14 +158,11 @@ def encoded_size(value: GroupMetadataValue) -> int:
     return len(_group_metadata_value(value))
 
 
-# A partition is committed again and again: its key is worth keeping.
-@lru_cache(maxsize=65_536)
-def _offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    return b"".join((b"\x00\x01", _string(group), _string(topic), partition.to_bytes(4, "big", signed=True)))
-
-
 def _offset_commit_value(value: OffsetCommitValue) -> bytes:
-    metadata = value.metadata.encode()
+    offset, leader_epoch, text, timestamp, expires, topic_id = value
+    if not text and expires == NO_TIMESTAMP and topic_id is not None:
+        return _USUAL_OFFSET.pack(4, offset, leader_epoch, 1, timestamp, _TOPIC_ID_TAG, _id_bytes(topic_id))
+    metadata = text.encode()
     if value.expire_timestamp != NO_TIMESTAMP:
         timestamps = struct.pack(">qq", value.commit_timestamp, value.expire_timestamp)
         return _OFFSET_V1.pack(1, value.offset) + len(metadata).to_bytes(2, "big") + metadata + timestamps
@@ -145,6 +170,11 @@ def _offset_commit_value(value: OffsetCommitValue) -> bytes:
     if value.topic_id is None:
         return head + _TIMESTAMP_NO_TAGS.pack(value.commit_timestamp, 0)
     return head + value.commit_timestamp.to_bytes(8, "big", signed=True) + _TOPIC_ID_TAG + value.topic_id.bytes
+
+
+@lru_cache(maxsize=1_024)
+def _id_bytes(topic_id: UUID) -> bytes:
+    return topic_id.bytes
 
 
 def _group_metadata_key(group: str) -> bytes:
@@ -207,7 +237,7 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
         reader = _Reader(key)
         match reader.int16():
             case 0 | 1:
-                offset_key = OffsetCommitKey(reader.string(), reader.string(), reader.int32())
+                offset_key = offset_commit_key(reader.string(), reader.string(), reader.int32())
                 return OffsetCommitRecord(offset_key, None if value is None else _read_offset_commit(_Reader(value)))
             case 2:
                 group_key = GroupMetadataKey(reader.string())

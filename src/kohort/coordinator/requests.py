@@ -2,11 +2,14 @@
 
 Handlers make these of what the wire brought; where the answer depends on the API version, the request carries
 `version`. `request_id` is opaque: the answer comes back with it, now or in a later `Result`.
+
+Nobody changes a request. Heartbeat and OffsetCommit, the two that come by the thousand, are not frozen only because
+making a frozen one takes 2.4 times as long.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.types import ConnectionId, RequestId, TopicPartition
@@ -47,7 +50,7 @@ class SyncGroup:
     """(member id, assignment), from the leader."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Heartbeat:
     request_id: RequestId
     group: str
@@ -71,8 +74,7 @@ class LeaveGroup:
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(NamedTuple):
     topic: str
     partition: int
     offset: int
@@ -81,7 +83,7 @@ class OffsetToCommit:
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommit:
     request_id: RequestId
     version: int

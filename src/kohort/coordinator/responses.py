@@ -58,7 +58,7 @@ class LeaveGroupResponse:
     """One per member asked for, in that order. v0-2 put the only member's error at the top."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OffsetCommitResponse:
     results: tuple[tuple[TopicPartition, ErrorCode], ...]
     """One per offset asked for, in that order."""

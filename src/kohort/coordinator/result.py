@@ -64,8 +64,7 @@ class TimerFired:
     key: TimerKey
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """The whole effect of one event."""
 
     records: tuple[Record, ...] = ()

@@ -244,11 +244,10 @@ def _answer(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) ->
 
 
 def _replay_offset(group: Group, record: OffsetCommitRecord) -> None:
-    partition = TopicPartition(record.key.topic, record.key.partition)
     if record.value is None:
-        group.offsets.pop(partition, None)
+        group.offsets.pop(record.key.at, None)
     else:
-        group.offsets[partition] = record.value
+        group.offsets[record.key.at] = record.value
 
 
 def _replay_group(group: Group, record: GroupMetadataRecord) -> None:
