@@ -94,7 +94,7 @@ class TestWhatStays:
         assert await log.compact(NOW)
         data = log.read(0, 10_000)
         header = batches.read_header(data)
-        assert (header.base_offset, header.last_offset, header.count, header.codec) == (0, 9, 8, codec)
+        assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (0, 9, 8, codec)
         assert header.max_timestamp == NOW + 8
         assert records_of(log)[:8] == [
             record._replace(offset=at) for at, record in enumerate(content) if record.key not in (b"3", b"9")
@@ -169,7 +169,7 @@ class TestEmptyBatches:
         put(log, b"filler", bytes(900))
         await log.compact(NOW)
         headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
-        assert [(h.base_offset, h.count, h.producer_id, h.base_sequence) for h in headers[:2]] == [
+        assert [(h.base_offset, h.record_count, h.producer_id, h.base_sequence) for h in headers[:2]] == [
             (2, 0, 5, 2),
             (3, 1, -1, -1),
         ]

@@ -44,7 +44,7 @@ class TestRoundTrip:
     def test_the_header_tells_what_is_inside(self, content, codec):
         batch = batches.build(content, codec=codec, producer_id=7, producer_epoch=2, base_sequence=5)
         header = batches.read_header(batch)
-        assert (header.size, header.magic, header.count) == (len(batch), 2, len(content))
+        assert (header.size, header.magic, header.record_count) == (len(batch), 2, len(content))
         assert (header.codec, header.last_offset_delta) == (codec, len(content) - 1)
         assert header.max_timestamp == max(record.timestamp for record in content)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 5)

@@ -33,7 +33,7 @@ def holding(content, count=3, codec=Codec.NONE, payload=None):
     header = batches.read_header(GOOD)
     return changed(
         GOOD[: batches.HEADER_SIZE] + payload,
-        attributes=int(codec), count=count, last_offset_delta=count - 1,
+        attributes=int(codec), record_count=count, last_offset_delta=count - 1,
         length=batches.HEADER_SIZE - 12 + len(payload), base_timestamp=header.base_timestamp,
     )  # fmt: skip
 
@@ -69,11 +69,11 @@ REFUSED = {
     "a wrong crc": (changed(crc=1), ErrorCode.corrupt_message),
     "a length of 13": (struct.pack(">qi", 0, 13) + GOOD[12:], ErrorCode.corrupt_message),
     "a length of 48": (struct.pack(">qi", 0, 48) + GOOD[12:60], ErrorCode.corrupt_message),
-    "no records": (changed(count=0), ErrorCode.invalid_record),
-    "a count that is too small": (changed(count=2), ErrorCode.invalid_record),
-    "a negative count": (changed(count=-1), ErrorCode.invalid_record),
+    "no records": (changed(record_count=0), ErrorCode.invalid_record),
+    "a count that is too small": (changed(record_count=2), ErrorCode.invalid_record),
+    "a negative count": (changed(record_count=-1), ErrorCode.invalid_record),
     "a negative last offset delta": (changed(last_offset_delta=-1), ErrorCode.invalid_record),
-    "no records and a delta of -1": (changed(count=0, last_offset_delta=-1), ErrorCode.invalid_record),
+    "no records and a delta of -1": (changed(record_count=0, last_offset_delta=-1), ErrorCode.invalid_record),
     "a record less than it says": (holding(b"".join(CONTENT[:2])), ErrorCode.invalid_record),
     "a record more than it says": (holding(b"".join(CONTENT), count=2), ErrorCode.invalid_record),
     "a byte behind the records": (holding(b"".join(CONTENT) + b"\x00"), ErrorCode.invalid_record),

@@ -126,7 +126,7 @@ class Compaction:
             return batch
         try:
             content = bytes(batches.inflate(batch, header))
-            found = list(records.walk(content, 0, header.count))
+            found = list(records.walk(content, 0, header.record_count))
         except KafkaError:
             return batch
         drop_tombstones = header.delete_horizon is not None and self.now >= header.delete_horizon
@@ -216,13 +216,13 @@ def _keys(header: Header, batch: memoryview) -> dict[bytes, int]:
     if header.is_control:
         return {}
     content = batches.inflate(batch, header)
-    found = records.walk(content, 0, header.count)
+    found = records.walk(content, 0, header.record_count)
     return {key: header.base_offset + delta for _, _, _, delta, key, _, _ in found if key is not None}
 
 
 def _decoded(header: Header, content: bytes, kept: Sequence[records.RawRecord]) -> list[tuple[int, batches.Record]]:
     """(offset delta, record) of the `kept` ones."""
-    every = records.decode(content, 0, header.count, 0, header.base_timestamp)
+    every = records.decode(content, 0, header.record_count, 0, header.base_timestamp)
     wanted = {delta for _, _, _, delta, *_ in kept}
     return [(record.offset, record) for record in every if record.offset in wanted]
 

@@ -64,7 +64,7 @@ class Header(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    record_count: int
 
     @property
     def size(self) -> int:
@@ -138,6 +138,6 @@ def crc_is_right(batch: Buffer, header: Header) -> bool:
 
 def inflate(batch: Buffer, header: Header) -> bytes:
     """The bytes of a batch's records, decompressed. Raises KafkaError CORRUPT_MESSAGE or MESSAGE_TOO_LARGE."""
-    if not header.count:
+    if not header.record_count:
         return b""  # compaction may have emptied the batch, and what an empty payload is depends on the codec
     return bytes(decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size]))

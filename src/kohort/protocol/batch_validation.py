@@ -99,7 +99,7 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
     if _must_read(header, rules, now):
         batch = _validate_records(batch, header, content, rules, now)
     else:
-        records.measure(content, 0, header.count)
+        records.measure(content, 0, header.record_count)
     if rules.compression is not None and rules.compression != header.codec:
         batch = recompress(read_header(batch), content, rules.compression)
         _validate_size(batch, rules)
@@ -144,8 +144,8 @@ def _validate_size(batch: Buffer, rules: Rules) -> None:
 
 
 def _validate_header(header: Header) -> None:
-    if header.count <= 0 or header.last_offset_delta != header.count - 1:
-        raise records.invalid(f"{header.count} records with a last offset delta of {header.last_offset_delta}")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise records.invalid(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
     if header.is_control:
         raise records.invalid("control records are not for clients to write")
     if header.producer_id >= 0 and header.base_sequence < 0:
@@ -182,7 +182,7 @@ def _validate_records(batch: Buffer, header: Header, content: bytes, rules: Rule
     code = ErrorCode.invalid_record
     largest = NO_TIMESTAMP
     stamped = header.max_timestamp if header.is_log_append_time else None
-    found = records.walk(content, 0, header.count)
+    found = records.walk(content, 0, header.record_count)
     for index, (_, _, timestamp_delta, offset_delta, key, _, _) in enumerate(found):
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
@@ -198,7 +198,7 @@ def _validate_records(batch: Buffer, header: Header, content: bytes, rules: Rule
             refused.append(RecordError(index, "the timestamp type LogAppendTime is not for producers to set"))
             code = ErrorCode.invalid_timestamp
     if refused:
-        raise InvalidRecordsError(code, f"{len(refused)} of {header.count} records are refused", tuple(refused))
+        raise InvalidRecordsError(code, f"{len(refused)} of {header.record_count} records are refused", tuple(refused))
     if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
         return batch
     mended = replace_timestamps(batch, header, header.attributes & ~LOG_APPEND_TIME, largest)

@@ -75,7 +75,7 @@ def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
 def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_timestamp: int) -> bytes:
     """The 61 bytes of `header` with other attributes and another max timestamp, and the CRC made anew."""
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
-                      header.producer_id, header.producer_epoch, header.base_sequence, header.count)  # fmt: skip
+                      header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)  # fmt: skip
     crc = _crc.pack(crc32c(memoryview(batch)[HEADER_SIZE : header.size], crc32c(body)))
     return b"".join((_head.pack(header.base_offset, header.length, header.partition_leader_epoch, MAGIC), crc, body))
 
@@ -83,7 +83,7 @@ def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_times
 def recompress(header: Header, content: bytes, codec: Codec) -> bytes:
     """The batch `header` is of, with its records (`content`, decompressed) under another codec."""
     attributes = header.attributes & ~CODEC_BITS | codec
-    return _rewrite(header, attributes, header.max_timestamp, header.count, compress(codec, content))
+    return _rewrite(header, attributes, header.max_timestamp, header.record_count, compress(codec, content))
 
 
 def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
