@@ -99,7 +99,7 @@ def test_an_argued_value_is_no_failure_but_any_other_is(monkeypatch: pytest.Monk
 
 
 def test_every_argument_is_about_a_scenario_that_there_is() -> None:
-    known = {one.name for one in all_scenarios()}
+    known = {one.name for one in all_scenarios(None)}
     assert {one.scenario for one in argued.ARGUED} <= known
 
 
@@ -120,15 +120,14 @@ def test_the_table_tells_differences_subjects_and_score() -> None:
 
 
 def test_a_reference_survives_its_file() -> None:
-    runs = [Run(scenario("b.x"), [step({"f": "ü"})], 0.0), Run(scenario("a.x"), [step(None)], 0.0)]
-    read = parse(dump("Kafka 9", runs))
+    read = parse(dump("Kafka 9", {"b.x": [step({"f": "ü"})], "a.x": [step(None)]}))
     assert read.server == "Kafka 9"
     assert list(read.steps) == ["a.x", "b.x"]
     assert read.steps["b.x"] == [step({"f": "ü"})]
 
 
 def test_every_scenario_has_its_reference_and_a_title() -> None:
-    scenarios = all_scenarios()
+    scenarios = all_scenarios(None)
     assert {one.name for one in scenarios} == set(load().steps)
     assert len(scenarios) >= 200
     assert [one.name for one in scenarios if not one.title.endswith(".")] == []

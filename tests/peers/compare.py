@@ -2,9 +2,10 @@
 
     python -m tests.peers.compare [PEER…] [--only PATTERN]… [--markdown]
 
-Kafka is started, played every scenario and compared with the answers recorded in the package; then each peer (Kohort
-when none is named: kohort, kfake, mock, tansu, or HOST:PORT) is played the same and compared with what that Kafka
-said. `--markdown` prints the table of docs/conformance.md. Ends with 1 when Kafka's answers or Kohort's differ.
+For each profile of settings Kafka is started, played every scenario and compared with the answers recorded in the
+package; then each peer (Kohort when none is named: kohort, kfake, mock, tansu, or HOST:PORT) is played the same and
+compared with what that Kafka said. Peers whose settings cannot be chosen are played the default profile only.
+`--markdown` prints the table of docs/conformance.md. Ends with 1 when Kafka's answers or Kohort's differ.
 """
 
 from __future__ import annotations
@@ -20,33 +21,37 @@ from benchmarks import servers
 from benchmarks.tools import MissingError
 from rich.console import Console
 from tests.peers.kafka import VERSION, Kafka, KafkaUnavailableError
+from tests.peers.kohort import kohort
 from tests.peers.tansu import TansuUnavailableError, tansu
 
 from kohort.conformance.reference import Reference, load
 from kohort.conformance.report import Report, judge, percent, print_table
-from kohort.conformance.runner import Run, UnreachableError, run_all
-from kohort.conformance.scenario import Scenario, all_scenarios, matching
+from kohort.conformance.runner import AT_ONCE, Run, UnreachableError, run_all
+from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario, all_scenarios, matching
 
 KAFKA = f"Apache Kafka {VERSION}"
+KOHORT = "kohort"
 LEAVES_SILENT = 64
 """How many scenarios at once on peers that leave requests unanswered: each such one waits for its time limit."""
 
 
 @contextmanager
-def peer(name: str) -> Iterator[str]:
+def peer(name: str, profile: str) -> Iterator[str]:
     """A server by name, started, or one that is running by its address."""
     if ":" in name:
         yield name
+    elif name == KOHORT:
+        with kohort(PROFILES[profile]) as address:
+            yield address
     elif name == "tansu":
         with tansu(servers.free_port()) as address:
             yield address
     else:
-        key = "kohort-memory" if name == "kohort" else name
-        with servers.SERVERS[key]() as server:
+        with servers.SERVERS[name]() as server:
             yield server.address
 
 
-def play(address: str, scenarios: Sequence[Scenario], at_once: int = 16) -> list[Run]:
+def play(address: str, scenarios: Sequence[Scenario], at_once: int = AT_ONCE) -> list[Run]:
     host, _, port = address.rpartition(":")
     return asyncio.run(run_all(host, int(port), scenarios, at_once=at_once))
 
@@ -56,11 +61,11 @@ def said_live(runs: Sequence[Run]) -> Reference:
     return Reference(KAFKA, {run.scenario.name: run.steps for run in runs})
 
 
-def compare(name: str, reference: Reference, scenarios: Sequence[Scenario]) -> Report | None:
+def compare(name: str, profile: str, reference: Reference, scenarios: Sequence[Scenario]) -> Report | None:
     """The peer's report, or None with a word about it when it cannot be had."""
     try:
-        with peer(name) as address:
-            runs = play(address, scenarios, 16 if name in ("kafka", "kohort") else LEAVES_SILENT)
+        with peer(name, profile) as address:
+            runs = play(address, scenarios, AT_ONCE if name == KOHORT else LEAVES_SILENT)
     except (MissingError, TansuUnavailableError, UnreachableError) as missing:
         print(f"{name} is left out: {missing}", file=sys.stderr)
         return None
@@ -80,29 +85,39 @@ def as_markdown(reports: Sequence[Report]) -> str:
     return "\n".join(lines)
 
 
+def compare_all(profile: str, peers: Sequence[str], patterns: Sequence[str]) -> list[Report]:
+    """Kafka's own report against what was recorded, and the peers' against it. Raises KafkaUnavailableError."""
+    scenarios = matching(all_scenarios(profile), patterns)
+    if not scenarios:
+        return []
+    with Kafka.start(servers.free_port(and_next=True), PROFILES[profile]) as node:
+        runs = play(node.address, scenarios)
+    settable = [name for name in peers if profile == DEFAULT or name == KOHORT]
+    reports = [judge(KAFKA, load(), runs)]
+    reports += [one for name in settable if (one := compare(name, profile, said_live(runs), scenarios))]
+    return reports
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.peers.compare", description=__doc__)
-    parser.add_argument("peers", metavar="PEER", nargs="*", default=["kohort"])
+    parser.add_argument("peers", metavar="PEER", nargs="*", default=[KOHORT])
     parser.add_argument("--only", metavar="PATTERN", action="append", default=[])
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
-    scenarios = matching(all_scenarios(), options.only)
+    reports = []
     try:
-        with Kafka.start(servers.free_port(and_next=True)) as node:
-            runs = play(node.address, scenarios)
+        for profile in PROFILES:
+            reports += compare_all(profile, options.peers, options.only)
     except KafkaUnavailableError as error:
         print(f"make conformance: {error}", file=sys.stderr)
         return 2
-    itself = judge(KAFKA, load(), runs)
-    found = [compare(name, said_live(runs), scenarios) for name in options.peers]
-    reports = [itself, *(one for one in found if one is not None)]
     console = Console(width=None if sys.stdout.isatty() else 200)
-    for report in reports:
-        if not options.markdown:
-            print_table(report, console)
     if options.markdown:
         print(as_markdown(reports))
-    return 0 if all(one.conforms for one in reports if one.address in (KAFKA, "kohort")) else 1
+    else:
+        for report in reports:
+            print_table(report, console)
+    return 0 if all(one.conforms for one in reports if one.address in (KAFKA, KOHORT)) else 1
 
 
 if __name__ == "__main__":

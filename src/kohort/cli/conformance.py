@@ -12,7 +12,7 @@ from kohort.cli.options import RefusedError
 from kohort.conformance.reference import Reference, load
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run, UnreachableError, run_all
-from kohort.conformance.scenario import Scenario, all_scenarios, matching
+from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario, all_scenarios, matching
 
 OUTPUTS: Final = ("table", "json")
 
@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="scenarios by name, as in static_members or '*.join*'",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="|".join(PROFILES),
+        default=DEFAULT,
+        help="what the server is configured to be: small has group.max.size=2 and short limits (default: default)",
+    )
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument(
         "--output", metavar="|".join(OUTPUTS), default="table", help="form of the answer (default: table)"
@@ -36,7 +42,9 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     if options.output not in OUTPUTS:
         raise RefusedError(f"--output {options.output}: is not one of {' | '.join(OUTPUTS)}")
-    scenarios = matching(all_scenarios(), options.only)
+    if options.profile not in PROFILES:
+        raise RefusedError(f"--profile {options.profile}: is not one of {' | '.join(PROFILES)}")
+    scenarios = matching(all_scenarios(options.profile), options.only)
     if not scenarios:
         raise RefusedError(f"no scenario matches {' or '.join(options.only)}; see kohort conformance --list")
     if options.list:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kohort.conformance.comparing import Difference, differences
-from kohort.conformance.reference import SERVER, dump, path_in_source_tree
+from kohort.conformance.reference import SERVER, dump, parse, path_in_source_tree
 from kohort.conformance.runner import Run, UnreachableError, run_all
-from kohort.conformance.scenario import all_scenarios
+from kohort.conformance.scenario import DEFAULT, PROFILES, all_scenarios
+from kohort.conformance.transcript import Step
 
 
-def record(host: str, port: int, times: int) -> tuple[list[Run], list[Difference]]:
+def record(host: str, port: int, times: int, profile: str) -> tuple[list[Run], list[Difference]]:
     """The runs of the first pass, and where later passes answered otherwise."""
-    passes = [asyncio.run(run_all(host, port, all_scenarios())) for _ in range(times)]
+    passes = [asyncio.run(run_all(host, port, all_scenarios(profile))) for _ in range(times)]
     return passes[0], [one for later in passes[1:] for one in unstable(passes[0], later)]
 
 
@@ -30,17 +31,26 @@ def unstable(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]:
     return [item for one, other in pairs for item in differences(one.scenario.name, one.steps, other.steps)]
 
 
+def _before(path: Path) -> Mapping[str, Sequence[Step]]:
+    return parse(path.read_text(encoding="utf-8")).steps if path.exists() else {}
+
+
+def _names_of_others(profile: str) -> set[str]:
+    return {one.name for one in all_scenarios(None) if one.profile != profile}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kohort.conformance", description=__doc__)
     parser.add_argument("command", choices=["record"])
     parser.add_argument("address", metavar="HOST:PORT")
     parser.add_argument("--times", type=int, default=2, help="passes that must agree")
+    parser.add_argument("--profile", choices=PROFILES, default=DEFAULT, help="what the server is configured to be")
     parser.add_argument("--to", type=Path, default=path_in_source_tree(), metavar="FILE")
     parser.add_argument("--server", default=SERVER, help="the server's name and version")
     options = parser.parse_args()
     host, _, port = options.address.rpartition(":")
     try:
-        runs, changed = record(host, int(port), options.times)
+        runs, changed = record(host, int(port), options.times, options.profile)
     except UnreachableError as error:
         print(error, file=sys.stderr)
         return 2
@@ -48,7 +58,8 @@ def main() -> int:
         print(f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}", file=sys.stderr)
     if changed:
         return 1
-    options.to.write_text(dump(options.server, runs), encoding="utf-8")
+    others = {name: steps for name, steps in _before(options.to).items() if name in _names_of_others(options.profile)}
+    options.to.write_text(dump(options.server, {**others, **{one.scenario.name: one.steps for one in runs}}))
     print(f"{len(runs)} scenarios written to {options.to}")
     return 0
 

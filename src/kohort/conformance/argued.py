@@ -32,6 +32,19 @@ PENDING_STATIC: Final = (
 CREATED_AT_ONCE: Final = (
     "one node that creates a topic knows it at once; a client of Kafka would ask again until it gets this answer"
 )
+NOBODY_TO_WAIT_FOR: Final = (
+    "a member that is refused for want of room is removed, and everybody else has joined: Kafka waits for the whole "
+    "rebalance timeout all the same"
+)
+
+NULL_TAG: Final = (
+    "a tagged field that is null is left out by everybody who writes one; the library that reads requests knows no "
+    "null there"
+)
+NOTHING_DROPPED: Final = (
+    "of two batches for one partition in one request Kafka drops the first and says nothing; Kohort appends and "
+    "answers both"
+)
 
 ARGUED: Final = (
     Argued("static_members.pending_id_with_instance_id", "error_code", "UNKNOWN_MEMBER_ID (25)", PENDING_STATIC),
@@ -39,6 +52,10 @@ ARGUED: Final = (
     Argued("metadata.auto_creation", "topics[[]0].error_code", "NONE (0)", CREATED_AT_ONCE),
     Argued("metadata.auto_creation", "topics[[]0].partitions.length", 1, CREATED_AT_ONCE),
     Argued("metadata.auto_creation", "topics[[]0].topic_id", "<topic id 1>", CREATED_AT_ONCE),
+    Argued("configured.late_member_finds_no_room", "value", "sooner than 2.5 s", NOBODY_TO_WAIT_FOR),
+    Argued("connections.known_tag_of_null", "outcome", "connection closed", NULL_TAG),
+    Argued("produce.same_partition_twice", "responses[[]0].partition_responses.length", 2, NOTHING_DROPPED),
+    Argued("produce.same_partition_twice", "value", 2, NOTHING_DROPPED),
 )
 
 

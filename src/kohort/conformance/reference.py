@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from kohort.conformance.runner import Run
 from kohort.conformance.transcript import Step
 
 SERVER = "Apache Kafka 4.3.0"
@@ -33,11 +32,10 @@ def parse(text: str) -> Reference:
     return Reference(head["server"], {line["scenario"]: line["steps"] for line in lines})
 
 
-def dump(server: str, runs: Sequence[Run]) -> str:
-    """The file's text for these runs, in the order of the scenarios' names."""
-    lines = [{"server": server}] + [
-        {"scenario": run.scenario.name, "steps": run.steps} for run in sorted(runs, key=lambda run: run.scenario.name)
-    ]
+def dump(server: str, steps: Mapping[str, Sequence[Step]]) -> str:
+    """The file's text, in the order of the scenarios' names."""
+    lines: list[object] = [{"server": server}]
+    lines += [{"scenario": name, "steps": steps[name]} for name in sorted(steps)]
     return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
 
 

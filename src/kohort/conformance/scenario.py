@@ -6,6 +6,7 @@
 
 The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first line of its
 docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so that those start first.
+`@scenario(profile="small")` is one that needs a server with the settings of that profile, and is played only there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, overload
+from typing import Final, TypeAlias, overload
 
 from kohort.conformance.stage import Stage
+
+DEFAULT: Final = "default"
+PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
+    DEFAULT: {"group.initial.rebalance.delay.ms": "0"},
+    "small": {
+        "group.max.size": "2",
+        "group.initial.rebalance.delay.ms": "1500",
+        "group.min.session.timeout.ms": "1000",
+        "group.max.session.timeout.ms": "60000",
+        "offset.metadata.max.bytes": "10",
+    },
+}
+"""Settings, by Kafka's names, of the servers that scenarios are played on; all else is Kafka's default."""
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -33,13 +47,16 @@ class Scenario:
     title: str
     play: Play
     waits: float = 0.0
+    profile: str = DEFAULT
 
 
 @overload
 def scenario(play: Play, /) -> Play: ...
 @overload
-def scenario(*, waits: float = 0.0) -> Callable[[Play], Play]: ...
-def scenario(play: Play | None = None, /, *, waits: float = 0.0) -> Play | Callable[[Play], Play]:
+def scenario(*, waits: float = 0.0, profile: str = DEFAULT) -> Callable[[Play], Play]: ...
+def scenario(
+    play: Play | None = None, /, *, waits: float = 0.0, profile: str = DEFAULT
+) -> Play | Callable[[Play], Play]:
     """Register a scenario; gives the function back as it is."""
 
     def register(play: Play) -> Play:
@@ -48,19 +65,19 @@ def scenario(play: Play | None = None, /, *, waits: float = 0.0) -> Play | Calla
         if name in _registered:
             raise ValueError(f"two scenarios named {name}")
         title = (play.__doc__ or "").strip().partition("\n")[0]
-        _registered[name] = Scenario(name, subject, title, play, waits)
+        _registered[name] = Scenario(name, subject, title, play, waits, profile)
         return play
 
     return register if play is None else register(play)
 
 
-def all_scenarios() -> list[Scenario]:
-    """Every scenario of the package, by subject in the order of the modules' names."""
+def all_scenarios(profile: str | None = DEFAULT) -> list[Scenario]:
+    """The package's scenarios for servers of a profile, or for all, by subject in the order of the modules' names."""
     from kohort.conformance import scenarios
 
     for module in pkgutil.iter_modules(scenarios.__path__):
         importlib.import_module(f"{scenarios.__name__}.{module.name}")
-    return list(_registered.values())
+    return [one for one in _registered.values() if profile in (None, one.profile)]
 
 
 def matching(scenarios: Iterable[Scenario], patterns: Iterable[str]) -> list[Scenario]:

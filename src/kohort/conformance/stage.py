@@ -27,6 +27,13 @@ SETTLE_SECONDS = 0.6
 POLL_SECONDS = 0.05
 
 
+def how_long(seconds: float, low: float, high: float) -> str:
+    """A duration as coarse as two servers, or two runs, may differ."""
+    if seconds < low:
+        return f"sooner than {low:g} s"
+    return f"after {low:g}-{high:g} s" if seconds <= high else f"later than {high:g} s"
+
+
 class SetUpError(Exception):
     """The scene could not be set; the text says which request answered what."""
 

@@ -249,14 +249,21 @@ async def broken_tags(stage: Stage) -> None:
     await bad(stage, "in the header", tagged(b"\0", b"\x01\x63\x7f"), "Heartbeat", 4)
 
 
+EMPTY_FETCH = header(1, 12, flexible=True) + struct.pack(">iiiibii", -1, 0, 0, 1_000, 0, 0, -1) + b"\x01\x01\x01"
+"""A Fetch v12 up to its tags."""
+
+
 @scenario
 async def known_tag_of_the_wrong_size(stage: Stage) -> None:
-    """A known tagged field (Fetch v12's cluster id) of null and of a wrong size."""
-    head = header(1, 12, flexible=True)
-    body = struct.pack(">iiiibii", -1, 0, 0, 1_000, 0, 0, -1) + b"\x01\x01\x01"
-    await bad(stage, "no tag", head + body + b"\0", "Fetch", 12)
-    await bad(stage, "null", head + body + b"\x01\x00\x01\x00", "Fetch", 12)
-    await bad(stage, "cut", head + body + b"\x01\x00\x05\x09ab", "Fetch", 12)
+    """A known tagged field (Fetch v12's cluster id) that is longer than what is left."""
+    await bad(stage, "no tag", EMPTY_FETCH + b"\0", "Fetch", 12)
+    await bad(stage, "cut", EMPTY_FETCH + b"\x01\x00\x05\x09ab", "Fetch", 12)
+
+
+@scenario
+async def known_tag_of_null(stage: Stage) -> None:
+    """A known tagged field that is null, where its absence would say the same."""
+    await bad(stage, "null", EMPTY_FETCH + b"\x01\x00\x01\x00", "Fetch", 12)
 
 
 @scenario

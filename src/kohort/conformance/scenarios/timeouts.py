@@ -21,14 +21,9 @@ from kohort.conformance.members import (
     until_state,
 )
 from kohort.conformance.scenario import scenario
-from kohort.conformance.stage import Stage
+from kohort.conformance.stage import Stage, how_long
 
 SHORT_SESSION = 6_000
-
-
-def between(seconds: float, low: float, high: float) -> str:
-    """How long something took, as coarse as two servers may differ."""
-    return f"after {low:g}-{high:g} s" if low <= seconds <= high else f"after {seconds:.1f} s"
 
 
 @scenario(waits=7)
@@ -37,7 +32,7 @@ async def session_of_the_sole_member(stage: Stage) -> None:
     [a] = await stable(stage, "a", session_ms=SHORT_SESSION)
     watcher = await stage.client("watcher")
     seconds = await until_state(watcher, stage.group, "Empty")
-    stage.note("the session ended", between(seconds, 5, 8))
+    stage.note("the session ended", how_long(seconds, 5, 8))
     await look(watcher, stage.group)
     await a.heartbeat()
     b = await (await member(stage, "b")).handshake()
@@ -191,7 +186,7 @@ async def laggard_is_removed(stage: Stage) -> None:
     answer = a.joining()
     await until_rebalancing(b)
     await answer.answer()
-    stage.note("the join phase ended", between(time.monotonic() - began, 2.5, 5))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 2.5, 5))
     await b.heartbeat()
     await b.sync()
     await b.join()
@@ -220,7 +215,7 @@ async def longest_rebalance_timeout_counts(stage: Stage) -> None:
     await sync_all([a, b])
     began = time.monotonic()
     await a.join()
-    stage.note("the join phase ended", between(time.monotonic() - began, 3.5, 6))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 3.5, 6))
 
 
 @scenario(waits=5)
@@ -236,7 +231,7 @@ async def version_0_rebalances_within_its_session(stage: Stage) -> None:
     await sync_all([a, b])
     began = time.monotonic()
     await a.join()
-    stage.note("the join phase ended", between(time.monotonic() - began, 5, 8))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 5, 8))
 
 
 @scenario(waits=4)
@@ -251,7 +246,7 @@ async def rejoin_changes_the_timeouts(stage: Stage) -> None:
     await sync_all([a, b])
     began = time.monotonic()
     await a.join()
-    stage.note("the join phase ended", between(time.monotonic() - began, 2.5, 5))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 2.5, 5))
     await b.heartbeat()
 
 
@@ -271,7 +266,7 @@ async def pending_id_holds_up_until_it_expires(stage: Stage) -> None:
     lost = await (await member(stage, "lost", session_ms=SHORT_SESSION)).handshake()
     began = time.monotonic()
     await a.join()
-    stage.note("the join phase ended", between(time.monotonic() - began, 5, 8))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 5, 8))
     await lost.join()
 
 
@@ -284,7 +279,7 @@ async def follower_that_never_syncs(stage: Stage) -> None:
     await look(a.client, stage.group)
     began = time.monotonic()
     await until_rebalancing(a)
-    stage.note("the rebalance came", between(time.monotonic() - began, 1.5, 5))
+    stage.note("the rebalance came", how_long(time.monotonic() - began, 1.5, 5))
     await b.heartbeat()
     await a.join()
 
@@ -334,7 +329,7 @@ async def session_ends_in_the_join_phase(stage: Stage) -> None:
     await sync_all([a, b])
     began = time.monotonic()
     await a.join()
-    stage.note("the join phase ended", between(time.monotonic() - began, 4.5, 8))
+    stage.note("the join phase ended", how_long(time.monotonic() - began, 4.5, 8))
 
 
 @scenario(waits=9)
