@@ -94,7 +94,7 @@ def _missing(language: Language) -> str | None:
 
 GO = Language(("go",), _build_go)
 NODE = Language(("node", "npm"), _build_node)
-RUST = Language(("cargo", "cmake", "cc"), _build_rust)
+RUST = Language(("cargo", "make", "cc"), _build_rust)
 
 
 def command_of(*program: str) -> Callable[[str, Mapping[str, str]], list[str]]:

@@ -82,10 +82,18 @@ def _python(name: str, module: str, program: str, assignor: str) -> Client:
 # --- Apache Kafka's own client -----------------------------------------------------------------------------------
 
 
+@cache
 def java_missing() -> str | None:
+    """Why Java's client and tools cannot run here; asked for the first time, it gets and compiles what they need."""
     if shutil.which("javac") is None:
-        return "the Java client needs a JDK (javac) on the PATH"
-    return kafka.missing_tools()
+        return "a JDK (javac) is not on the PATH"
+    if reason := kafka.missing_tools():
+        return reason
+    try:
+        java_classpath()
+    except kafka.KafkaUnavailableError as error:
+        return str(error)
+    return None
 
 
 @cache

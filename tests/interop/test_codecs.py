@@ -8,13 +8,13 @@ from interop.conftest import need
 from interop.processes import Process, finish, write_lines
 from interop.programs import CLIENTS, CODECS, Client
 from interop.targets import Target
-from interop.trial import Trial
+from interop.trial import RUN, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 
 RECORDS = 20
 TEXT = "the quick brown fox jumps over the lazy dog; " * 20
-TOPIC = "codec-{}"
+TOPIC = f"codec-{{}}-{RUN}"
 
 
 def values(writer: Client) -> list[str]:

@@ -18,11 +18,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 RECORDS = 120
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(java_missing() is not None, reason=str(java_missing())),
-]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 TrialOn = Callable[[Target], Trial]
 
 
@@ -76,6 +72,8 @@ class Tool:
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
+    if reason := java_missing():
+        pytest.skip(f"Apache Kafka's tools: {reason}")
     running = Tools()
     yield running
     running.close()
@@ -150,7 +148,7 @@ class Staffed:
 
 
 @pytest.fixture
-def staffed(target: Target, trial_on: TrialOn, tools: Tools) -> Staffed:
+def staffed(target: Target, tools: Tools, trial_on: TrialOn) -> Staffed:
     java_client = next(client for client in CLIENTS if client.name == "java")
     trial = trial_on(target)
     trial.produce(java_client, (f"record-{number}" for number in range(RECORDS)))

@@ -49,7 +49,14 @@ def test_a_commit_ahead_of_processing_is_seen() -> None:
 def test_a_commit_seen_by_an_observer_may_be_seen_early_but_counts() -> None:
     seen = Committed(OBSERVER, 2, {"t-0": 2})
     assert violations([A_HOLD, seen, took("a", 3, 0, 1)], {"t-0": 2}) == []
-    again = [A_HOLD, took("a", 1, 0, 1), seen, Owns("b", 5, frozenset({"t-0"})), Gone("a", 4), took("b", 6, 1)]
+    again: list[Event] = [
+        A_HOLD,
+        took("a", 1, 0, 1),
+        seen,
+        Owns("b", 5, frozenset({"t-0"})),
+        Gone("a", 4),
+        took("b", 6, 1),
+    ]
     assert violations(again, {"t-0": 2}) == ["b's hold of t-0 began at offset 1, although 2 was committed"]
 
 

@@ -1,5 +1,6 @@
 """One topic, one group and the client processes at work on them, seen and judged from outside."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,8 @@ from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.targets import Target
 from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
 
+RUN = f"{os.getpid():x}"
+"""Part of every name, for servers that outlive the run."""
 PARTITIONS = 6
 SOON = 30.0
 """Seconds in which a group must have settled, a loaded machine allowed for."""
@@ -22,8 +25,8 @@ class Trial:
     def __init__(self, target: Target, directory: Path, name: str, session_ms: int = SESSION_MS) -> None:
         self.target = target
         self.session_ms = session_ms
-        self.topic = f"{name}-topic"
-        self.group = f"{name}-group"
+        self.topic = f"{name}-{RUN}-topic"
+        self.group = f"{name}-{RUN}-group"
         self.timeline = Timeline()
         self._directory = directory
         self._processes: list[Process] = []

@@ -44,7 +44,7 @@ class Crew:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
+                preexec_fn=die_with_parent(signal.SIGKILL),  # without its server it could only wait
             )
         self._members[name] = member
         self._readers[name] = threading.Thread(target=self._read, args=(name, member), daemon=True)

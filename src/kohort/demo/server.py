@@ -52,7 +52,7 @@ class Server:
                 stderr=log,
                 # Ctrl-C goes to whoever is in the terminal's group: the server is told by us, once.
                 start_new_session=True,
-                preexec_fn=die_with_parent(),
+                preexec_fn=die_with_parent(signal.SIGTERM),
             )
 
     def __enter__(self) -> Self:
