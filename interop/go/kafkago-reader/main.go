@@ -1,0 +1,116 @@
+// kafka-go's Reader as a group member: it fetches one message at a time and hides its generations, so what it owns is
+// read from its log.
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"kohort.example/interop/kafkago"
+	"kohort.example/interop/lines"
+)
+
+var subscribed = regexp.MustCompile(`\{topic:(\S+) partition:(\d+)\}`)
+
+type member struct {
+	reader *kafka.Reader
+	lock   sync.Mutex
+	next   map[lines.Partition]int64 // the least offset to process of each partition owned now
+}
+
+// Printf hears the Reader's log: it subscribes at the start of a generation, and stops to commit at its end.
+func (m *member) Printf(format string, values ...any) {
+	owned := []lines.Partition{}
+	switch {
+	case strings.HasPrefix(format, "subscribed to"):
+		for _, found := range subscribed.FindAllStringSubmatch(fmt.Sprintf(format, values...), -1) {
+			number, _ := strconv.Atoi(found[2])
+			owned = append(owned, lines.Partition{Topic: found[1], Number: int32(number)})
+		}
+	case !strings.HasPrefix(format, "stopped commit"):
+		return
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	clear(m.next)
+	for _, partition := range owned {
+		m.next[partition] = 0
+	}
+	lines.Owns(owned)
+}
+
+// process tells of the message if it is of a partition owned now, and new.
+func (m *member) process(message kafka.Message) (owned, new bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	at := lines.Partition{Topic: message.Topic, Number: int32(message.Partition)}
+	next, owned := m.next[at]
+	if !owned || message.Offset < next {
+		return owned, false
+	}
+	m.next[at] = message.Offset + 1
+	lines.Records(at, []int64{message.Offset}, []string{string(message.Value)})
+	return true, true
+}
+
+// take is true for a message to commit. The log tells of a generation a little after its first message, so it waits.
+// A message left over from an earlier generation may come in the next one, which fetches it again or, if its
+// partition went to someone else, must not commit it: that would rewind the new owner.
+func (m *member) take(message kafka.Message) bool {
+	for range 20 {
+		if owned, new := m.process(message); owned {
+			return new
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return false
+}
+
+func (m *member) commit(message kafka.Message) {
+	patience, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	if err := m.reader.CommitMessages(patience, message); err != nil {
+		lines.Failed("commit", err)
+		return
+	}
+	at := lines.Partition{Topic: message.Topic, Number: int32(message.Partition)}
+	lines.Committed(map[lines.Partition]int64{at: message.Offset + 1})
+}
+
+func consume(wish context.Context, options lines.Options) {
+	m := &member{next: map[lines.Partition]int64{}}
+	m.reader = kafka.NewReader(kafka.ReaderConfig{
+		Brokers:           strings.Split(options["bootstrap"], ","),
+		GroupID:           options["group"],
+		GroupTopics:       options.Topics(),
+		Dialer:            &kafka.Dialer{ClientID: options["client"], Timeout: 5 * time.Second},
+		GroupBalancers:    kafkago.Balancers(options["assignor"]),
+		SessionTimeout:    options.Milliseconds("session"),
+		HeartbeatInterval: options.Milliseconds("heartbeat"),
+		JoinGroupBackoff:  200 * time.Millisecond,
+		ReadBackoffMax:    200 * time.Millisecond,
+		MaxWait:           200 * time.Millisecond,
+		StartOffset:       kafka.FirstOffset,
+		Logger:            m,
+		ErrorLogger:       kafka.LoggerFunc(func(format string, values ...any) { lines.Failed("log", fmt.Errorf(format, values...)) }),
+	})
+	for wish.Err() == nil {
+		message, err := m.reader.FetchMessage(wish)
+		if err == nil && m.take(message) {
+			m.commit(message)
+		} else if err != nil && wish.Err() == nil {
+			lines.Failed("fetch", err)
+		}
+	}
+	if err := m.reader.Close(); err != nil {
+		lines.Failed("close", err)
+	}
+}
+
+func main() { lines.Run(consume, kafkago.Produce) }

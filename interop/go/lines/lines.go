@@ -1,0 +1,136 @@
+// Package lines is how the Go programs speak with the test that runs them: `name=value` arguments in, JSON lines out,
+// values to produce on stdin. tests/interop/clients/lines.py describes the lines.
+package lines
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Partition names one partition of one topic.
+type Partition struct {
+	Topic  string
+	Number int32
+}
+
+func (p Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Number) }
+
+// Options are the named values of the command line.
+type Options map[string]string
+
+// Milliseconds is an option that holds a number of them.
+func (o Options) Milliseconds(name string) time.Duration {
+	number, err := strconv.Atoi(o[name])
+	if err != nil {
+		Fatal("option %s: %v", name, err)
+	}
+	return time.Duration(number) * time.Millisecond
+}
+
+// Topics are the topics to consume.
+func (o Options) Topics() []string { return strings.Split(o["topics"], ",") }
+
+// TopicOfCodec tells for each codec the topic that takes the records compressed with it.
+func (o Options) TopicOfCodec() map[string]string {
+	topics := map[string]string{}
+	for _, codec := range strings.Split(o["codec"], ",") {
+		topics[codec] = strings.ReplaceAll(o["topic"], "{}", codec)
+	}
+	return topics
+}
+
+// Run calls `consume` or `produce`, as the command line asks. The context ends when SIGTERM asks to leave.
+func Run(consume func(context.Context, Options), produce func(Options) error) {
+	options := Options{}
+	for _, argument := range os.Args[2:] {
+		name, value, _ := strings.Cut(argument, "=")
+		options[name] = value
+	}
+	if os.Args[1] == "produce" {
+		if err := produce(options); err != nil {
+			Fatal("%v", err)
+		}
+		return
+	}
+	wish, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	consume(wish, options)
+	say("left", nil)
+}
+
+// Fatal ends the program with a word to stderr.
+func Fatal(format string, values ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", values...)
+	os.Exit(1)
+}
+
+var stdout sync.Mutex
+
+func say(event string, fields map[string]any) {
+	stdout.Lock()
+	defer stdout.Unlock()
+	var clock unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
+		Fatal("no monotonic clock: %v", err)
+	}
+	line := map[string]any{"event": event, "at": clock.Nano()}
+	for name, value := range fields {
+		line[name] = value
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		Fatal("%v", err)
+	}
+	os.Stdout.Write(append(text, '\n'))
+}
+
+// Owns tells all that this member owns now.
+func Owns(partitions []Partition) {
+	names := make([]string, 0, len(partitions))
+	for _, partition := range partitions {
+		names = append(names, partition.String())
+	}
+	sort.Strings(names)
+	say("owns", map[string]any{"partitions": names})
+}
+
+// Records tells what was processed.
+func Records(partition Partition, offsets []int64, values []string) {
+	say("records", map[string]any{"partition": partition.String(), "offsets": offsets, "values": values})
+}
+
+// Committed tells what the server has acknowledged: the next offset of each partition.
+func Committed(offsets map[Partition]int64) {
+	named := map[string]int64{}
+	for partition, offset := range offsets {
+		named[partition.String()] = offset
+	}
+	say("committed", map[string]any{"offsets": named})
+}
+
+// Failed tells of something that went wrong and is tried again.
+func Failed(what string, err error) {
+	say("failed", map[string]any{"what": fmt.Sprintf("%s: %v", what, err)})
+}
+
+// Keyed calls `take` with the key and the value of each line of stdin.
+func Keyed(take func(key, value []byte)) {
+	input := bufio.NewScanner(os.Stdin)
+	input.Buffer(nil, 1<<20)
+	for input.Scan() {
+		key, value, _ := strings.Cut(input.Text(), "\t")
+		take([]byte(key), []byte(value))
+	}
+}
