@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from benchmarks import servers
 from benchmarks.tools import MissingError
 from rich.console import Console
-from tests.peers.kafka import VERSION, Kafka, KafkaUnavailableError
+from tests.peers.kafka import VERSION, Kafka, KafkaUnavailableError, free_port
 from tests.peers.kohort import kohort
 from tests.peers.tansu import TansuUnavailableError, tansu
 
@@ -44,7 +44,7 @@ def peer(name: str, profile: str) -> Iterator[str]:
         with kohort(PROFILES[profile]) as address:
             yield address
     elif name == "tansu":
-        with tansu(servers.free_port()) as address:
+        with tansu(free_port()) as address:
             yield address
     else:
         with servers.SERVERS[name]() as server:
@@ -90,7 +90,7 @@ def compare_all(profile: str, peers: Sequence[str], patterns: Sequence[str]) -> 
     scenarios = matching(all_scenarios(profile), patterns)
     if not scenarios:
         return []
-    with Kafka.start(servers.free_port(and_next=True), PROFILES[profile]) as node:
+    with Kafka.start(free_port(neighbours=1), PROFILES[profile]) as node:
         runs = play(node.address, scenarios)
     settable = [name for name in peers if profile == DEFAULT or name == KOHORT]
     reports = [judge(KAFKA, load(), runs)]

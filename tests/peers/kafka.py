@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import shutil
 import signal
 import socket
@@ -172,6 +173,27 @@ class Kafka:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def free_port(neighbours: int = 0) -> int:
+    """A port that is free now, and the next `neighbours` above it too: a node needs one.
+
+    Below the range from which the system gives ports to outgoing connections: one of those would take a neighbour.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        if all(_is_free(port + one) for one in range(neighbours + 1)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _listens(port: int) -> bool:
