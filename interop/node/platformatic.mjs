@@ -64,7 +64,7 @@ function newConsumer (holds) {
     groupProtocol: options.protocol ?? 'classic',
     ...(options.protocol ? {} : {
       sessionTimeout: Number(options.session),
-      rebalanceTimeout: 10_000,
+      rebalanceTimeout: Math.max(Number(options.session), 10_000),
       heartbeatInterval: Number(options.heartbeat)
     }),
     deserializers: stringDeserializers,

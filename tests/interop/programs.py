@@ -1,4 +1,4 @@
-"""The clients under test: how each is called, what it can do, and what is missing when it cannot run here."""
+"""What a client under test is, and those in Python, C and Java; `built.py` has the others, `roster.py` all of them."""
 
 import json
 import re
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,17 +36,24 @@ class Client:
     """The command line for `consume` or `produce` with these options."""
     hears: Callable[[str, str], Event | None]
     """The event that a line of a member's output means, if any."""
+    version: Callable[[], str]
+    """Which version of which library it is."""
     codecs: tuple[str, ...] = CODECS
     codecs_at_once: bool = True
     """One producer process can write with several codecs."""
     merged_output: bool = False
     """Its stderr tells events too, and is read in one stream with stdout to keep their order."""
+    keeps_its_id: bool = True
+    """After a lost connection it comes back with its member id; else its session has to expire before others go on."""
+    stand_in: "Client | None" = None
+    """Who writes in its place while the server restarts: its own producer knows no idempotence, and writes twice."""
 
     def __str__(self) -> str:
         return self.name
 
 
-def _json_event(member: str, line: str) -> Event | None:
+def json_event(member: str, line: str) -> Event | None:
+    """What a line of `clients/lines.py` means."""
     if not line.startswith("{"):
         return None
     said: dict[str, Any] = json.loads(line)
@@ -65,18 +73,17 @@ def _json_event(member: str, line: str) -> Event | None:
             raise ValueError(f"{member} said an unknown event {other!r}")
 
 
-def _named(options: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in options.items()]
+def called(*program: str) -> Callable[[str, Mapping[str, str]], Sequence[str]]:
+    """How a program of `clients/lines.py` is called: the mode, and options as `name=value`."""
+    return lambda mode, options: [*program, mode, *(f"{name}={value}" for name, value in options.items())]
 
 
 def _python(name: str, module: str, program: str, assignor: str) -> Client:
-    def command(mode: str, options: Mapping[str, str]) -> list[str]:
-        return [sys.executable, str(PROGRAMS / program), mode, *_named(options)]
-
     def missing() -> str | None:
         return None if find_spec(module) else f"the Python package {name} is not installed"
 
-    return Client(name, assignor, missing, command, _json_event)
+    command = called(sys.executable, str(PROGRAMS / program))
+    return Client(name, assignor, missing, command, json_event, lambda: f"{name} {version(name)}")
 
 
 # --- Apache Kafka's own client -----------------------------------------------------------------------------------
@@ -117,8 +124,8 @@ def java(main_class: str, *args: str, heap: str = "64m") -> list[str]:
     return ["java", *quick, *quiet, "-cp", java_classpath(), main_class, *args]
 
 
-def _java_command(mode: str, options: Mapping[str, str]) -> list[str]:
-    return java("JavaProgram", mode, *_named(options))
+def _java_command(mode: str, options: Mapping[str, str]) -> Sequence[str]:
+    return called(*java("JavaProgram"))(mode, options)
 
 
 # --- kcat ----------------------------------------------------------------------------------------------------------
@@ -129,6 +136,12 @@ OWNED = re.compile(r"(\S+) \[(\d+)\]")
 
 def _kcat_missing() -> str | None:
     return None if shutil.which("kcat") else "kcat is not on the PATH (Debian: apt-get install kcat)"
+
+
+def _kcat_version() -> str:
+    said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Version (\S+) .*librdkafka (\S+)", said)
+    return f"kcat {found[1]} with librdkafka {found[2]}" if found else "kcat"
 
 
 def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
@@ -162,10 +175,27 @@ def _kcat_event(member: str, line: str) -> Event | None:
     return None
 
 
+JAVA = Client(
+    "java",
+    "cooperative-sticky",
+    java_missing,
+    _java_command,
+    json_event,
+    lambda: f"Apache Kafka's client {kafka.VERSION}",
+)
 CLIENTS = (
     _python("confluent-kafka", "confluent_kafka", "confluent_program.py", "cooperative-sticky"),
     _python("aiokafka", "aiokafka", "aiokafka_program.py", "roundrobin"),
     _python("kafka-python", "kafka", "kafka_python_program.py", "sticky"),
-    Client("kcat", "range", _kcat_missing, _kcat_command, _kcat_event, codecs_at_once=False, merged_output=True),
-    Client("java", "cooperative-sticky", java_missing, _java_command, _json_event),
+    Client(
+        "kcat",
+        "range",
+        _kcat_missing,
+        _kcat_command,
+        _kcat_event,
+        _kcat_version,
+        codecs_at_once=False,
+        merged_output=True,
+    ),
+    JAVA,
 )

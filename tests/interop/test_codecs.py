@@ -6,7 +6,8 @@ import pytest
 
 from interop.conftest import need
 from interop.processes import Process, finish, write_lines
-from interop.programs import CLIENTS, CODECS, Client
+from interop.programs import CODECS, Client
+from interop.roster import CLIENTS
 from interop.targets import Target
 from interop.trial import RUN, Trial
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from interop.processes import DIE_WITH_PARENT, Process
-from interop.programs import CLIENTS, java, java_missing
+from interop.programs import JAVA, java, java_missing
 from interop.targets import Target
 from interop.trial import PARTITIONS, Trial
 
@@ -149,10 +149,9 @@ class Staffed:
 
 @pytest.fixture
 def staffed(target: Target, tools: Tools, trial_on: TrialOn) -> Staffed:
-    java_client = next(client for client in CLIENTS if client.name == "java")
     trial = trial_on(target)
-    trial.produce(java_client, (f"record-{number}" for number in range(RECORDS)))
-    members = (trial.member(java_client, "first", "range"), trial.member(java_client, "second", "range"))
+    trial.produce(JAVA, (f"record-{number}" for number in range(RECORDS)))
+    members = (trial.member(JAVA, "first", "range"), trial.member(JAVA, "second", "range"))
     trial.await_balanced(*members)
     trial.await_committed(trial.ends())
     return Staffed(trial, Tool(tools, GROUPS, target.address), members)

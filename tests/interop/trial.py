@@ -48,8 +48,8 @@ class Trial:
 
     # --- processes ---------------------------------------------------------------------------------------------
 
-    def member(self, client: Client, name: str, assignor: str = "", topics: Iterable[str] = ()) -> Process:
-        """Start a member of the group; its events go to the timeline under `name`."""
+    def member(self, client: Client, name: str, assignor: str = "", topics: Iterable[str] = (), **more: str) -> Process:
+        """Start a member of the group; its events go to the timeline under `name`. `more`: options of its program."""
         options = {
             "bootstrap": self.target.address,
             "topics": ",".join(topics) or self.topic,
@@ -58,6 +58,7 @@ class Trial:
             "assignor": assignor or client.assignor,
             "session": str(self.session_ms),
             "heartbeat": str(HEARTBEAT_MS),
+            **more,
         }
 
         def listen(line: str) -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
 from kohort.server.listener import Limits, Listener
@@ -41,6 +42,14 @@ class FakeGroups:
             self.parked.append(request)
         else:
             request.request_id(answer(request) if callable(answer) else answer)
+
+    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> Any:
+        request = Heartbeat(
+            request_id=None, group=group, generation=generation, member_id=member_id, instance_id=instance_id
+        )
+        self.submitted.append(request)
+        answer = self.answers[Heartbeat]
+        return (answer(request) if callable(answer) else answer).error
 
     def connection_closed(self, connection: Hashable) -> None:
         self.closed.append(connection)

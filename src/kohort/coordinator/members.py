@@ -4,43 +4,37 @@ Source: classicGroupHeartbeat…, classicGroupLeave… and expireClassicGroupMem
 GroupMetadataManager.
 """
 
-from typing import Final
-
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.rebalance import maybe_complete_join, rebalance, remove_member
 from kohort.coordinator.requests import Heartbeat, LeaveGroup, LeavingMember
-from kohort.coordinator.responses import HeartbeatResponse, LeaveGroupResponse, LeftMember
+from kohort.coordinator.responses import NONE, HeartbeatResponse, LeaveGroupResponse, LeftMember
 from kohort.coordinator.result import Reply, Result, SessionExpires
 from kohort.coordinator.step import Step
 from kohort.errors import ErrorCode
 from kohort.types import Instant
 
-_HEARTBEAT: Final = {code: HeartbeatResponse(code) for code in ErrorCode}
-"""Every answer there is: heartbeats are the most frequent request by far."""
-
 
 def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
-    """Decide one Heartbeat, which costs no timer: it moves the deadline, and the timer re-arms itself."""
-    error = _validate_heartbeat(group, request)
-    if group is not None and (error is ErrorCode.none or error is ErrorCode.rebalance_in_progress):
-        session = group.sessions[request.member_id]
-        session.deadline = Instant(now + session.session_timeout_ms)
-    return Result(replies=(Reply(request.request_id, _HEARTBEAT[error]),))
+    """Decide one Heartbeat."""
+    error = hear_of(group, request.group, request.generation, request.member_id, request.instance_id, now)
+    return Result(replies=(Reply(request.request_id, HeartbeatResponse(error)),))
 
 
-def _validate_heartbeat(group: Group | None, request: Heartbeat) -> ErrorCode:
-    if not request.group:
-        return ErrorCode.invalid_group_id
+def hear_of(
+    group: Group | None, group_id: str, generation: int, member_id: str, instance_id: str | None, now: Instant
+) -> ErrorCode:
+    """What a heartbeat is answered. It costs no timer: it moves the deadline, and the timer re-arms itself."""
     if group is None:
-        return ErrorCode.unknown_member_id
-    error = group.validate_member(request.member_id, request.instance_id)
-    if error is not ErrorCode.none:
-        return error
-    if request.generation != group.generation:
+        return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
+    session = group.sessions.get(member_id)
+    if session is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
+        return group.validate_member(member_id, instance_id)
+    if generation != group.generation:
         return ErrorCode.illegal_generation
+    session.deadline = Instant(now + session.session_timeout_ms)
     joining = group.round is not None and group.round.joining
-    return ErrorCode.rebalance_in_progress if joining else ErrorCode.none
+    return ErrorCode.rebalance_in_progress if joining else NONE
 
 
 def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:

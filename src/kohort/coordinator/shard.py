@@ -22,7 +22,7 @@ from kohort.coordinator.classic import ClassicGroup, Group, Session
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
-from kohort.coordinator.members import heartbeat, leave_group, session_expires
+from kohort.coordinator.members import hear_of, heartbeat, leave_group, session_expires
 from kohort.coordinator.offsets import commit_offsets, delete_offsets, fetch_offsets, offset_tombstone
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
 from kohort.coordinator.records import (
@@ -82,6 +82,12 @@ class Shard:
     def handle(self, event: Event, now: Instant) -> Result:
         """Decide what happens. The caller replays the records at once, and appends them before it replies."""
         return _HANDLERS[type(event)](self, event, now)
+
+    def heartbeat(
+        self, group: str, generation: int, member_id: str, instance_id: str | None, now: Instant
+    ) -> ErrorCode:
+        """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and never waits."""
+        return hear_of(self.groups.get(group), group, generation, member_id, instance_id, now)
 
     def loaded(self, now: Instant) -> Result:
         """The log was replayed to its end: members get fresh sessions, groups over capacity rebalance."""

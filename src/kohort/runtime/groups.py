@@ -102,6 +102,10 @@ class Groups:
         else:
             self._host(request.group).submit(request)
 
+    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """What a heartbeat is answered. It is the one request that can always be answered at once."""
+        return self._host(group).heartbeat(group, generation, member_id, instance_id)
+
     def connection_closed(self, connection: ConnectionId) -> None:
         """The members that joined by this connection may be gone; their ids are no longer waited for."""
         self._post_to_all(ConnectionClosed(connection))

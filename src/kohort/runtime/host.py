@@ -20,8 +20,8 @@ from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import CorruptRecordError, Record
 from kohort.coordinator.refusal import refuse, refuse_while_loading
-from kohort.coordinator.requests import Request
-from kohort.coordinator.responses import Response
+from kohort.coordinator.requests import Heartbeat, Request
+from kohort.coordinator.responses import HeartbeatResponse, Response
 from kohort.coordinator.result import Cancel, Reply, Result, Timer
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KohortError
@@ -89,6 +89,15 @@ class ShardHost:
                 self._fail(e)
             else:
                 self._apply(result)
+
+    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """What a heartbeat is answered, at once: it neither tells nor changes anything that is being logged."""
+        if self.state is HostState.ACTIVE:
+            return self.shard.heartbeat(group, generation, member_id, instance_id, self._clock.now())
+        request = Heartbeat(
+            request_id=None, group=group, generation=generation, member_id=member_id, instance_id=instance_id
+        )
+        return cast("HeartbeatResponse", self._refusal(request)).error
 
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""

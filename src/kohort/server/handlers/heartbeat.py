@@ -5,8 +5,6 @@ v1 adds the throttle time, in front of the error; v3 static members (KIP-345); v
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.coordinator.requests import Heartbeat
-from kohort.coordinator.responses import HeartbeatResponse
 from kohort.protocol import packed
 from kohort.server.exchange import Exchange
 
@@ -15,17 +13,8 @@ if TYPE_CHECKING:
 
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
-    """Hand the request to the group's shard."""
-    broker.groups.submit(
-        Heartbeat(
-            request_id=exchange.later(_answer),
-            group=request.group_id,
-            generation=request.generation_id,
-            member_id=request.member_id,
-            instance_id=request.group_instance_id if exchange.version >= 3 else None,
-        )
-    )
-
-
-def _answer(exchange: Exchange, response: HeartbeatResponse) -> None:
-    exchange.answer_packed(packed.heartbeat(exchange.version, response.error))
+    """Ask the group's shard, and answer at once."""
+    version = exchange.version
+    instance_id = request.group_instance_id if version >= 3 else None
+    error = broker.groups.heartbeat(request.group_id, request.generation_id, request.member_id, instance_id)
+    exchange.answer_packed(packed.heartbeat(version, error))
