@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kohort.conformance import runner
-from kohort.conformance.runner import UnreachableError, play, run_all, shard_of, warm_up
+from kohort.conformance.runner import UnreachableError, play, run_all, run_twice, shard_of, warm_up
 from kohort.conformance.scenario import Scenario
 from kohort.conformance.stage import SetUpError, Stage
 
@@ -183,3 +183,21 @@ async def test_broken_frames_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_shard_of_a_group_is_kafkas(group: str, shard: int) -> None:
     assert shard_of(group) == shard
+
+
+async def test_what_differs_is_played_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def of(name: str) -> Scenario:
+        async def scene(stage: Stage) -> None:
+            played.append(name)
+            stage.note("time", played.count(name))
+
+        return Scenario(f"joining.{name}", "joining", "T.", scene)
+
+    async def skip(*_: object) -> None: ...
+
+    monkeypatch.setattr(runner, "warm_up", skip)
+    runs = await run_twice("127.0.0.1", 1, [of("late"), of("good")], lambda run: run.scenario.name.endswith("late"))
+    assert sorted(played) == ["good", "late", "late"]
+    assert [run.steps for run in runs] == [[{"step": "time", "answer": 2}], [{"step": "time", "answer": 1}]]

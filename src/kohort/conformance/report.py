@@ -81,12 +81,13 @@ def percent(part: int, whole: int) -> str:
 
 def judge(address: str, reference: Reference, runs: Iterable[Run]) -> Report:
     """Compare each run with its reference; a scenario without one counts as differing in everything."""
-    verdicts = []
-    for run in runs:
-        expected = reference.steps.get(run.scenario.name, ())
-        found = differences(run.scenario.name, expected, run.steps)
-        verdicts.append(Verdict(run.scenario, len(expected), found))
-    return Report(address, reference.server, verdicts)
+    return Report(address, reference.server, [verdict(reference, run) for run in runs])
+
+
+def verdict(reference: Reference, run: Run) -> Verdict:
+    """Compare one run with its reference."""
+    expected = reference.steps.get(run.scenario.name, ())
+    return Verdict(run.scenario, len(expected), differences(run.scenario.name, expected, run.steps))
 
 
 def as_json(report: Report) -> str:

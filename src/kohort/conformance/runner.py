@@ -72,6 +72,18 @@ async def run_all(
     return [runs[item.name] for item in scenarios]
 
 
+async def run_twice(host: str, port: int, scenarios: Sequence[Scenario], differs: Callable[[Run], bool]) -> list[Run]:
+    """As `run_all`, but play those once more that differ, and give their second run.
+
+    For servers that are expected to conform: on a busy machine a timer or a test may come late, a wrong answer is
+    wrong twice.
+    """
+    first = await run_all(host, port, scenarios)
+    again = [run.scenario for run in first if differs(run)]
+    second = {run.scenario.name: run for run in await run_all(host, port, again)} if again else {}
+    return [second.get(run.scenario.name, run) for run in first]
+
+
 async def play(item: Scenario, host: str, port: int, token: str) -> Run:
     """One scenario from its first connection to the removal of what it made."""
     began = time.monotonic()
