@@ -1,6 +1,7 @@
 """What a shard is after its log was replayed, what it answers while it loads, and what a failed append does."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -207,14 +208,38 @@ async def test_loading_gives_way_to_others():
 
 
 @virtual_time
-async def test_events_during_loading_are_lost_without_harm():
+async def test_a_connection_that_closes_during_loading_does_no_harm():
     served = Served([log_of(group_record())])
     served.groups.start()
     served.groups.connection_closed(1)
-    served.groups.topics_deleted(["t"])
     await served.groups.loaded()
     assert served.heartbeat("g", "m0", 3).error == "none"
     await served.groups.close()
+
+
+@virtual_time
+async def test_the_offsets_of_a_topic_that_is_deleted_during_loading_go_too():
+    log = FakeLog()
+    async with serving(log) as served:
+        await answer(served.commit("g", {T0: 7, ("u", 0): 8}))
+    served = Served([log])
+    served.groups.start()
+    served.groups.topics_deleted(["t"])
+    await served.groups.loaded()
+    assert [offset.topic for offset in (await answer(served.fetch("g", everything=True))).offsets] == ["u"]
+    assert (await answer(served.commit("g", {T0: 9}))).results[0][1].name == "none"
+    await served.groups.close()
+    async with serving(log) as again:
+        assert again.fetch("g", T0).response.offsets[0].offset == 9
+
+
+@virtual_time
+async def test_a_shard_that_cannot_be_loaded_keeps_no_other_from_loading(monkeypatch):
+    logs = [FakeLog(n) for n in range(50)]
+    monkeypatch.setattr(logs[0], "read", lambda *_, **__: 1 / 0)  # what no code of ours does
+    logs[0].end_offset = 1
+    async with serving(*logs) as served:
+        assert served.groups.statistics()["shards"] == {"failed": 1, "active": 49}
 
 
 @virtual_time
@@ -447,6 +472,48 @@ async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick
         assert beating.error == "coordinator_not_available"
         await asyncio.sleep(6)
         assert served.heartbeat("g", member_id, 1).error == "none"
+
+
+@virtual_time
+async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_once(quick, monkeypatch):
+    log = FakeLog()
+    async with serving(log, waits_for_disk=True) as served:
+        (member_id,) = await served.settled()
+        log.undurable = asyncio.get_running_loop().create_future()
+        committing = served.commit("h", {T0: 7})
+        await turns()
+        served.groups.group("g").sessions[member_id].session_timeout_ms = None
+        assert served.heartbeat("g", member_id, 1).error == "coordinator_not_available"
+        reads = []
+        monkeypatch.setattr(log, "read", lambda *args: reads.append(args) or FakeLog.read(log, *args))
+        log.undurable.set_exception(OSError("lost the disk"))
+        await turns(4)
+        log.undurable = None
+        await asyncio.sleep(11)
+        assert served.heartbeat("g", member_id, 1).error == "none"
+        assert len(committing.responses) == 1
+        assert len(reads) == 1
+
+
+@pytest.mark.parametrize("waits_for_disk", [False, True])
+@virtual_time
+async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(quick, waits_for_disk):
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with serving(waits_for_disk=waits_for_disk) as served:
+        (member_id,) = await served.settled()
+
+        def send_the_next(_):
+            served.groups.group("g").sessions[member_id].session_timeout_ms = None
+            served.heartbeat("g", member_id, 1)
+
+        first = served.commit("h", {T0: 7})
+        served.groups.submit(replace(first.request, request_id=send_the_next))
+        last = served.commit("h", {T0: 8})
+        await turns(6)
+        assert [len(call.responses) for call in (first, last)] == [1, 1]
+        assert last.response.results[0][1].name == "coordinator_not_available"
+    assert reported == []
 
 
 @virtual_time

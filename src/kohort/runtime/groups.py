@@ -10,7 +10,7 @@ from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.partition import partition_for
-from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, ListGroups, Request, TopicsDeleted
+from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, ListGroups, Request
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
 from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
@@ -112,7 +112,9 @@ class Groups:
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """The offsets committed for these topics go too."""
-        self._post_to_all(TopicsDeleted(frozenset(names)))
+        deleted = frozenset(names)
+        for host in self._hosts:
+            host.topics_deleted(deleted)
 
     def _post_to_all(self, event: Event) -> None:
         for host in self._hosts:

@@ -18,9 +18,9 @@ from typing import cast
 
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
-from kohort.coordinator.records import CorruptRecordError, Record
+from kohort.coordinator.records import Record
 from kohort.coordinator.refusal import refuse, refuse_while_loading
-from kohort.coordinator.requests import Heartbeat, Request
+from kohort.coordinator.requests import Heartbeat, Request, TopicsDeleted
 from kohort.coordinator.responses import HeartbeatResponse, Response
 from kohort.coordinator.result import Cancel, Reply, Result, Timer
 from kohort.coordinator.shard import Event, Shard
@@ -33,7 +33,6 @@ from kohort.types import RequestId
 logger = logging.getLogger("kohort.groups")
 
 _RELOAD_AFTER_S = 1.0
-_LOG_FAILURES = (OSError, KohortError, CorruptRecordError)
 
 
 class HostState(Enum):
@@ -71,6 +70,8 @@ class ShardHost:
         """What the world is told once all that is unlogged now is in the log."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
+        self._deleted_topics: set[str] = set()
+        """Topics that were deleted while the shard could not be told."""
 
     def submit(self, request: Request) -> None:
         """Have the shard decide; the answer comes through the request's id."""
@@ -79,6 +80,13 @@ class ShardHost:
             self.post(request)
         else:
             _respond(request.request_id, self._refusal(request))
+
+    def topics_deleted(self, names: frozenset[str]) -> None:
+        """Have the offsets of these topics go, now or when the shard is loaded."""
+        if self.state is HostState.ACTIVE:
+            self.post(TopicsDeleted(names))
+        else:
+            self._deleted_topics |= names
 
     def post(self, event: Event) -> None:
         """Have the shard decide on an event, which is lost on a shard that is not active."""
@@ -106,11 +114,14 @@ class ShardHost:
                 for record in records:
                     self.shard.replay(record)
                 await asyncio.sleep(0)
-        except _LOG_FAILURES as e:
+        except Exception as e:  # the disk's, or records that are not of the schema: the other shards load on
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
             self._apply(self.shard.loaded(self._clock.now()))
+            if self._deleted_topics:
+                names, self._deleted_topics = frozenset(self._deleted_topics), set()
+                self.post(TopicsDeleted(names))
 
     async def close(self) -> None:
         """Log and answer what is decided, refuse what is parked with NOT_COORDINATOR."""
@@ -147,8 +158,9 @@ class ShardHost:
     def _tell(self, *news: Reply | Rebalance) -> None:
         for item in news:
             if isinstance(item, Reply):
-                del self._unanswered[item.request_id]
-                _respond(item.request_id, item.response)
+                # If an answer before this one brought a request that failed the shard, all are answered already.
+                if self._unanswered.pop(item.request_id, None) is not None:
+                    _respond(item.request_id, item.response)
             else:
                 self._on_rebalance(item)
 
@@ -166,7 +178,7 @@ class ShardHost:
         self._unlogged, self._after_append = [], []
         try:
             append_records(self.log, writes, self._clock.now())
-        except Exception as e:  # the disk's, or a record that can't be written: none of it is in the log
+        except Exception as e:  # the disk's, or a record that can't be written: what is in the log is seen when loading
             self._fail(e)
             return
         if self._waits_for_disk:
@@ -175,12 +187,15 @@ class ShardHost:
             self._flushed(news)
 
     async def _flushed_when_durable(self, news: list[Reply | Rebalance]) -> None:
+        shard = self.shard
         try:
             await self.log.durable()
-        except _LOG_FAILURES as e:
-            self._fail(e)
+        except (OSError, KohortError) as e:
+            if self.shard is shard:
+                self._fail(e)
         else:
-            self._flushed(news)
+            if self.shard is shard:  # else it was dropped meanwhile, and whoever waited is answered
+                self._flushed(news)
 
     def _flushed(self, news: list[Reply | Rebalance]) -> None:
         self._flushing = False
