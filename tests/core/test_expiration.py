@@ -2,6 +2,7 @@
 
 import pytest
 
+from kohort.coordinator import expiration
 from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.offsets import offset_tombstone
@@ -261,3 +262,12 @@ def test_the_default_retention_is_seven_days():
     bench = Bench()
     bench.commit("g", {T0: 1})
     expires_in(bench, 7 * 24 * 3_600_000, offset_tombstone("g", T0), GROUP_TOMBSTONE)
+
+
+def test_subscriptions_are_read_once_however_many_offsets_there_are(bench, monkeypatch):
+    (member_id,) = bench.stable(**subscribed("t"))
+    commit(bench, *(TopicPartition("t", number) for number in range(50)), member_id=member_id)
+    read = []
+    monkeypatch.setattr(expiration, "group_subscription", lambda group: read.append(group) or frozenset({"t"}))
+    assert expire(bench) == ()
+    assert len(read) == 1

@@ -16,38 +16,46 @@ from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
 from kohort.coordinator.offsets import group_subscription, offset_tombstone
 from kohort.coordinator.records import NO_TIMESTAMP, OffsetCommitValue
 from kohort.coordinator.step import Step
+from kohort.types import TopicPartition
 
 
 def expire_offsets(group: Group, step: Step) -> None:
     """Write tombstones for what is due in one group."""
-    due = [partition for partition, value in group.offsets.items() if _is_due(group, partition.topic, value, step)]
-    empty = group.state is State.EMPTY and not group.pending
-    if empty and len(due) == len(group.offsets):
+    empty = group.state is State.EMPTY
+    due = _due_when_empty(group, step) if empty else _due_when_stable(group, step)
+    if empty and not group.pending and len(due) == len(group.offsets):
         tombstones(group, step)
         return
     for partition in due:
         step.record(offset_tombstone(group.id, partition))
 
 
-def _is_due(group: Group, topic: str, value: OffsetCommitValue, step: Step) -> bool:
-    since = _retained_since(group, topic, value)
-    if since is None:
-        return False
+def _due_when_empty(group: Group, step: Step) -> list[TopicPartition]:
+    since = NO_TIMESTAMP
+    if group.logged is not None and group.logged.value.protocol_type:
+        since = group.logged.value.current_state_timestamp
+    return [
+        partition
+        for partition, value in group.offsets.items()
+        if _is_due(value, value.commit_timestamp if since == NO_TIMESTAMP else since, step)
+    ]
+
+
+def _due_when_stable(group: Group, step: Step) -> list[TopicPartition]:
+    if group.state is not State.STABLE or group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return []
+    subscribed = group_subscription(group)
+    if subscribed is None:
+        return []
+    return [
+        partition
+        for partition, value in group.offsets.items()
+        if partition.topic not in subscribed and _is_due(value, value.commit_timestamp, step)
+    ]
+
+
+def _is_due(value: OffsetCommitValue, since: int, step: Step) -> bool:
+    """`since`: when the retention of this offset began, in ms since the epoch."""
     if value.expire_timestamp != NO_TIMESTAMP:
         return step.now >= value.expire_timestamp
     return step.now - since >= step.config.offsets_retention_ms
-
-
-def _retained_since(group: Group, topic: str, value: OffsetCommitValue) -> int | None:
-    """When the retention of this offset began, in ms since the epoch; None: it does not expire."""
-    state = group.state
-    if state is State.EMPTY:
-        logged = group.logged
-        if logged is None or not logged.value.protocol_type:
-            return value.commit_timestamp
-        since = logged.value.current_state_timestamp
-        return value.commit_timestamp if since == NO_TIMESTAMP else since
-    if state is State.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        subscribed = group_subscription(group)
-        return value.commit_timestamp if subscribed is not None and topic not in subscribed else None
-    return None
