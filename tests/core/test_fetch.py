@@ -81,6 +81,8 @@ def test_the_offset_of_a_topic_that_had_another_id_is_not_shown(bench):
     assert fetched(bench.fetch("g", ("t", 0), topic_ids={"t": NEW})) == (FetchedOffset("t", 0),)
     assert fetched(bench.fetch("g", ("t", 0), topic_ids={"t": OLD})) == (FetchedOffset("t", 0, 7),)
     assert fetched(bench.fetch("g", ("t", 0))) == (FetchedOffset("t", 0, 7),)
+    assert fetched(bench.fetch("g", everything=True, topic_ids={"t": NEW})) == ()
+    assert fetched(bench.fetch("g", everything=True, topic_ids={"t": OLD, "u": NEW})) == (FetchedOffset("t", 0, 7),)
 
 
 def test_an_offset_that_was_stored_without_a_topic_id_is_shown_for_any(bench):

@@ -64,6 +64,9 @@ class FakeTopics:
     def get(self, name: str) -> Any:
         return self.orders if name == "orders" else None
 
+    def all(self) -> Any:
+        return (self.orders,)
+
     def by_id(self, topic_id: UUID) -> Any:
         return self.orders if topic_id == TOPIC_ID else None
 

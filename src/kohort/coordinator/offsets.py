@@ -94,9 +94,10 @@ def validate_offset_commit(group: Group | None, request: OffsetCommit) -> ErrorC
 def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResponse:
     """Decide one OffsetFetch of one group; it restarts no session."""
     offsets = {} if group is None else group.offsets
-    if request.partitions is None:
-        return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in offsets.items()))
     ids = request.topic_ids
+    if request.partitions is None:
+        shown = [(p, value) for p, value in offsets.items() if not _is_of_namesake(value, ids.get(p.topic))]
+        return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in shown))
     return OffsetFetchResponse(offsets=tuple(_fetched(p, offsets.get(p), ids.get(p.topic)) for p in request.partitions))
 
 
@@ -164,6 +165,11 @@ def _metadata_too_large(metadata: str, limit: int) -> bool:
 
 
 def _fetched(partition: TopicPartition, value: OffsetCommitValue | None, topic_id: UUID | None = None) -> FetchedOffset:
-    if value is None or (topic_id is not None and value.topic_id not in (None, topic_id)):
+    if value is None or _is_of_namesake(value, topic_id):
         return FetchedOffset(partition.topic, partition.partition)
     return FetchedOffset(partition.topic, partition.partition, value.offset, value.leader_epoch, value.metadata)
+
+
+def _is_of_namesake(value: OffsetCommitValue, topic_id: UUID | None) -> bool:
+    """Whether it was committed for a topic that had this name before the one with `topic_id`."""
+    return topic_id is not None and value.topic_id not in (None, topic_id)

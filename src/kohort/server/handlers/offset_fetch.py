@@ -78,6 +78,8 @@ class _Group:
 
     def topic_ids(self) -> dict[str, UUID]:
         """The ids of what is asked for: an offset of a topic of that name that was deleted is not shown."""
+        if self._everything:
+            return {topic.name: topic.id for topic in self._broker.topics.all()}
         topics = (self._broker.topics.get(name) for _, name in self._known())
         return {topic.name: topic.id for topic in topics if topic is not None}
 
