@@ -70,6 +70,7 @@ async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str
     assert (await send(address, b"HEAD /text HTTP/1.1\r\n\r\n")).endswith(b"Connection: close\r\n\r\n")
     assert (await send(address, b"POST /text HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
     assert (await send(address, b"what\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    assert (await send(address, b"GET //[ HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000])

@@ -82,7 +82,10 @@ class HttpPort:
             return json_answer({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         if words[0] not in ("GET", "HEAD"):
             return json_answer({"error": "only GET is served"}, HTTPStatus.METHOD_NOT_ALLOWED)
-        path = urlsplit(words[1]).path
+        try:
+            path = urlsplit(words[1]).path
+        except ValueError:
+            return json_answer({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         stem, slash, rest = path[1:].partition("/")
         route = self._routes.get(f"/{stem}/" if rest else f"/{stem}")
         if route is None or (slash and not rest):
