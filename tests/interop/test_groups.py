@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 
 TrialOn = Callable[[Target], Trial]
 RANGERS = ("java", "confluent-kafka", "franz-go", "kafka-python", "sarama", "aiokafka")
-"""Not kafka-go: its subscriptions say version 1 and lack that version's last field, at which Java's assignor stumbles."""
+"""Not kafka-go: its subscriptions claim version 1 without that version's last field, at which Java as leader fails."""
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
 
 

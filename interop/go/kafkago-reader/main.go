@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,56 +18,54 @@ import (
 	"kohort.example/interop/lines"
 )
 
-var subscribed = regexp.MustCompile(`\{topic:(\S+) partition:(\d+)\}`)
+var subscribed = regexp.MustCompile(`\{topic:(\S+) partition:(\d+)\}:(-?\d+)`)
 
 type member struct {
 	reader *kafka.Reader
 	lock   sync.Mutex
-	next   map[lines.Partition]int64 // the least offset to process of each partition owned now
+	next   map[lines.Partition]int64 // the offset to process next of each partition owned now
 }
 
 // Printf hears the Reader's log: it subscribes at the start of a generation, and stops to commit at its end.
 func (m *member) Printf(format string, values ...any) {
-	owned := []lines.Partition{}
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	switch {
 	case strings.HasPrefix(format, "subscribed to"):
 		for _, found := range subscribed.FindAllStringSubmatch(fmt.Sprintf(format, values...), -1) {
 			number, _ := strconv.Atoi(found[2])
-			owned = append(owned, lines.Partition{Topic: found[1], Number: int32(number)})
+			offset, _ := strconv.ParseInt(found[3], 10, 64)
+			m.next[lines.Partition{Topic: found[1], Number: int32(number)}] = max(offset, 0) // -2: from the first on
 		}
-	case !strings.HasPrefix(format, "stopped commit"):
+	case strings.HasPrefix(format, "stopped commit"):
+		clear(m.next)
+	default:
 		return
 	}
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	clear(m.next)
-	for _, partition := range owned {
-		m.next[partition] = 0
-	}
-	lines.Owns(owned)
+	lines.Owns(slices.Collect(maps.Keys(m.next)))
 }
 
-// process tells of the message if it is of a partition owned now, and new.
-func (m *member) process(message kafka.Message) (owned, new bool) {
+// process tells of the message if it is the next one of a partition owned now.
+func (m *member) process(message kafka.Message) (owned, next bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	at := lines.Partition{Topic: message.Topic, Number: int32(message.Partition)}
-	next, owned := m.next[at]
-	if !owned || message.Offset < next {
+	offset, owned := m.next[at]
+	if !owned || message.Offset != offset {
 		return owned, false
 	}
-	m.next[at] = message.Offset + 1
+	m.next[at]++
 	lines.Records(at, []int64{message.Offset}, []string{string(message.Value)})
 	return true, true
 }
 
 // take is true for a message to commit. The log tells of a generation a little after its first message, so it waits.
-// A message left over from an earlier generation may come in the next one, which fetches it again or, if its
-// partition went to someone else, must not commit it: that would rewind the new owner.
+// A message left over from an earlier generation may come in the next one, which starts where the group has committed
+// and fetches it again, or must not commit it as its partition went to someone else, whom that would rewind.
 func (m *member) take(message kafka.Message) bool {
 	for range 20 {
-		if owned, new := m.process(message); owned {
-			return new
+		if owned, next := m.process(message); owned {
+			return next
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
