@@ -8,8 +8,30 @@ import pytest
 
 from interop import targets
 from interop.programs import Client
+from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
 from interop.trial import Trial
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds the clients that the selected tests need, before any test's clock runs."""
+    if session.config.option.collectonly:
+        return
+    for client in CLIENTS:
+        if any(_takes(item, client) for item in session.items):
+            client.missing()
+
+
+def _takes(item: pytest.Item, client: Client) -> bool:
+    callspec = getattr(item, "callspec", None)
+    taken = callspec.params.get("client") if callspec else None
+    return taken in (client, client.stand_in) or "able_clients" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session")
+def able_clients() -> tuple[Client, ...]:
+    """All clients that can run here."""
+    return tuple(client for client in CLIENTS if client.missing() is None)
 
 
 @pytest.fixture(scope="session")

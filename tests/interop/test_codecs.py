@@ -24,17 +24,18 @@ def values(writer: Client) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def written(target: Target, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def written(
+    target: Target, tmp_path_factory: pytest.TempPathFactory, able_clients: tuple[Client, ...]
+) -> dict[str, list[str]]:
     """The values in each codec's topic, written by every client that is here."""
     trial = Trial(target, tmp_path_factory.mktemp("codecs"), "codecs")
-    able = [client for client in CLIENTS if client.missing() is None]
     with trial:
         for codec in CODECS:
             trial.create_topic(TOPIC.format(codec), 1)
-        for producer in [producer for client in able for producer in start_writing(trial, client)]:
+        for producer in [producer for client in able_clients for producer in start_writing(trial, client)]:
             finish(producer)
     return {
-        TOPIC.format(codec): [value for client in able if codec in client.codecs for value in values(client)]
+        TOPIC.format(codec): [value for client in able_clients if codec in client.codecs for value in values(client)]
         for codec in CODECS
     }
 

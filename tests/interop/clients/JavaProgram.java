@@ -96,9 +96,16 @@ public class JavaProgram {
             Properties settings = settings(options);
             settings.put("group.id", options.get("group"));
             settings.put("client.id", options.get("client"));
-            settings.put("partition.assignment.strategy", assignor(options.get("assignor")));
-            settings.put("session.timeout.ms", options.get("session"));
-            settings.put("heartbeat.interval.ms", options.get("heartbeat"));
+            if (options.containsKey("protocol")) {
+                settings.put("group.protocol", options.get("protocol"));
+            } else {
+                settings.put("partition.assignment.strategy", assignor(options.get("assignor")));
+                settings.put("session.timeout.ms", options.get("session"));
+                settings.put("heartbeat.interval.ms", options.get("heartbeat"));
+            }
+            if (options.containsKey("instance")) {
+                settings.put("group.instance.id", options.get("instance"));
+            }
             settings.put("auto.offset.reset", "earliest");
             settings.put("enable.auto.commit", "false");
             settings.put("fetch.max.wait.ms", "200");

@@ -1,0 +1,87 @@
+"""What only Java's client was asked to show: static members, and the new protocol on a server that lacks it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from interop.conftest import need
+from interop.processes import Process
+from interop.programs import JAVA, SESSION_MS
+from interop.targets import Target
+from interop.timeline import Failed, Owns
+from interop.trial import Trial
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+TrialOn = Callable[[Target], Trial]
+
+
+@pytest.fixture
+def trial(target: Target, trial_on: TrialOn) -> Trial:
+    need(JAVA)
+    return trial_on(target)
+
+
+def static_member(trial: Trial, name: str, instance: str) -> Process:
+    return trial.member(JAVA, name, "range", instance=instance)
+
+
+def owned_by(trial: Trial, member: str) -> frozenset[str]:
+    return trial.timeline.owned().get(member, frozenset())
+
+
+def assignments_told(trial: Trial, member: str) -> int:
+    return sum(isinstance(event, Owns) and event.member == member for event in trial.timeline.events)
+
+
+def test_static_members_come_back_to_what_they_owned(trial: Trial) -> None:
+    """Stopped or killed, a static member takes up its partitions again and nobody else notices."""
+    feed = trial.feed(JAVA)
+    first, second = static_member(trial, "first", "one"), static_member(trial, "second", "two")
+    trial.await_balanced(first, second)
+    share, told = owned_by(trial, "first"), assignments_told(trial, "second")
+    trial.leave(first)
+    again = static_member(trial, "first-again", "one")
+    trial.await_balanced(again, second)
+    trial.kill(again)
+    once_more = static_member(trial, "first-once-more", "one")
+    trial.await_balanced(once_more, second)
+    assert owned_by(trial, "first-once-more") == share
+    assert assignments_told(trial, "second") == told
+    sent = feed.end()
+    ends = trial.await_all_processed()
+    trial.leave(once_more, second)
+    trial.await_committed(ends)
+    trial.assert_right(sent)
+
+
+def test_a_static_member_that_stays_away_is_replaced(trial: Trial) -> None:
+    """It does not leave by going; its session ends its membership."""
+    feed = trial.feed(JAVA)
+    first, second = static_member(trial, "first", "one"), static_member(trial, "second", "two")
+    trial.await_balanced(first, second)
+    trial.leave(first)
+    trial.await_balanced(second, seconds=3 * SESSION_MS / 1000)
+    sent = feed.end()
+    ends = trial.await_all_processed()
+    trial.leave(second)
+    trial.await_committed(ends)
+    trial.assert_right(sent)
+
+
+def test_the_elder_of_two_static_members_of_one_name_is_fenced(trial: Trial) -> None:
+    elder = static_member(trial, "elder", "one")
+    trial.await_balanced(elder)
+    younger = static_member(trial, "younger", "one")
+    assert elder.wait(20) == 1
+    assert "FencedInstanceIdException" in elder.tail()
+    trial.timeline.wait_until(lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20)
+    trial.leave(younger)
+
+
+def test_the_consumer_protocol_is_refused_in_so_many_words(trial: Trial) -> None:
+    """KIP-848 is not served yet: its API is not advertised, and the client says so instead of hanging."""
+    member = trial.member(JAVA, "modern", protocol="consumer")
+    assert member.wait(30) == 1
+    assert "UnsupportedVersionException" in member.tail()
+    assert not any(isinstance(event, Failed) for event in trial.timeline.events)
