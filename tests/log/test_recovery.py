@@ -45,6 +45,14 @@ def logs_of(path):
     return sorted(path.glob("*.log"))
 
 
+@pytest.mark.parametrize("last_end", [LastEnd.KILLED, LastEnd.CRASHED])
+def test_what_a_process_that_was_killed_wrote_is_not_taken_for_durable(data, last_end):
+    write(data)
+    log = opened(data / NAME, last_end)
+    assert str(logs_of(data / NAME)[-1]) in log.unsynced()
+    assert opened(data / NAME, LastEnd.CLEAN).unsynced() == []
+
+
 class TestTornTail:
     @pytest.mark.parametrize("last_end", [LastEnd.KILLED, LastEnd.CRASHED])
     @pytest.mark.parametrize("config", [LogConfig(), LogConfig(index_interval_bytes=200)])

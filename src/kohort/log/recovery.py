@@ -57,7 +57,18 @@ def load(path: str, open_files: OpenFiles, interval: int, last_end: LastEnd) -> 
         _report(path, segments[-1], segments[-1].recover(everything=False))
     if not segments or segments[-1].end_offset < checkpoint.start_offset:
         segments = _start_anew(path, segments, checkpoint, open_files, interval)
+    if last_end is not LastEnd.CLEAN:
+        _distrust(segments, checkpoint.recovery_point)
     return segments, checkpoint
+
+
+def _distrust(segments: list[Segment], recovery_point: int) -> None:
+    """What a killed process wrote may be in memory only: whoever is told that it is durable has to wait for the disk.
+
+    A retry of a batch that was written and never acknowledged is a duplicate, and is acknowledged as one.
+    """
+    for segment in segments:
+        segment.unsynced = segment.size > 0 and segment.end_offset > recovery_point
 
 
 def _found(path: str, base_offset: int, open_files: OpenFiles, interval: int) -> Segment:
