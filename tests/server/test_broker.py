@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import KohortError
+from kohort.log.partition import PartitionLog
 from kohort.server.addresses import Address
 from kohort.server.broker import GROUP_LOG, Broker, cannot_listen, group_config
+from kohort.server.cluster_metadata import METADATA
 from kohort.server.config import Config
+from kohort.server.metadata_log import METADATA_LOG
 
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -51,6 +54,15 @@ async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) 
         topic = broker.topics.get(GROUP_LOG)
         assert topic is not None
         assert (topic.id, len(topic.partitions)) == (first, 3)
+
+
+async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(tmp_path: Path) -> None:
+    settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "durability": "fsync"}
+    async with Broker(Config(settings)) as broker:
+        log = broker.logs.open(METADATA, METADATA_LOG)
+        assert isinstance(log, PartitionLog)
+        assert log.end_offset > 0
+        assert log.unsynced() == []
 
 
 async def test_the_advertised_address_takes_the_bound_port_for_0() -> None:

@@ -78,6 +78,7 @@ class Broker:
         try:
             self._open_storage()
             self._open_groups()
+            await self._settle()
             await self._listen()
             self._opened.push_async_callback(self.observer.close)
             await self.observer.start()
@@ -127,6 +128,15 @@ class Broker:
             partitions = self.config["offsets.topic.num.partitions"]
             topic = self.topics.create(GROUP_LOG, partitions, configs, internal=True)
         return topic.partitions
+
+    async def _settle(self) -> None:
+        """Have what topics there are on the disk, if the policy asks for it, before anything in them is acknowledged:
+        a log without its topic's record would be removed as a leftover.
+        """
+        try:
+            await self.topics.durable()
+        except OSError as error:
+            raise KohortError(f"the data directory cannot be used: {error}") from error
 
     async def _listen(self) -> None:
         wanted, told = self.config.listen, self.config.advertise
