@@ -12,6 +12,7 @@ from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.partition import partition_for
 from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue, decode, encode
 from kohort.protocol.batches import decode_records
+from kohort.runtime import host
 from kohort.runtime.clock import SystemClock
 from kohort.runtime.group_log import append_records, read_records
 from kohort.types import TopicPartition
@@ -175,6 +176,19 @@ async def test_under_fsync_what_comes_meanwhile_shares_the_next_append():
         await turns(5)
         assert fetching.response.offsets[0].offset == 3
         assert not any(call.parked for call in later)
+
+
+@virtual_time
+async def test_appends_are_timed_until_the_disk_has_them(monkeypatch):
+    log = FakeLog()
+    monkeypatch.setattr(host, "perf_counter", asyncio.get_running_loop().time)
+    async with serving(log, waits_for_disk=True) as served:
+        log.undurable = asyncio.get_running_loop().create_future()
+        served.commit("g", {T0: 7})
+        asyncio.get_running_loop().call_later(0.02, log.undurable.set_result, None)
+        await asyncio.sleep(0.1)
+        counts = dict(served.groups.appends.buckets())
+        assert (counts["0.01"], counts["0.025"], counts["+Inf"]) == (0, 1, 1)
 
 
 # --- closing ---

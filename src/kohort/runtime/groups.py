@@ -17,12 +17,14 @@ from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
+from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import HostState, ShardHost
 from kohort.runtime.timers import TimerHeap
 from kohort.types import ConnectionId, Instant
 
 logger = logging.getLogger("kohort.groups")
 
+APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _JOURNAL_GROUPS = 10_000
 _JOURNAL_ENTRIES = 100
 
@@ -47,6 +49,8 @@ class Groups:
         """Rebalances that ended, by outcome."""
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
+        self.appends = Histogram(APPEND_BOUNDS_S)
+        """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable."""
         self._clock = clock
         self._timers: TimerHeap[tuple[ShardHost, Shard, TimerKey]] = TimerHeap()
         self._alarm: asyncio.TimerHandle | None = None
@@ -63,6 +67,7 @@ class Groups:
                 waits_for_disk=waits_for_disk,
                 on_timer=self._move_timer,
                 on_rebalance=self._ended,
+                on_append=self.appends.observe,
             )
             for log in logs
         ]

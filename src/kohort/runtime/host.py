@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from time import perf_counter
 from typing import cast
 
 from kohort.coordinator.config import GroupConfig
@@ -55,7 +56,9 @@ class ShardHost:
         waits_for_disk: bool,
         on_timer: Callable[["ShardHost", Timer | Cancel], None],
         on_rebalance: Callable[[Rebalance], None],
+        on_append: Callable[[float], None],
     ) -> None:
+        """`on_append` is told the seconds that each append took, until it was as durable as is asked for."""
         self.log = log
         self.state = HostState.LOADING
         self.shard = Shard(config)
@@ -64,6 +67,7 @@ class ShardHost:
         self._waits_for_disk = waits_for_disk
         self._on_timer = on_timer
         self._on_rebalance = on_rebalance
+        self._on_append = on_append
         self._unanswered: dict[RequestId, Request] = {}
         self._unlogged: list[tuple[Record, ...]] = []
         self._after_append: list[Reply | Rebalance] = []
@@ -176,17 +180,18 @@ class ShardHost:
             return
         writes, news = self._unlogged, self._after_append
         self._unlogged, self._after_append = [], []
+        begun = perf_counter()
         try:
             append_records(self.log, writes, self._clock.now())
         except Exception as e:  # the disk's, or a record that can't be written: what is in the log is seen when loading
             self._fail(e)
             return
         if self._waits_for_disk:
-            self._task = asyncio.ensure_future(self._flushed_when_durable(news))
+            self._task = asyncio.ensure_future(self._flushed_when_durable(news, begun))
         else:
-            self._flushed(news)
+            self._flushed(news, begun)
 
-    async def _flushed_when_durable(self, news: list[Reply | Rebalance]) -> None:
+    async def _flushed_when_durable(self, news: list[Reply | Rebalance], begun: float) -> None:
         shard = self.shard
         try:
             await self.log.durable()
@@ -195,9 +200,10 @@ class ShardHost:
                 self._fail(e)
         else:
             if self.shard is shard:  # else it was dropped meanwhile, and whoever waited is answered
-                self._flushed(news)
+                self._flushed(news, begun)
 
-    def _flushed(self, news: list[Reply | Rebalance]) -> None:
+    def _flushed(self, news: list[Reply | Rebalance], begun: float) -> None:
+        self._on_append(perf_counter() - begun)
         self._flushing = False
         self._tell(*news)
         if self._unlogged or self._after_append:

@@ -104,6 +104,10 @@ class _Metrics(Collector):
         for phase, histogram in (("join", self._observer.phases.join), ("sync", self._observer.phases.sync)):
             seconds.add_metric((phase,), histogram.buckets(), histogram.sum_s)
         yield seconds
+        appends = self._broker.groups.appends
+        yield HistogramMetricFamily(
+            "kohort_group_append_seconds", "Duration of appends to the group log.", appends.buckets(), appends.sum_s
+        )
 
     def _offsets(self) -> Iterator[Metric]:
         labels = ("group", "topic", "partition")
