@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from interop import targets
-from interop.programs import Client
+from interop.programs import Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
+from interop.tools import Tools
 from interop.trial import Trial
 
 
@@ -32,6 +33,16 @@ def _takes(item: pytest.Item, client: Client) -> bool:
 def able_clients() -> tuple[Client, ...]:
     """All clients that can run here."""
     return tuple(client for client in CLIENTS if client.missing() is None)
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[Tools]:
+    """The JVM for Apache Kafka's command line tools."""
+    if reason := java_missing():
+        pytest.skip(f"Apache Kafka's tools: {reason}")
+    running = Tools()
+    yield running
+    running.close()
 
 
 @pytest.fixture(scope="session")
