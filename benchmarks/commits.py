@@ -24,7 +24,7 @@ COLUMNS = (
     Column("per CPU-second", "per_cpu_s"),
     Column("× Kafka", "per_cpu_s", "kafka"),
 )
-JVM_WARM_UP_S = 15.0
+JVM_WARM_UP_S = 30.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -24,7 +24,7 @@ COLUMNS = (
     Column("per CPU-second", "per_cpu_s"),
     Column("load's cores", "load_cores"),
 )
-JVM_WARM_UP_S = 20.0
+JVM_WARM_UP_S = 30.0
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -29,10 +29,11 @@ static void ask(struct member *m, int64_t number) {
     send_commit(c, group, plan->partitions, number);
 }
 
-/* A commit to a group whose partition is still being loaded, or to a topic just made, is tried again. */
-static bool is_worth_a_retry(enum error error) {
-    return plan->partitions && (error == COORDINATOR_LOAD_IN_PROGRESS || error == COORDINATOR_NOT_AVAILABLE ||
-                                error == NOT_COORDINATOR || error == UNKNOWN_TOPIC_OR_PARTITION);
+/* A first commit to a group whose shard is still being loaded, or to a topic just made, is tried again. */
+static bool is_worth_a_retry(enum error error, int64_t answered) {
+    return plan->partitions && answered < plan->groups_each &&
+           (error == COORDINATOR_LOAD_IN_PROGRESS || error == COORDINATOR_NOT_AVAILABLE ||
+            error == NOT_COORDINATOR || error == UNKNOWN_TOPIC_OR_PARTITION);
 }
 
 static void on_steady_answer(struct connection *c, struct reader answer) {
@@ -45,7 +46,7 @@ static void on_steady_answer(struct connection *c, struct reader answer) {
         if (now >= begins)
             record(&latencies, now - c->sent_at);
         ++*answered;
-    } else if (!is_worth_a_retry(error) || now >= begins) {
+    } else if (!is_worth_a_retry(error, *answered)) {
         die("a request was answered with error %d", error);
     }
     if (is_over(*answered))
