@@ -7,7 +7,7 @@ Requests and answers pass through their bytes on the way, so a test sees what a 
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +18,7 @@ from kohort.log.memory import MemoryDirectory
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
+from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
 from kohort.server.config import Config
 from kohort.server.topics import Topics
@@ -49,13 +50,14 @@ class FakeExchange:
         self.answered = asyncio.Event()
 
     def answer(self, entity: Any) -> None:
-        self.answer_packed(encode(entity))
+        self.answer_packed(encode(entity), errors_in(entity))
 
-    def answer_packed(self, body: bytes) -> None:
+    def answer_packed(self, body: bytes, errors: Iterable[int] = ()) -> None:
         self.packed = bytes(body)
         read = entity_reader(load_response_schema(self.api_key, self.version))
         entity, size = read(self.packed, 0)
         assert size == len(self.packed), "bytes behind the answer"
+        assert {error for error in errors if error} == errors_in(entity), "errors that are not counted"
         self._finish(entity)
 
     def no_answer(self) -> None:

@@ -146,7 +146,7 @@ class Wire:
         self.broker: Any = SimpleNamespace(
             groups=self.groups, topics=FakeTopics(), node_id=0, advertised=("broker.test", 9092)
         )
-        self.listener = Listener(self.broker, Limits(**limits))
+        self.listener = self.broker.listener = Listener(self.broker, Limits(**limits))
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

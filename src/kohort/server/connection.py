@@ -139,6 +139,10 @@ class Connection(asyncio.Protocol):
         if not self._pumping:
             self._pump()
 
+    def count_error(self, api_key: int, error: int) -> None:
+        """An answer bears `error`."""
+        self._listener.errors[api_key, error] += 1
+
     def hang_up(self, why: str, level: int = logging.INFO) -> None:
         """Send what was answered so far, close, and say why in one line."""
         if self.is_open:

@@ -1,9 +1,10 @@
 """One request and the way its answer goes back: all that a handler sees of the network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 
 if TYPE_CHECKING:
@@ -40,12 +41,20 @@ class Exchange:
     def answer(self, entity: Any) -> None:
         """Send a response entity of this request's API and version."""
         if self._finish():
-            self.connection.reply(self, encode(entity))
-
-    def answer_packed(self, body: bytes) -> None:
-        """Send an encoded response body."""
-        if self._finish():
+            body = encode(entity)
+            self._count(errors_in(entity))
             self.connection.reply(self, body)
+
+    def answer_packed(self, body: bytes, errors: Iterable[int] = ()) -> None:
+        """Send an encoded response body, which bears these `errors`: each is counted, 0 is none."""
+        if self._finish():
+            self._count(errors)
+            self.connection.reply(self, body)
+
+    def _count(self, errors: Iterable[int]) -> None:
+        for error in errors:
+            if error:
+                self.connection.count_error(self.api_key, error)
 
     def no_answer(self) -> None:
         """End the exchange without a response: Produce with acks=0."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS
 from kohort.server.connection import Connection
 from kohort.server.exchange import Exchange
@@ -57,6 +58,8 @@ class ListenerStatistics:
     """Connections beyond `max.connections` or `max.connections.per.ip`."""
     requests: Mapping[str, int]
     """By API name."""
+    errors: Mapping[tuple[str, str], int]
+    """Answers by API name and each error that they bear, by Kafka's name of it."""
     bytes_in: int
     bytes_out: int
     malformed: int
@@ -78,6 +81,8 @@ class Listener:
         self.log = QuietLog(logging.getLogger(__name__))
         self.memory = RequestMemory(self.limits.queued_bytes)
         self.requests: Counter[int] = Counter()
+        self.errors: Counter[tuple[int, int]] = Counter()
+        """Answers by API and each error that they bear."""
         self.bytes_in = self.bytes_out = 0
         self.accepted = self.refused = self.malformed = self.hung_up = self.failed = 0
         self.ticks = 0
@@ -169,6 +174,7 @@ class Listener:
             accepted=self.accepted,
             refused=self.refused,
             requests={APIS[key].name: count for key, count in self.requests.items()},
+            errors={(APIS[key].name, ErrorCode(error).name.upper()): n for (key, error), n in self.errors.items()},
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             malformed=self.malformed,

@@ -65,6 +65,12 @@ class _Metrics(Collector):
         for api, count in traffic.requests.items():
             requests.add_metric((api,), count)
         yield requests
+        responses = CounterMetricFamily(
+            "kohort_responses", "Responses that bear an error, by API and error.", labels=("api", "error")
+        )
+        for labels, count in traffic.errors.items():
+            responses.add_metric(labels, count)
+        yield responses
         yield GaugeMetricFamily("kohort_connections", "Connections now.", traffic.connections)
         yield CounterMetricFamily("kohort_connections_accepted", "Connections that were taken.", traffic.accepted)
         yield CounterMetricFamily("kohort_connections_refused", "Connections beyond a limit.", traffic.refused)

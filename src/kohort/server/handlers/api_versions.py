@@ -35,7 +35,7 @@ def handle(_broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 def unsupported(exchange: Exchange) -> None:
     """Answer a request of a version that is not served."""
-    exchange.answer_packed(_only_itself())
+    exchange.answer_packed(_only_itself(), (ErrorCode.unsupported_version,))
 
 
 @cache

@@ -30,7 +30,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
     try:
         context = _begin(broker, exchange.version, request)
     except KafkaError as error:
-        exchange.answer_packed(pack_error(exchange.version, error.code))
+        exchange.answer_packed(pack_error(exchange.version, error.code), (error.code,))
         return None
     limits = _limits(broker, request)
     reading = read_all(broker.topics, context.wanted, limits)
@@ -92,7 +92,8 @@ def _is_enough(reading: Reading, limits: Limits) -> bool:
 def _answer(exchange: Exchange, request: Any, context: FetchContext, reading: Reading) -> None:
     session_id, partitions = context.finish(reading.partitions)
     isolation_level = request.isolation_level
-    exchange.answer_packed(pack(exchange.version, partitions, session_id=session_id, isolation_level=isolation_level))
+    body = pack(exchange.version, partitions, session_id=session_id, isolation_level=isolation_level)
+    exchange.answer_packed(body, {each.error for each in partitions})
 
 
 async def _answer_later(

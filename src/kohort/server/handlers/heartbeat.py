@@ -17,4 +17,4 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     version = exchange.version
     instance_id = request.group_instance_id if version >= 3 else None
     error = broker.groups.heartbeat(request.group_id, request.generation_id, request.member_id, instance_id)
-    exchange.answer_packed(packed.heartbeat(version, error))
+    exchange.answer_packed(packed.heartbeat(version, error), (error,))

@@ -55,4 +55,4 @@ def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
         member_id=response.member_id,
         members=[(each.member_id, each.instance_id, each.metadata) for each in response.members],
     )
-    exchange.answer_packed(body)
+    exchange.answer_packed(body, (response.error,))

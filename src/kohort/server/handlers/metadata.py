@@ -103,9 +103,10 @@ def _answer(broker: "Broker", exchange: Exchange, request: Any, refused: dict[st
             ),
         )
     )
-    if not any("error_code" in entry for entry in entries):
+    errors = {entry["error_code"] for entry in entries if "error_code" in entry}
+    if not errors:
         broker.topics.answers.put((API_KEY, exchange.version, request), body)
-    exchange.answer_packed(body)
+    exchange.answer_packed(body, errors)
 
 
 def _entries(broker: "Broker", version: int, request: Any, refused: dict[str, ErrorCode]) -> Iterator[dict[str, Any]]:

@@ -77,4 +77,5 @@ def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) 
 
 def _answer(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
     topics = refusals.with_results(response.results)
-    exchange.answer_packed(packed.offset_commit(exchange.version, topics))
+    errors = {error for _, _, partitions in topics for _, error in partitions}
+    exchange.answer_packed(packed.offset_commit(exchange.version, topics), errors)

@@ -46,7 +46,7 @@ class Request(NamedTuple):
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
     if request.acks not in VALID_ACKS:
-        exchange.answer_packed(pack(exchange.version, _refused(exchange.version, request)))
+        _answer(exchange, _refused(exchange.version, request))
         return None
     common = Request(broker.topics, exchange.version, request.transactional_id is not None, broker.clock.now())
     answer, logs = _append_all(common, request)
@@ -55,8 +55,13 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
     elif logs and broker.config["durability"] == "fsync":
         return _answer_when_durable(exchange, answer, logs)
     else:
-        exchange.answer_packed(pack(exchange.version, answer))
+        _answer(exchange, answer)
     return None
+
+
+def _answer(exchange: Exchange, answer: Answer) -> None:
+    errors = {each.error for _, partitions in answer for each in partitions}
+    exchange.answer_packed(pack(exchange.version, answer), errors)
 
 
 def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, int], Log]]:
@@ -165,4 +170,4 @@ async def _answer_when_durable(exchange: Exchange, answer: Answer, logs: dict[tu
             partitions[within] = Produced(partitions[within].partition, code, message=str(outcome))
         elif outcome is not None:
             raise outcome
-    exchange.answer_packed(pack(exchange.version, answer))
+    _answer(exchange, answer)

@@ -41,4 +41,4 @@ def _answer(exchange: Exchange, response: SyncGroupResponse) -> None:
         response.protocol_name,
         response.assignment,
     )
-    exchange.answer_packed(body)
+    exchange.answer_packed(body, (response.error,))
