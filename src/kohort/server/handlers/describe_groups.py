@@ -5,33 +5,24 @@ flexible; v6 answers 69 with a message for a group that is not there (KIP-1043),
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.protocol.messages import response as new_response
+from kohort.server import authorized_operations
 from kohort.server.exchange import Exchange
 from kohort.server.gather import Gather
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
 
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 6, 8, 10, 11
-"""Kafka's AclOperation codes of what can be done to a group."""
-
-AUTHORIZED_OPERATIONS: Final = sum(
-    1 << operation for operation in (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-)
-"""A bit per operation: without an authorizer, all of them."""
-
-NOT_ASKED_FOR: Final = -(2**31)
-
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
-    gather = Gather(exchange.later(_answer, AUTHORIZED_OPERATIONS if asked else NOT_ASKED_FOR))
+    gather = Gather(exchange.later(_answer, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED))
     for group in request.groups:
         broker.groups.submit(DescribeGroup(request_id=gather.question(), version=version, group=group))
     gather.seal()
@@ -47,7 +38,7 @@ def _answer(exchange: Exchange, operations: int, responses: Sequence[DescribeGro
             "protocol_type": each.protocol_type,
             "protocol_data": each.protocol,
             "members": map(_member, each.members),
-            "authorized_operations": operations if each.error is NONE else NOT_ASKED_FOR,
+            "authorized_operations": operations if each.error is NONE else authorized_operations.NOT_ASKED,
         }
         for each in responses
     ]
