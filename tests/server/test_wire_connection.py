@@ -554,3 +554,28 @@ async def test_a_port_in_use_is_an_os_error() -> None:
 def test_malformed_is_one_kind_of_error() -> None:
     assert issubclass(MalformedError, ValueError)
     assert UNMETERED <= READ_AHEAD
+
+
+async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
+    """Connection n waits for an answer that the request behind the wait of connection n-1 brings."""
+    async with Wire() as wire:
+        waiting: list[JoinGroup] = []
+
+        def park_or_answer_the_next(request: JoinGroup) -> JoinGroupResponse:
+            if waiting and request.group == "next":
+                waiting.pop(0).request_id(JoinGroupResponse())  # type: ignore[operator]
+            return JoinGroupResponse()
+
+        peers = [await wire.peer() for _ in range(300)]
+        for peer in peers:
+            peer.send(peer.request("join_group", 3, **JOIN | {"rebalance_timeout_ms": 1}))
+        await wire.until(lambda: len(wire.groups.parked) == len(peers))
+        waiting += wire.groups.parked
+        wire.groups.answers[JoinGroup] = park_or_answer_the_next
+        for peer in peers:
+            peer.send(peer.request("join_group", 3, **JOIN | {"group_id": "next", "rebalance_timeout_ms": 1}))
+        await asyncio.sleep(0.05)
+        waiting.pop(0).request_id(JoinGroupResponse())  # type: ignore[operator]
+        for peer in peers:
+            assert [await peer.correlation_id() for _ in range(2)] == [1, 2]
+        assert wire.listener.statistics().failed == 0

@@ -136,8 +136,14 @@ class Connection(asyncio.Protocol):
             self._out_size += len(data)
             if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
                 self._flush()
-        if not self._pumping:
+        if self._pumping:
+            return
+        if self._reader.is_empty:
             self._pump()
+        else:
+            # Not from here: the next request may bring other connections their answers, those theirs, and so on.
+            self._flush()
+            self._pump_next_turn()
 
     def count_error(self, api_key: int, error: int) -> None:
         """An answer bears `error`."""
@@ -216,10 +222,14 @@ class Connection(asyncio.Protocol):
                 return
             self._serve(data)
         else:
-            self._next_turn_is_set = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            self._pump_next_turn()
         if self._draining and self._current is None:
             self._close()
+
+    def _pump_next_turn(self) -> None:
+        if not self._next_turn_is_set:
+            self._next_turn_is_set = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._next_turn_is_set = False
