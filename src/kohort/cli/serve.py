@@ -5,6 +5,7 @@ SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends i
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -52,6 +53,7 @@ async def run_until_stopped(config: Config) -> int:
         await broker.start()
     except KohortError as error:
         raise cli_options.RefusedError(str(error)) from error
+    collect_seldom()
     _announce(broker)
     await stop.asked.wait()
     try:
@@ -61,6 +63,16 @@ async def run_until_stopped(config: Config) -> int:
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return 0
+
+
+def collect_seldom() -> None:
+    """Have the garbage collector look at a server's state less often.
+
+    Every committed offset is a value that it would look through again and again, for nothing: none is in a cycle. At
+    Python's own thresholds that was a third of the time that commits of a hundred partitions took.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _announce(broker: Broker) -> None:

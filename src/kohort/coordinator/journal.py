@@ -32,6 +32,8 @@ class Rebalance:
     """When the join phase ended."""
     ended: Instant
     members: tuple[str, ...]
+    more_causes: int = 0
+    """How many there were beyond those in `causes`, the first 32."""
     awaited: tuple[str, ...] = ()
     """Members that the join phase ended without: they never rejoined."""
 

@@ -40,7 +40,7 @@ def rebalance(
     opens = group.round is None or not group.round.joining
     round_ = _open_round(group, protocol_type, step) if opens else group.round
     assert round_ is not None
-    round_.causes.extend(causes)
+    round_.note(causes)
     if join is not None:
         _park_join(round_, *join, step)
     if opens:

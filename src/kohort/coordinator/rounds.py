@@ -6,10 +6,14 @@ leader's brings the assignment. A round that is disturbed while syncing is succe
 generation is the one that was made; a round that was never synced leaves no trace in the log, as in Kafka.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.types import Instant, RequestId
+
+MOST_CAUSES: Final = 32
 
 
 @dataclass(slots=True)
@@ -31,6 +35,7 @@ class Round:
     leader: str | None
     started: Instant
     causes: list[Cause] = field(default_factory=list)
+    more_causes: int = 0
     initial: InitialDelay | None = None
     joins: dict[str, RequestId] = field(default_factory=dict)
     """Member id → its parked JoinGroup."""
@@ -46,12 +51,19 @@ class Round:
     def joining(self) -> bool:
         return self.joined is None
 
+    def note(self, causes: Sequence[Cause]) -> None:
+        """Keep the first causes, and the number of those beyond: a thousand members make a thousand of them."""
+        kept = causes[: max(MOST_CAUSES - len(self.causes), 0)]
+        self.causes += kept
+        self.more_causes += len(causes) - len(kept)
+
     def ended(self, group: str, outcome: str, members: tuple[str, ...], now: Instant) -> Rebalance:
         """The journal's entry."""
         return Rebalance(
             group=group,
             generation=-1 if self.joining else self.generation,
             causes=tuple(self.causes),
+            more_causes=self.more_causes,
             outcome=outcome,
             started=self.started,
             joined=self.joined,

@@ -41,7 +41,8 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
         step.cancel_timer(SyncPhaseEnds(group.id))
     if group.round is None:
         assert group.logged is not None
-        step.reply(request.request_id, _assigned(group.logged.value, request.member_id))
+        assignment = group.logged.members[request.member_id].assignment
+        step.reply(request.request_id, _assigned(group.logged.value, assignment))
         return
     _park_sync(group.round, request, step)
     if request.member_id == group.round.leader:
@@ -124,20 +125,12 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         return
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
     for member_id, request_id in round_.syncs.items():
-        step.reply(request_id, _assigned(value, member_id, assigned))
+        step.reply(request_id, _assigned(value, assigned.get(member_id, b"")))
     for session in group.sessions.values():
         step.restart_session(group, session)
     step.tell(round_.ended(group.id, "stable", tuple(group.sessions), step.now))
     group.round = None
 
 
-def _assigned(
-    value: GroupMetadataValue, member_id: str, assignments: dict[str, bytes] | None = None
-) -> SyncGroupResponse:
-    if assignments is None:
-        assignments = {member.member_id: member.assignment for member in value.members}
-    return SyncGroupResponse(
-        protocol_type=value.protocol_type,
-        protocol_name=value.protocol,
-        assignment=assignments.get(member_id, b""),
-    )
+def _assigned(value: GroupMetadataValue, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(protocol_type=value.protocol_type, protocol_name=value.protocol, assignment=assignment)

@@ -47,6 +47,10 @@ class FrameReader:
             self._partial += data
             self._data, self._at = b"", 0
 
+    def is_one_frame(self, data: bytes) -> bool:
+        """Whether `data` is exactly one frame: where nothing else is there, it need not be fed and taken."""
+        return len(data) > CONTENT and _unpack_size(data)[0] == len(data) - CONTENT <= self.limit
+
     def next_frame(self) -> bytes | None:
         """The next whole frame, its size in front; None if more bytes are needed. Raises `MalformedError`."""
         if self._partial:

@@ -10,7 +10,7 @@ from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.partition import partition_for
-from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, ListGroups, Request
+from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, JoinGroup, ListGroups, Request
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
 from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
@@ -59,6 +59,8 @@ class Groups:
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
         self._journal: OrderedDict[str, deque[Rebalance]] = OrderedDict()
+        self._joined_by: dict[ConnectionId, set[ShardHost]] = {}
+        """Connection → the shards of the groups that were joined by it."""
         self._hosts = [
             ShardHost(
                 log,
@@ -105,7 +107,10 @@ class Groups:
         if isinstance(request, ListGroups):
             cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
         else:
-            self._host(request.group).submit(request)
+            host = self._host(request.group)
+            if isinstance(request, JoinGroup) and request.connection is not None:
+                self._joined_by.setdefault(request.connection, set()).add(host)
+            host.submit(request)
 
     def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
         """What a heartbeat is answered. It is the one request that can always be answered at once."""
@@ -113,7 +118,8 @@ class Groups:
 
     def connection_closed(self, connection: ConnectionId) -> None:
         """The members that joined by this connection may be gone; their ids are no longer waited for."""
-        self._post_to_all(ConnectionClosed(connection))
+        for host in self._joined_by.pop(connection, ()):
+            host.post(ConnectionClosed(connection))
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """The offsets committed for these topics go too."""

@@ -93,8 +93,11 @@ class Connection(asyncio.Protocol):
         if self.is_open:
             self._listener.bytes_in += len(data)
             self.last_active = self._listener.ticks
-            self._reader.feed(data)
-            self._pump()
+            if len(data) <= UNMETERED and self._is_at_rest and self._reader.is_one_frame(data):
+                self._pump(data)
+            else:
+                self._reader.feed(data)
+                self._pump()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -131,11 +134,7 @@ class Connection(asyncio.Protocol):
         self.last_active = self._listener.ticks
         self._give_memory_back()
         if body is not None:
-            data = frame(exchange.api_key, exchange.version, exchange.correlation_id, body)
-            self._out.append(data)
-            self._out_size += len(data)
-            if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
-                self._flush()
+            self._send(frame(exchange.api_key, exchange.version, exchange.correlation_id, body))
         if self._pumping:
             return
         if self._reader.is_empty:
@@ -193,13 +192,25 @@ class Connection(asyncio.Protocol):
 
     # Requests
 
-    def _pump(self) -> None:
-        """Take requests for as long as they are answered at once, then write the answers together."""
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether a request would be the only thing to care for: then it need not go through the reader."""
+        able = self._writable and not self._draining
+        return able and self._current is None and self._starved and self._reader.is_empty
+
+    def _pump(self, alone: bytes | None = None) -> None:
+        """Take requests for as long as they are answered at once, then write the answers together.
+
+        `alone` is a frame that came to a connection at rest.
+        """
         if self._pumping or self._next_turn_is_set or not self.is_open:
             return
         self._pumping = True
         try:
-            self._take_requests()
+            if alone is None:
+                self._take_requests()
+            else:
+                self._serve(alone)
         except MalformedError as error:
             self._listener.malformed += 1
             self.hang_up(str(error), logging.WARNING)
@@ -237,6 +248,12 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, data: bytes) -> None:
         api_key, version, correlation_id, client_id, body = read_header(data)
+        answer_now = self._listener.answers_now.get((api_key, version))
+        if answer_now is not None and (answer := answer_now(self._broker, data, body)) is not None:
+            self._listener.requests[api_key] += 1
+            self._give_memory_back()
+            self._send(frame(api_key, version, correlation_id, answer))
+            return
         exchange = Exchange(self, api_key, version, correlation_id, client_id)
         self._current = exchange
         self._listener.requests[api_key] += 1
@@ -261,6 +278,12 @@ class Connection(asyncio.Protocol):
             self.failed(error)
 
     # Bytes
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_size += len(data)
+        if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
+            self._flush()
 
     def _flush(self) -> None:
         if self._out and self._transport is not None:

@@ -111,6 +111,7 @@ def rebalance(one: Rebalance) -> dict[str, Any]:
             {"what": cause.what, "member_id": cause.member_id, "client_id": cause.client_id, "reason": cause.reason}
             for cause in one.causes
         ],
+        "more_causes": one.more_causes,
         "outcome": one.outcome,
         "started": one.started,
         "joined": one.joined,

@@ -22,6 +22,8 @@ BACKLOG: Final = 1024
 TICKS_PER_IDLE_TIME: Final = 20
 """An idle connection is closed at most this fraction of `connections.max.idle.ms` late."""
 
+AnswerNow: TypeAlias = "Callable[[Broker, bytes, int], bytes | None]"
+"""What a handler module may have in `ANSWERS_NOW`: (broker, frame, offset of the body) -> body of the answer."""
 Handle: TypeAlias = "Callable[[Broker, Exchange, Any], Coroutine[Any, Any, None] | None]"
 
 
@@ -88,6 +90,8 @@ class Listener:
         self.ticks = 0
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
+        self.answers_now: dict[tuple[int, int], AnswerNow] = {}
+        """By API and version: tried before the handler."""
         self._handlers: dict[int, Handle] = {}
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -158,7 +162,10 @@ class Listener:
         """The function that handles an API; its module is imported for the first request."""
         handle = self._handlers.get(api_key)
         if handle is None:
-            handle = self._handlers[api_key] = importlib.import_module(APIS[api_key].handler).handle
+            module = importlib.import_module(APIS[api_key].handler)
+            handle = self._handlers[api_key] = module.handle
+            for version, answer in getattr(module, "ANSWERS_NOW", {}).items():
+                self.answers_now[api_key, version] = answer
         return handle
 
     def unsupported_version(self, exchange: Exchange) -> None:
@@ -174,7 +181,9 @@ class Listener:
             accepted=self.accepted,
             refused=self.refused,
             requests={APIS[key].name: count for key, count in self.requests.items()},
-            errors={(APIS[key].name, ErrorCode(error).name.upper()): n for (key, error), n in self.errors.items()},
+            errors={
+                (APIS[key].name, ErrorCode(code).name.upper()): count for (key, code), count in self.errors.items()
+            },
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             malformed=self.malformed,

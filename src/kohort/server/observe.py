@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.rounds import MOST_CAUSES
 from kohort.errors import KohortError
 from kohort.runtime.host import HostState
 from kohort.server import group_view
@@ -139,10 +140,10 @@ async def _import_metrics() -> None:
 
 
 def _told(rebalance: Rebalance) -> dict[str, object]:
-    causes = [
+    causes = Counter(
         " ".join(word for word in (cause.what, cause.client_id or cause.member_id, f"({cause.reason})") if word != "()")
         for cause in rebalance.causes
-    ]
+    )
     told: dict[str, object] = {
         "group": rebalance.group,
         "generation": rebalance.generation,
@@ -150,9 +151,13 @@ def _told(rebalance: Rebalance) -> dict[str, object]:
         "members": len(rebalance.members),
         "join_ms": rebalance.join_ms,
         "sync_ms": rebalance.sync_ms,
-        "causes": causes,
+        "causes": [cause if count == 1 else f"{cause} ×{count}" for cause, count in causes.items()],
     }
-    return told | ({"awaited": list(rebalance.awaited)} if rebalance.awaited else {})
+    if rebalance.more_causes:
+        told["more_causes"] = rebalance.more_causes
+    if rebalance.awaited:
+        told["awaited"] = list(rebalance.awaited[:MOST_CAUSES])
+    return told
 
 
 def _unwritable(directory: str) -> list[str]:

@@ -38,6 +38,8 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 def _coordinator(broker: "Broker", key: str, key_type: int, version: int) -> dict[str, Any]:
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
+        if key_type == SHARE and version in (4, 5):
+            why = ""  # Kafka says nothing more there
         return {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
     host, port = broker.advertised
     # Kafka has "NONE" before v4 where there is no error, and "" since.
