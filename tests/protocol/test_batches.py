@@ -236,11 +236,6 @@ class TestRewriting:
         after = batches.read_header(bare)
         place = (after.base_offset, after.last_offset, after.record_count, after.size)
         assert place == (10, 12, 0, batches.HEADER_SIZE)
-            10,
-            12,
-            0,
-            batches.HEADER_SIZE,
-        )
         assert (after.producer_id, after.base_sequence, after.last_sequence) == (4, 8, 10)
         assert batches.crc_is_right(bare, after)
         assert list(batches.decode_records(bare)) == []
