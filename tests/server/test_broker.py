@@ -4,9 +4,11 @@ import asyncio
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kohort.coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
 from kohort.server.addresses import Address
@@ -63,6 +65,29 @@ async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(t
         assert isinstance(log, PartitionLog)
         assert log.end_offset > 0
         assert log.unsynced() == []
+
+
+async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten(tmp_path: Path) -> None:
+    settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)}
+
+    async def ask(broker: Broker, make: Any, **fields: Any) -> Any:
+        await broker.groups.loaded()
+        answer = asyncio.get_running_loop().create_future()
+        broker.groups.submit(make(request_id=answer.set_result, group="g", **fields))
+        return await answer
+
+    async with Broker(Config(settings)) as broker:
+        for name in ("gone", "here"):
+            broker.topics.create(name, 1)
+        offsets = tuple(OffsetToCommit(name, 0, 7) for name in ("gone", "here"))
+        await ask(broker, OffsetCommit, version=9, generation=-1, member_id="", instance_id=None, offsets=offsets)
+        broker.topics.on_deleted.clear()  # as if it were killed here
+        broker.topics.delete("gone")
+    async with Broker(Config(settings)) as broker:
+        await broker.groups.loaded()
+        await asyncio.sleep(0)
+        fetched = await ask(broker, OffsetFetch, partitions=None)
+        assert [each.topic for each in fetched.offsets] == ["here"]
 
 
 async def test_the_advertised_address_takes_the_bound_port_for_0() -> None:

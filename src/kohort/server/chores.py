@@ -26,6 +26,7 @@ class Chores:
     def start(self) -> None:
         config = self._broker.config
         self._begin(self._warm_up())
+        self._begin(self._forget_deleted_topics())
         # One pass does both; it costs microseconds per log where nothing is due.
         interval_ms = min(config["log.retention.check.interval.ms"], config["log.cleaner.backoff.ms"])
         self._begin(self._repeat("cleaning", max(interval_ms, LEAST_INTERVAL_MS) / 1000, self._clean))
@@ -50,6 +51,16 @@ class Chores:
     async def _clean(self) -> None:
         """Delete and compact what is due, of topics, groups and metadata."""
         await self._broker.logs.clean(self._broker.clock.now())
+
+    async def _forget_deleted_topics(self) -> None:
+        """Do what a server did not come to that was killed between deleting a topic and forgetting its offsets."""
+        groups = self._broker.groups
+        await groups.loaded()
+        committed = {partition.topic for group in groups.groups() for partition in group.offsets}
+        gone = committed - {topic.name for topic in self._broker.topics.all()}
+        if gone:
+            logger.info("forgetting the offsets of topics that were deleted: %s", ", ".join(sorted(gone)))
+            groups.topics_deleted(gone)
 
     async def _warm_up(self) -> None:
         """Import the handlers one by one, so that no client waits for an import; answer others in between."""
