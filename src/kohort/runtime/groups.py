@@ -45,8 +45,6 @@ class Groups:
         waits_for_disk: bool = False,
         expiration_interval_ms: int = 600_000,
     ) -> None:
-        self.rebalances: Counter[str] = Counter()
-        """Rebalances that ended, by outcome."""
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
         self.appends = Histogram(APPEND_BOUNDS_S)
@@ -207,7 +205,6 @@ class Groups:
         return {**totals, "groups": groups, "shards": shards, "timers": len(self._timers)}
 
     def _ended(self, rebalance: Rebalance) -> None:
-        self.rebalances[rebalance.outcome] += 1
         entries = self._journal.setdefault(rebalance.group, deque(maxlen=_JOURNAL_ENTRIES))
         entries.append(rebalance)
         self._journal.move_to_end(rebalance.group)
