@@ -12,20 +12,23 @@ _BATCH_BYTES = 1 << 19
 
 
 def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant) -> None:
-    """Append what several events decided, in that order: the records of one event in one batch, always.
+    """Append what several events decided, in that order: the records of one event and one group in one batch, always.
 
+    (Expiry, or a topic that is deleted, concerns thousands of groups in one event; they need no common batch.)
     Raises OSError or KafkaError if the log refuses; what was appended by then stays.
     """
     pairs: list[tuple[bytes | None, bytes | None]] = []
     size = 0
     for records in decisions:
+        group = None
         for record in records:
+            if size > _BATCH_BYTES and record.key.group != group:
+                log.append(pack(pairs, now), now)
+                pairs, size = [], 0
+            group = record.key.group
             key, value = encode(record)
             pairs.append((key, value))
             size += len(key) + len(value or b"")
-        if size > _BATCH_BYTES:
-            log.append(pack(pairs, now), now)
-            pairs, size = [], 0
     if pairs:
         log.append(pack(pairs, now), now)
 

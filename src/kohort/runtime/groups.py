@@ -25,7 +25,7 @@ from kohort.types import ConnectionId, Instant
 logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-_JOURNAL_GROUPS = 10_000
+_JOURNAL_GROUPS = 1_000
 _JOURNAL_ENTRIES = 100
 
 
@@ -190,7 +190,7 @@ class Groups:
             yield from host.shard.groups.values()
 
     def journal(self, group_id: str) -> Sequence[Rebalance]:
-        """The latest rebalances of a group since this process started, oldest first: at most 100, of 10,000 groups."""
+        """The latest rebalances of a group since this process started, oldest first: at most 100, of 1,000 groups."""
         return tuple(self._journal.get(group_id, ()))
 
     def statistics(self) -> Mapping[str, Any]:

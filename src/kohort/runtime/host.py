@@ -34,6 +34,8 @@ from kohort.types import RequestId
 logger = logging.getLogger("kohort.groups")
 
 _RELOAD_AFTER_S = 1.0
+_RELOAD_AFTER_AT_MOST_S = 60.0
+"""A log that can't be read is tried less and less often."""
 
 
 class HostState(Enum):
@@ -68,6 +70,7 @@ class ShardHost:
         self._on_timer = on_timer
         self._on_rebalance = on_rebalance
         self._on_append = on_append
+        self._reload_after_s = _RELOAD_AFTER_S
         self._unanswered: dict[RequestId, Request] = {}
         self._unlogged: list[tuple[Record, ...]] = []
         self._after_append: list[Reply | Rebalance] = []
@@ -122,6 +125,7 @@ class ShardHost:
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
+            self._reload_after_s = _RELOAD_AFTER_S
             self._apply(self.shard.loaded(self._clock.now()))
             if self._deleted_topics:
                 names, self._deleted_topics = frozenset(self._deleted_topics), set()
@@ -230,7 +234,8 @@ class ShardHost:
             _respond(request_id, refuse(request, error))
 
     async def _reload(self) -> None:
-        await asyncio.sleep(_RELOAD_AFTER_S)
+        await asyncio.sleep(self._reload_after_s)
+        self._reload_after_s = min(2 * self._reload_after_s, _RELOAD_AFTER_AT_MOST_S)
         self.state = HostState.LOADING
         await self.load()
 
