@@ -29,7 +29,7 @@ def main() -> None:
 def _import_lean() -> None:
     """Import kio without Hypothesis.
 
-    Where that is installed kio imports it, to register test strategies for its types: 400 ms that a server has no use for.
+    Where that is installed kio imports it, to register test strategies for its types: 400 ms that no server needs.
     """
     if "hypothesis" in sys.modules:
         return
