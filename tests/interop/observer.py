@@ -23,8 +23,10 @@ class Observer:
         self._address = address
 
     def create_topic(self, topic: str, partitions: int) -> None:
+        """Back when each partition takes requests: Apache Kafka shows a topic a little before it takes records."""
         wanted = {topic: {"num_partitions": partitions, "replication_factor": 1}}
         self._ask(lambda admin: admin.create_topics(wanted))
+        self.ends(topic, partitions)
 
     def committed(self, group: str) -> dict[str, int]:
         """The committed offset of each partition that has one."""

@@ -91,7 +91,7 @@ def consumed_records(said: str) -> int:
     return int(lines[at + 1][lines[at].index("data.consumed.in.nMsg")])
 
 
-# --- kafka-topics ------------------------------------------------------------------------------------------------------
+# --- kafka-topics -------------------------------------------------------------------------------------------------
 
 
 def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[str], Tool]) -> None:
@@ -99,7 +99,9 @@ def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[st
     for ailment in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
         assert trial.topic not in topics("--describe", "--topic", trial.topic, ailment)
     assert topics("--describe", "--topic", trial.topic, "--at-min-isr-partitions").count("Partition:") == PARTITIONS
-    assert trial.topic not in topics("--describe", "--topic", trial.topic, "--topics-with-overrides")
+    overridden = f"{trial.topic}-overridden"
+    topics("--create", "--topic", overridden, "--config", "max.message.bytes=2000")
+    assert overridden in topics("--describe", "--topic", overridden, "--topics-with-overrides")
     paged = topics("--describe", "--topic", trial.topic, "--partition-size-limit-per-response", "2")
     assert len(re.findall(r"Partition: \d+", paged)) == PARTITIONS
 

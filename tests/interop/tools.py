@@ -3,6 +3,7 @@
 import queue
 import subprocess
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interop.processes import DIE_WITH_PARENT
@@ -12,40 +13,53 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
+PATIENCE = 40.0
+"""Seconds in which a tool must have ended."""
+
+
 class Tools:
     """One JVM that runs the tools: each is called with its own arguments and gives back what it printed."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._printed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._jvm = subprocess.Popen(
-            java("ToolRunner", heap="128m"),
+            java("ToolRunner", heap="256m"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             preexec_fn=DIE_WITH_PARENT,
             text=True,
         )
-        self._printed: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self._jvm.stdout is not None
-        lines: list[str] = []
-        for line in self._jvm.stdout:
-            if line == "END\n":
-                self._printed.put("".join(lines))
-                lines.clear()
-            else:
-                lines.append(line)
+        threading.Thread(target=_read, args=(self._jvm.stdout, self._printed), daemon=True).start()
 
     def run(self, *words: str) -> str:
+        """AssertionError when the tool does not end; the next one gets a JVM of its own then."""
         assert self._jvm.stdin is not None
         self._jvm.stdin.write("\t".join(words) + "\n")
         self._jvm.stdin.flush()
-        return self._printed.get(timeout=40)
+        try:
+            return self._printed.get(timeout=PATIENCE)
+        except queue.Empty:
+            self.close()
+            self._start()
+            raise AssertionError(f"not ended after {PATIENCE:g} s: {' '.join(words)}") from None
 
     def close(self) -> None:
         self._jvm.kill()
         self._jvm.wait()
+
+
+def _read(stdout: Iterable[str], printed: queue.SimpleQueue[str]) -> None:
+    lines: list[str] = []
+    for line in stdout:
+        if line == "END\n":
+            printed.put("".join(lines))
+            lines.clear()
+        else:
+            lines.append(line)
 
 
 @dataclass(frozen=True)

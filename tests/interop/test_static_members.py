@@ -1,4 +1,4 @@
-"""What only Java's client was asked to show: static members, and the new protocol on a server that lacks it."""
+"""Static members (KIP-345), with Java's client."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from interop.conftest import need
 from interop.processes import Process
 from interop.programs import JAVA, SESSION_MS
 from interop.targets import Target
-from interop.timeline import Failed, Owns
+from interop.timeline import Owns
 from interop.trial import Trial
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -77,11 +77,3 @@ def test_the_elder_of_two_static_members_of_one_name_is_fenced(trial: Trial) -> 
     assert "FencedInstanceIdException" in elder.tail()
     trial.timeline.wait_until(lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20)
     trial.leave(younger)
-
-
-def test_the_consumer_protocol_is_refused_in_so_many_words(trial: Trial) -> None:
-    """KIP-848 is not served yet: its API is not advertised, and the client says so instead of hanging."""
-    member = trial.member(JAVA, "modern", protocol="consumer")
-    assert member.wait(30) == 1
-    assert "UnsupportedVersionException" in member.tail()
-    assert not any(isinstance(event, Failed) for event in trial.timeline.events)
