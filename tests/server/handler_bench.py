@@ -21,6 +21,7 @@ from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
 from kohort.server.config import Config
+from kohort.server.exchange import Body
 from kohort.server.topics import Topics
 from kohort.types import Instant
 
@@ -52,8 +53,8 @@ class FakeExchange:
     def answer(self, entity: Any) -> None:
         self.answer_packed(encode(entity), errors_in(entity))
 
-    def answer_packed(self, body: bytes, errors: Iterable[int] = ()) -> None:
-        self.packed = bytes(body)
+    def answer_packed(self, body: Body, errors: Iterable[int] = ()) -> None:
+        self.packed = body if isinstance(body, bytes) else b"".join(body)
         read = entity_reader(load_response_schema(self.api_key, self.version))
         entity, size = read(self.packed, 0)
         assert size == len(self.packed), "bytes behind the answer"

@@ -113,13 +113,13 @@ def fetch_entity(version: int, isolation_level: int, session_id: int) -> bytes:
 @pytest.mark.parametrize("isolation_level", [0, 1])
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch(version: int, isolation_level: int) -> None:
-    packed = fetch_answer.pack(version, fetched(version), session_id=99, isolation_level=isolation_level)
+    packed = b"".join(fetch_answer.pack(version, fetched(version), session_id=99, isolation_level=isolation_level))
     assert packed == fetch_entity(version, isolation_level, 99)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_of_nothing(version: int) -> None:
-    assert fetch_answer.pack(version, []) == encode(response(1, version))
+    assert b"".join(fetch_answer.pack(version, [])) == encode(response(1, version))
 
 
 @pytest.mark.parametrize("version", range(7, 19))

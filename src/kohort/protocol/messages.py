@@ -25,7 +25,7 @@ __all__ = [
     "Entity",
     "decode_request",
     "encode",
-    "frame",
+    "frame_head",
     "read_header",
     "request",
     "response",
@@ -102,9 +102,9 @@ def _request_reader(api_key: int, version: int) -> Read:
     return reader(load_request_schema(api_key, version))
 
 
-def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
-    """The whole response frame: size, header v0 or v1, body."""
+def frame_head(api_key: int, version: int, correlation_id: int, size: int) -> bytes:
+    """What stands before a response body of `size` bytes: the frame's size, header v0 or v1."""
     # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions has none.
     if api_key != API_VERSIONS and version >= APIS[api_key].first_flexible:
-        return _FLEXIBLE_FRAME_HEAD.pack(len(body) + 5, correlation_id) + body
-    return _FRAME_HEAD.pack(len(body) + 4, correlation_id) + body
+        return _FLEXIBLE_FRAME_HEAD.pack(size + 5, correlation_id)
+    return _FRAME_HEAD.pack(size + 4, correlation_id)

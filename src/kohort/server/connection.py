@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
 from kohort.protocol.framing import FrameReader, MalformedError
-from kohort.protocol.messages import decode_request, frame, read_header
-from kohort.server.exchange import Exchange
+from kohort.protocol.messages import decode_request, frame_head, read_header
+from kohort.server.exchange import Body, Exchange
 from kohort.server.request_memory import UNMETERED
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ READ_AHEAD: Final = 64 * 1024
 
 WRITE_TOGETHER: Final = 64 * 1024
 """Bytes of answers that may be held back to be written at once."""
+
+JOIN_BELOW: Final = 32 * 1024
+"""Bytes up to which answers are joined to be written; above, the transport takes the pieces as they are."""
 
 REQUESTS_PER_TURN: Final = 64
 """Requests that a connection may have answered before others get their turn."""
@@ -57,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(listener.limits.request_bytes)
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | None = None  # the request in progress
-        self._out: list[bytes] = []  # answers of this turn, not yet written
+        self._out: list[bytes | memoryview] = []  # answers of this turn, not yet written
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._pumping = False
@@ -128,13 +131,13 @@ class Connection(asyncio.Protocol):
 
     # What an exchange calls
 
-    def reply(self, exchange: Exchange, body: bytes | None) -> None:
+    def reply(self, exchange: Exchange, body: Body | None) -> None:
         """Answer the request in progress (None: it has no answer) and go on with the next."""
         self._current = None
         self.last_active = self._listener.ticks
         self._give_memory_back()
         if body is not None:
-            self._send(frame(exchange.api_key, exchange.version, exchange.correlation_id, body))
+            self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if self._pumping:
             return
         if self._reader.is_empty:
@@ -252,7 +255,7 @@ class Connection(asyncio.Protocol):
         if answer_now is not None and (answer := answer_now(self._broker, data, body)) is not None:
             self._listener.requests[api_key] += 1
             self._give_memory_back()
-            self._send(frame(api_key, version, correlation_id, answer))
+            self._send(api_key, version, correlation_id, answer)
             return
         exchange = Exchange(self, api_key, version, correlation_id, client_id)
         self._current = exchange
@@ -279,19 +282,24 @@ class Connection(asyncio.Protocol):
 
     # Bytes
 
-    def _send(self, data: bytes) -> None:
-        self._out.append(data)
-        self._out_size += len(data)
+    def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:
+        pieces = (body,) if isinstance(body, bytes) else body
+        size = sum(map(len, pieces))
+        head = frame_head(api_key, version, correlation_id, size)
+        self._out += (head, *pieces)
+        self._out_size += len(head) + size
         if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
             self._flush()
 
     def _flush(self) -> None:
         if self._out and self._transport is not None:
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-            self._listener.bytes_out += self._out_size
-            self._out.clear()
-            self._out_size = 0
-            self._transport.write(data)
+            out, size = self._out, self._out_size
+            self._out, self._out_size = [], 0
+            self._listener.bytes_out += size
+            if size < JOIN_BELOW:
+                self._transport.write(b"".join(out))
+            else:
+                self._transport.writelines(out)
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:

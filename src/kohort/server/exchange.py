@@ -1,14 +1,17 @@
 """One request and the way its answer goes back: all that a handler sees of the network."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 
 if TYPE_CHECKING:
     from kohort.server.connection import Connection
+
+Body: TypeAlias = bytes | Sequence[bytes | memoryview]
+"""A response body, whole or in pieces: large ones are sent as they are, and copied by nobody."""
 
 
 class Exchange:
@@ -45,7 +48,7 @@ class Exchange:
             self._count(errors_in(entity))
             self.connection.reply(self, body)
 
-    def answer_packed(self, body: bytes, errors: Iterable[int] = ()) -> None:
+    def answer_packed(self, body: Body, errors: Iterable[int] = ()) -> None:
         """Send an encoded response body, which bears these `errors`: each is counted, 0 is none."""
         if self._finish():
             self._count(errors)

@@ -6,7 +6,7 @@ there are no aborted transactions, no preferred replicas and no leaders elsewher
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.errors import ErrorCode
 from kohort.log.base import LEADER_EPOCH
@@ -20,6 +20,8 @@ from kohort.protocol.packing import (
     pack_varint,
 )
 from kohort.server.fetching import UNKNOWN, Fetched, TopicKey
+
+Pieces: TypeAlias = list[bytes | memoryview]
 
 READ_COMMITTED: Final = 1
 FIRST_WITH_SESSIONS: Final = 7
@@ -46,13 +48,13 @@ _TAILS: Final = {
 """What stands between offsets and records, by version and whether aborted transactions are listed."""
 
 
-def pack(version: int, fetched: Iterable[Fetched], *, session_id: int = 0, isolation_level: int = 0) -> bytes:
-    """FetchResponse v4-18."""
+def pack(version: int, fetched: Iterable[Fetched], *, session_id: int = 0, isolation_level: int = 0) -> Pieces:
+    """FetchResponse v4-18, in pieces: the records among them are those of the log."""
     topics: dict[TopicKey, list[Fetched]] = {}
     for each in fetched:
         topics.setdefault(each.wanted.topic, []).append(each)
     flexible = version >= FIRST_FLEXIBLE
-    parts: list[bytes | memoryview] = [_head(version, ErrorCode.none, session_id, len(topics))]
+    parts: Pieces = [_head(version, ErrorCode.none, session_id, len(topics))]
     for topic, partitions in topics.items():
         count = pack_compact_array(len(partitions)) if flexible else pack_array(len(partitions))
         parts += (_topic(version, topic), count)
@@ -62,7 +64,7 @@ def pack(version: int, fetched: Iterable[Fetched], *, session_id: int = 0, isola
             parts.append(_NO_TAGS)
     if flexible:
         parts.append(_NO_TAGS)
-    return b"".join(parts)
+    return parts
 
 
 def pack_error(version: int, error: ErrorCode) -> bytes:
@@ -83,7 +85,7 @@ def _topic(version: int, topic: TopicKey) -> bytes:
     return b"\0" * 16 if topic is None else topic.bytes
 
 
-def _add_partition(parts: list[bytes | memoryview], version: int, each: Fetched, isolation_level: int) -> None:
+def _add_partition(parts: Pieces, version: int, each: Fetched, isolation_level: int) -> None:
     wanted, error, high_watermark, log_start_offset, records, diverging = each
     # Without transactions everything below the high watermark is stable.
     if version >= 5:
