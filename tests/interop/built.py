@@ -1,7 +1,8 @@
-"""Clients in Go, Node and Rust: their programs lie in `interop/` and are built into `.tools/interop/`.
+"""Clients in Go, Node and Rust, and Spark: their programs lie in `interop/` and are built into `.tools/interop/`.
 
-What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm, crates.io), pinned by the
-lock files beside the programs. A language that is not installed, or a build that fails, is a reason to skip.
+What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm, crates.io, PyPI, Maven
+Central), pinned by the files beside the programs. A language that is not installed, or a build that fails, is a reason
+to skip.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -73,6 +75,24 @@ def _build_rust() -> None:
     run(["cargo", "build", "--locked", "--release"], SOURCES / "rust", CARGO_TARGET_DIR=str(BUILT / "rust"))
 
 
+def _build_spark() -> None:
+    """An environment of its own, as pyspark is large, and the connector's JARs."""
+    home, source = BUILT / "spark", SOURCES / "spark"
+    wanted = "".join((source / name).read_text() for name in ("requirements.txt", "pom.xml"))
+    done = home / "built"
+    if done.exists() and done.read_text() == wanted:
+        return
+    shutil.rmtree(home, ignore_errors=True)
+    python = home / "bin" / "python"
+    run([sys.executable, "-m", "venv", str(home)], ROOT)
+    uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
+    installer = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    run([*installer, "--quiet", "-r", "requirements.txt"], source)
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
+    run(["mvn", "-B", "-q", "-s", "settings.xml", *copy], source)
+    done.write_text(wanted)
+
+
 @dataclass(frozen=True)
 class Language:
     """How programs of one language are built, once in a test run."""
@@ -99,19 +119,18 @@ def _missing(language: Language) -> str | None:
 GO = Language(("go",), _build_go)
 NODE = Language(("node", "npm"), _build_node)
 RUST = Language(("cargo", "make", "cc"), _build_rust)
+SPARK = Language(("java", "mvn"), _build_spark)
 
 
 def _go(name: str, program: str, assignor: str, module: str, stand_in: Client | None = None) -> Client:
-    command = called(str(BUILT / "go" / program))
-    keeps_its_id = stand_in is None
     return Client(
         name,
         assignor,
         GO.missing,
-        command,
+        called(str(BUILT / "go" / program)),
         json_event,
         lambda: _pinned("go/go.mod", rf"/({module}) v(\S+)"),
-        keeps_its_id=keeps_its_id,
+        keeps_its_id=stand_in is None,
         stand_in=stand_in,
     )
 
@@ -131,6 +150,19 @@ def _node(name: str, program: str, package: str, keeps_its_id: bool) -> Client:
 def _pinned(file: str, name_and_version: str) -> str:
     found = re.search(name_and_version, (SOURCES / file).read_text())
     return " ".join(found.groups()) if found else file
+
+
+def spark_job(**options: str) -> list[str]:
+    """A call of `interop/spark/job.py`."""
+    home = BUILT / "spark"
+    jars = ",".join(map(str, sorted((home / "jars").glob("*.jar"))))
+    program = [str(home / "bin" / "python"), str(SOURCES / "spark" / "job.py")]
+    return [*program, f"jars={jars}", *(f"{name}={value}" for name, value in options.items())]
+
+
+def spark_version() -> str:
+    connector = _pinned("spark/pom.xml", r"<artifactId>(spark-sql-kafka-\S+)</artifactId>\s*<version>(\S+)</version>")
+    return f"{(SOURCES / 'spark/requirements.txt').read_text().strip().replace('==', ' ')} with {connector}"
 
 
 FRANZ_GO = _go("franz-go", "franzgo", "cooperative-sticky", "franz-go")

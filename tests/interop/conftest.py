@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop import targets
+from interop.built import SPARK
 from interop.programs import Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
@@ -21,6 +22,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for client in CLIENTS:
         if any(_takes(item, client) for item in session.items):
             client.missing()
+    if any("spark" in getattr(item, "fixturenames", ()) for item in session.items):
+        SPARK.missing()
 
 
 def _takes(item: pytest.Item, client: Client) -> bool:
