@@ -7,12 +7,34 @@ from pathlib import Path
 import pytest
 
 from interop import targets
+from interop.built import CLIENTS as BUILT
 from interop.built import SPARK
 from interop.programs import Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
 from interop.tools import Tools
 from interop.trial import Trial
+
+
+MANY_CLIENTS = {
+    "test_consumer_group_options",
+    "test_more_tools",
+    "test_new_protocol",
+    "test_spark",
+    "test_static_members",
+}
+"""Modules of which no test belongs to `make test`: it has ten minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is for `make interop` alone: clients that are built first, and the rarer tools."""
+    built = {client.name for client in BUILT}
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        names = {str(value) for value in callspec.params.values()} if callspec else set()
+        module = item.path.stem
+        if "interop" in item.path.parts and (module in MANY_CLIENTS or names & built or "java-range" in item.name):
+            item.add_marker(pytest.mark.clients)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
