@@ -15,7 +15,6 @@ from interop.targets import KohortServe, Target
 from interop.tools import Tools
 from interop.trial import Trial
 
-
 MANY_CLIENTS = {
     "test_consumer_group_options",
     "test_more_tools",
