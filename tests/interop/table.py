@@ -39,14 +39,15 @@ NOTES = """\
 
 Seen here, and the same on Apache Kafka:
 
-- **kafka-go** gives up its member id when it loses the connection: after a restart of the server its old members hold up
-  the group until their sessions expire. Its Reader may hand out messages of an earlier generation, and would commit
+- **kafka-go** gives up its member id when it loses the connection: after a restart of the server its old members hold
+  up the group until their sessions expire. Its Reader may hand out messages of an earlier generation, and would commit
   them in the next one: the program for it takes only what follows the committed offset. Its subscriptions claim
   version 1 without that version's last field, so that a Java client that leads the group fails: mixed groups leave it
   out.
 - **kafkajs** also comes back as a new member after a lost connection.
 - **@platformatic/kafka** goes on with what it has fetched when a rebalance comes, and then starts again from the
-  committed offsets: the program for it waits for the end of the rebalance, and takes only what follows the committed offset.
+  committed offsets: the program for it waits for the end of the rebalance, and takes only what follows the
+  committed offset.
 - **sarama** tells no result of a commit, and **kcat** none either: their commits are seen by an observer.
 - The group protocol of KIP-848 is not served; Java's client and @platformatic/kafka, asked to use it, say so and end.
 """
