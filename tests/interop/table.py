@@ -26,8 +26,8 @@ timeline against these rules: every record is processed, an acknowledged commit 
 further on, no commit runs ahead of what was processed, nothing is skipped or comes twice while a partition is owned,
 and no partition is owned by two members at a time.
 
-- **rebalances**: two members, a third joins, one leaves in good order, one is killed with `kill -9`, while records come
-  in.
+- **rebalances**: two members, a third joins, one leaves in good order, one is killed with `kill -9`, while records
+  come in.
 - **restarts**: the server is stopped, then killed, and started again on its data; the members go on, and a new one
   resumes.
 - **codecs**: what it writes with each codec, all the others read, and the reverse.
@@ -37,17 +37,16 @@ and no partition is owned by two members at a time.
 NOTES = """\
 ## What to know about them
 
-Seen here, and the same on Apache Kafka:
+None of it is Kohort's doing; the programs and tests make allowance for it.
 
 - **kafka-go** gives up its member id when it loses the connection: after a restart of the server its old members hold
   up the group until their sessions expire. Its Reader may hand out messages of an earlier generation, and would commit
   them in the next one: the program for it takes only what follows the committed offset. Its subscriptions claim
   version 1 without that version's last field, so that a Java client that leads the group fails: mixed groups leave it
-  out.
+  out. Its producer knows no idempotence: franz-go writes in its place while the server restarts.
 - **kafkajs** also comes back as a new member after a lost connection.
 - **@platformatic/kafka** goes on with what it has fetched when a rebalance comes, and then starts again from the
-  committed offsets: the program for it waits for the end of the rebalance, and takes only what follows the
-  committed offset.
+  committed offsets: the program for it waits for the end of the rebalance, and takes only what follows those.
 - **sarama** tells no result of a commit, and **kcat** none either: their commits are seen by an observer.
 - The group protocol of KIP-848 is not served; Java's client and @platformatic/kafka, asked to use it, say so and end.
 """
@@ -83,11 +82,11 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The test's docstring up to the first stop, or its name as words."""
-        documented = (getattr(_module(self.module), self.function).__doc__ or "").strip()
-        title = re.split(r"[.;:]\s", documented.partition("\n")[0] + " ")[0]
+        """The test's name as words, with its parameter or the options that its docstring begins with."""
         words = self.function.removeprefix("test_").replace("_", " ")
-        return f"{words} ({self.parameter})" if self.parameter else title.rstrip(".") if len(title) > 60 else words
+        documented = (getattr(_module(self.module), self.function).__doc__ or "").partition("\n")[0]
+        told = self.parameter or (documented.rstrip(".") if documented.startswith("`") else "")
+        return f"{words}: {told}" if told else words
 
 
 @cache

@@ -85,6 +85,7 @@ def group(scene: Scene, request: pytest.FixtureRequest) -> Group:
 
 
 def test_groups_are_listed_by_state_and_type(group: Group) -> None:
+    """`--list`, `--state`, `--state` with states, `--type`, `--type` with types, both."""
     groups = group.scene.groups
     assert group.name in groups("--list").split()
     assert {"GROUP": group.name, "STATE": "Empty"} in rows(groups("--list", "--state", "empty"))
@@ -98,6 +99,7 @@ def test_groups_are_listed_by_state_and_type(group: Group) -> None:
 
 
 def test_an_empty_group_is_described(group: Group) -> None:
+    """`--describe` with `--offsets`, `--members`, `--state`, and each with `--verbose`."""
     scene = group.scene
     shown = rows(group.described("--offsets"))
     assert {int(row["PARTITION"]): int(row["LOG-END-OFFSET"]) for row in shown} == scene.ends
@@ -114,6 +116,7 @@ def test_an_empty_group_is_described(group: Group) -> None:
 
 
 def test_all_groups_are_described_at_once(group: Group) -> None:
+    """`--describe --all-groups` with `--offsets`, `--state`."""
     said = group.scene.groups("--describe", "--all-groups", "--offsets")
     assert {row["GROUP"] for row in rows(said)} >= {group.name}
     assert group.name in group.scene.groups("--describe", "--all-groups", "--state")
@@ -126,6 +129,7 @@ def test_an_unknown_group_is_unknown(scene: Scene) -> None:
 
 
 def test_a_timeout_and_a_config_file_are_taken(group: Group, tmp_path: Path) -> None:
+    """`--timeout`, `--command-config`."""
     config = tmp_path / "client.properties"
     config.write_text("client.id=by-file\n")
     said = group.described("--timeout", "5000", "--command-config", str(config))
@@ -136,16 +140,19 @@ def test_a_timeout_and_a_config_file_are_taken(group: Group, tmp_path: Path) -> 
 
 
 def test_reset_to_the_ends(group: Group) -> None:
+    """`--to-earliest`, `--to-latest`."""
     assert group.reset("--to-earliest") == dict.fromkeys(range(PARTITIONS), 0)
     assert group.reset("--to-latest") == group.scene.ends == group.current()
 
 
 def test_reset_to_an_offset_stays_within_the_log(group: Group) -> None:
+    """`--to-offset`."""
     assert group.reset("--to-offset", "1") == {n: min(1, end) for n, end in group.scene.ends.items()}
     assert group.reset("--to-offset", "1000000") == group.scene.ends == group.current()
 
 
 def test_reset_by_a_shift_stays_within_the_log(group: Group) -> None:
+    """`--shift-by`, forwards and backwards."""
     scene = group.scene
     wanted = {n: min(scene.middle[n] + 2, scene.ends[n]) for n in scene.ends}
     assert group.reset("--shift-by", "2") == wanted == group.current()
@@ -154,6 +161,7 @@ def test_reset_by_a_shift_stays_within_the_log(group: Group) -> None:
 
 
 def test_reset_to_a_time(group: Group) -> None:
+    """`--to-datetime`."""
     scene = group.scene
     group.reset("--to-latest")
     moment = scene.between.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
@@ -162,29 +170,33 @@ def test_reset_to_a_time(group: Group) -> None:
 
 
 def test_reset_by_a_duration(group: Group) -> None:
+    """`--by-duration`."""
     assert group.reset("--by-duration", "P1D") == dict.fromkeys(range(PARTITIONS), 0)
     assert group.reset("--by-duration", "PT0S") == group.scene.ends == group.current()
 
 
 def test_reset_to_current_changes_nothing(group: Group) -> None:
+    """`--to-current`."""
     assert group.reset("--to-current") == group.scene.middle == group.current()
 
 
-@pytest.mark.parametrize("how", ["--dry-run", ""])
+@pytest.mark.parametrize("how", ["--dry-run", "no flag"])
 def test_without_execute_nothing_changes(group: Group, how: str) -> None:
-    flags = ("--to-latest", how) if how else ("--to-latest",)
+    flags = ("--to-latest", how) if how.startswith("--") else ("--to-latest",)
     said = group.scene.groups("--reset-offsets", "--group", group.name, "--topic", group.scene.topic, *flags)
     assert offsets(said, "NEW-OFFSET") == group.scene.ends
     assert group.current() == group.scene.middle
 
 
 def test_reset_of_some_partitions(group: Group) -> None:
+    """`--topic` with partitions."""
     scene = group.scene
     assert group.reset("--to-latest", topic=f"{scene.topic}:1,3") == {n: scene.ends[n] for n in (1, 3)}
     assert group.current() == scene.middle | {n: scene.ends[n] for n in (1, 3)}
 
 
 def test_reset_of_all_topics_and_all_groups(group: Group) -> None:
+    """`--all-topics`, `--all-groups`."""
     other = f"{group.scene.topic}-other"
     group.scene.trial.create_topic(other, 1)
     group.reset("--to-earliest", topic=other)
@@ -198,6 +210,7 @@ def test_reset_of_all_topics_and_all_groups(group: Group) -> None:
 
 
 def test_export_and_from_file(group: Group, tmp_path: Path) -> None:
+    """`--export`, `--from-file`."""
     scene = group.scene
     exported = group.scene.groups(
         "--reset-offsets", "--group", group.name, "--topic", scene.topic, "--to-current", "--export", "--dry-run"
@@ -222,6 +235,7 @@ def test_reset_of_an_unknown_topic_is_refused(group: Group) -> None:
 
 
 def test_offsets_of_some_partitions_are_deleted(group: Group) -> None:
+    """`--delete-offsets` of partitions and of a topic."""
     topic = group.scene.topic
     said = group.scene.groups("--delete-offsets", "--group", group.name, "--topic", f"{topic}:0,2")
     assert "Successful" in said
@@ -233,6 +247,7 @@ def test_offsets_of_some_partitions_are_deleted(group: Group) -> None:
 
 
 def test_several_groups_are_deleted_at_once(group: Group) -> None:
+    """`--delete` with several `--group`."""
     second = Group(group.scene, f"{group.name}-second")
     second.reset("--to-earliest")
     said = group.scene.groups("--delete", "--group", group.name, "--group", second.name)

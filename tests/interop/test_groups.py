@@ -67,7 +67,7 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
         trial.await_more(50)
     sent = feed.end()
     ends = trial.await_all_processed()
-    trial.leave(first, second)
+    trial.leave_in_turn(first, second)
     trial.await_committed(ends)
     late = [f"late-{number}" for number in range(50)]
     trial.produce(client, late)
@@ -81,7 +81,7 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
 def test_clients_of_all_kinds_share_a_group(
     target: Target, trial_on: TrialOn, able_clients: tuple[Client, ...]
 ) -> None:
-    """Members of six libraries agree on `range` and divide one topic, whoever of them leads.
+    """`range` is what members of six libraries agree on: they divide one topic, whoever of them leads.
 
     Whoever came first leads; each time the leader goes, another library assigns.
     """

@@ -41,7 +41,7 @@ def console_producer(trial: Trial, directory: Path, *flags: str) -> Process:
 
 
 def test_console_clients_share_a_group(trial: Trial, tmp_path: Path, tool: Callable[[str], Tool]) -> None:
-    """Keys and headers come through; a second consumer of the group goes on where the first stopped."""
+    """`kafka-console-producer` and `-consumer`: keys, headers, and a second consumer that goes on after the first."""
     producer = console_producer(
         trial,
         tmp_path,
@@ -63,6 +63,7 @@ def test_console_clients_share_a_group(trial: Trial, tmp_path: Path, tool: Calla
 
 
 def test_the_console_consumer_reads_one_partition_from_an_offset(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`kafka-console-consumer --partition --offset`."""
     trial.produce(JAVA, (f"record-{number}" for number in range(60)))
     end = trial.ends()[f"{trial.topic}-0"]
     flags = ("--topic", trial.topic, "--partition", "0", "--offset", str(end - 2), "--timeout-ms", "1000")
@@ -76,6 +77,7 @@ def test_the_console_consumer_reads_one_partition_from_an_offset(trial: Trial, t
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_performance_tests_end_well(trial: Trial, tool: Callable[[str], Tool], codec: str) -> None:
+    """`kafka-producer-perf-test`, `kafka-consumer-perf-test`."""
     flags = ("--topic", trial.topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1")
     said = tool(PRODUCER_PERF)(*flags, "--command-property", f"compression.type={codec}")
     assert re.search(r"20000 records sent, [\d.]+ records/sec", said)
@@ -95,6 +97,7 @@ def consumed_records(said: str) -> int:
 
 
 def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`kafka-topics --describe` with its filters and its paging."""
     topics = tool(TOPICS)
     for ailment in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
         assert trial.topic not in topics("--describe", "--topic", trial.topic, ailment)
@@ -107,6 +110,7 @@ def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[st
 
 
 def test_topics_are_found_by_pattern_and_id(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`--topic` as a pattern, `--topic-id`, `--exclude-internal`."""
     topics = tool(TOPICS)
     described = topics("--describe", "--topic", f"{trial.topic[:-3]}.*")
     found = re.search(r"TopicId: (\S{22})", described)
@@ -117,6 +121,7 @@ def test_topics_are_found_by_pattern_and_id(trial: Trial, tool: Callable[[str], 
 
 
 def test_topics_are_made_and_deleted_if_need_be(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`--if-not-exists`, `--if-exists`, `--replica-assignment`."""
     topics = tool(TOPICS)
     assert "Error" not in topics("--create", "--if-not-exists", "--topic", trial.topic, "--partitions", "2")
     assert f"PartitionCount: {PARTITIONS}" in topics("--describe", "--topic", trial.topic)
@@ -139,6 +144,7 @@ def leader_of(trial: Trial, tool: Callable[[str], Tool]) -> str:
 
 
 def test_offsets_are_told_and_records_deleted(trial: Trial, tool: Callable[[str], Tool], tmp_path: Path) -> None:
+    """`kafka-get-offsets`, `kafka-delete-records`."""
     trial.produce(JAVA, (f"record-{number}" for number in range(60)))
     get_offsets = tool("org.apache.kafka.tools.GetOffsetShell")
 
@@ -161,6 +167,7 @@ def test_offsets_are_told_and_records_deleted(trial: Trial, tool: Callable[[str]
 
 
 def test_configs_of_a_topic_are_altered(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`kafka-configs`."""
     configs = tool("kafka.admin.ConfigCommand")
     entity = ("--entity-type", "topics", "--entity-name", trial.topic)
     assert "Completed updating config" in configs("--alter", *entity, "--add-config", "retention.ms=7200000")
@@ -173,6 +180,7 @@ def test_configs_of_a_topic_are_altered(trial: Trial, tool: Callable[[str], Tool
 
 
 def test_the_versions_of_the_apis_are_told(tool: Callable[[str], Tool]) -> None:
+    """`kafka-broker-api-versions`."""
     said = tool("org.apache.kafka.tools.BrokerApiVersionsCommand")()
     assert re.search(r"JoinGroup\(11\): \d+ to 9 \[usable: 9\]", said)
     assert re.search(r"OffsetCommit\(8\): 2 to 10 \[usable: 10\]", said)

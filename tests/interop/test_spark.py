@@ -53,6 +53,7 @@ class Job:
 
 
 def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path) -> None:
+    """`read`, `write`, `readStream`, `writeStream`, every codec; the server is killed between two runs of a stream."""
     topic = f"spark-{RUN}"
     with Trial(restartable, tmp_path, "spark") as trial:
         trial.create_topic(topic, PARTITIONS)
