@@ -61,6 +61,12 @@ func (member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.Con
 	}
 }
 
+// outlastRestarts has it look for the server for 20 s; it gives up after less than one by itself.
+func outlastRestarts(config *sarama.Config) {
+	config.Metadata.Retry.Backoff = 100 * time.Millisecond
+	config.Metadata.Retry.Max = 200
+}
+
 func consume(wish context.Context, options lines.Options) {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
@@ -74,8 +80,7 @@ func consume(wish context.Context, options lines.Options) {
 	config.Consumer.MaxWaitTime = 200 * time.Millisecond
 	config.Consumer.Retry.Backoff = 200 * time.Millisecond
 	config.Consumer.Return.Errors = true
-	config.Metadata.Retry.Backoff = 100 * time.Millisecond
-	config.Metadata.Retry.Max = 100
+	outlastRestarts(config)
 	group, err := sarama.NewConsumerGroup(strings.Split(options["bootstrap"], ","), options["group"], config)
 	if err != nil {
 		lines.Fatal("%v", err)
@@ -105,6 +110,7 @@ func producer(bootstrap, codec string) (sarama.AsyncProducer, error) {
 	config.Producer.Flush.Frequency = 5 * time.Millisecond
 	config.Producer.Retry.Max = 100
 	config.Producer.Retry.Backoff = 100 * time.Millisecond
+	outlastRestarts(config)
 	return sarama.NewAsyncProducer(strings.Split(bootstrap, ","), config)
 }
 
