@@ -14,7 +14,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.mending import MAX_ELEMENTS, MAX_PATCHES, mended
-from kohort.protocol.messages import decode_request, encode, frame, read_header, request, response
+from kohort.protocol.messages import decode_request, encode, frame_head, read_header, request, response
 from kohort.protocol.quick_walk import has_arrays, quick_walk
 
 HEARTBEAT, METADATA, PRODUCE = BY_NAME["heartbeat"].key, BY_NAME["metadata"].key, BY_NAME["produce"].key
@@ -290,7 +290,7 @@ def test_any_iterable_is_an_array_and_none_is_null() -> None:
 
 
 def test_response_frames() -> None:
-    assert frame(HEARTBEAT, 3, 9, b"body") == b"\0\0\0\x08\0\0\0\x09body"
-    assert frame(HEARTBEAT, 4, 9, b"body") == b"\0\0\0\x09\0\0\0\x09\0body"
-    assert frame(18, 4, 9, b"body") == b"\0\0\0\x08\0\0\0\x09body"  # ApiVersions never has header tags
-    assert frame(HEARTBEAT, 0, -1, b"") == b"\0\0\0\x04\xff\xff\xff\xff"
+    assert frame_head(HEARTBEAT, 3, 9, 4) == b"\0\0\0\x08\0\0\0\x09"
+    assert frame_head(HEARTBEAT, 4, 9, 4) == b"\0\0\0\x09\0\0\0\x09\0"
+    assert frame_head(18, 4, 9, 4) == b"\0\0\0\x08\0\0\0\x09"  # ApiVersions never has header tags
+    assert frame_head(HEARTBEAT, 0, -1, 0) == b"\0\0\0\x04\xff\xff\xff\xff"
