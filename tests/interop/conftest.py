@@ -1,13 +1,12 @@
 """Fixtures of the interop suite: the server under test, a trial for each test, and honest skips."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from interop import targets
-from interop.built import CLIENTS as BUILT
+from interop import programs, targets
 from interop.built import SPARK
 from interop.programs import Client, java_missing
 from interop.roster import CLIENTS
@@ -15,55 +14,38 @@ from interop.targets import KohortServe, Target
 from interop.tools import Tools
 from interop.trial import Trial
 
-MANY_CLIENTS = {
-    "test_consumer_group_options",
-    "test_more_tools",
-    "test_new_protocol",
-    "test_spark",
-    "test_static_members",
-}
-"""Modules of which no test belongs to `make test`: it has ten minutes."""
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what is for `make interop` alone: clients that are built first, and the rarer tools.
-
-    Clients written by others have races of their own, and a busy machine shows them: a test with them that fails is run
-    once more, and pytest tells that it was.
+    """Clients written by others have races of their own, and a busy machine shows them: a test with them that fails is
+    run once more, and pytest tells that it was.
     """
-    built = {client.name for client in BUILT}
     for item in items:
-        callspec = getattr(item, "callspec", None)
-        names = {str(value) for value in callspec.params.values()} if callspec else set()
-        module = item.path.stem
-        if item.get_closest_marker("interop") is None:
-            continue
-        item.add_marker(pytest.mark.flaky(reruns=1))
-        if module in MANY_CLIENTS or names & built or "java-range" in item.name:
-            item.add_marker(pytest.mark.clients)
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Builds the clients that the selected tests need, before any test's clock runs."""
+    """Builds what the selected tests need, before any test's clock runs."""
     if session.config.option.collectonly:
         return
-    for client in CLIENTS:
-        if any(_takes(item, client) for item in session.items):
-            client.missing()
+    for client in wanted(session.items):
+        client.missing()
     if any("spark" in getattr(item, "fixturenames", ()) for item in session.items):
         SPARK.missing()
 
 
-def _takes(item: pytest.Item, client: Client) -> bool:
-    callspec = getattr(item, "callspec", None)
-    taken = callspec.params.get("client") if callspec else None
-    return taken in (client, client.stand_in) or "able_clients" in getattr(item, "fixturenames", ())
+def wanted(items: Sequence[pytest.Item]) -> Sequence[Client]:
+    """The clients of the selected tests; all of them, or all that need no building, for tests with `able_clients`."""
+    if any("able_clients" in getattr(item, "fixturenames", ()) for item in items):
+        return CLIENTS if any(item.get_closest_marker("clients") for item in items) else programs.CLIENTS
+    specs = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    return [spec["client"] for spec in specs if isinstance(spec.get("client"), Client)]
 
 
 @pytest.fixture(scope="session")
-def able_clients() -> tuple[Client, ...]:
-    """All clients that can run here."""
-    return tuple(client for client in CLIENTS if client.missing() is None)
+def able_clients(request: pytest.FixtureRequest) -> tuple[Client, ...]:
+    """The clients that can run here; those that are built first only if any of the selected tests is with those."""
+    return tuple(client for client in wanted(request.session.items) if client.missing() is None)
 
 
 @pytest.fixture(scope="session")

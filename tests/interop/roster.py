@@ -1,10 +1,29 @@
 """All clients under test."""
 
+import pytest
+
 from interop import built, programs
-from interop.programs import Client
+from interop.programs import JAVA, Client
 
 CLIENTS: tuple[Client, ...] = (*programs.CLIENTS, *built.CLIENTS)
 
 
 def named(name: str) -> Client:
     return next(client for client in CLIENTS if client.name == name)
+
+
+def _marks(client: Client) -> tuple[pytest.MarkDecorator, ...]:
+    """`make test` leaves out the clients that are built first; `make interop` has them all."""
+    return (pytest.mark.clients,) if client in built.CLIENTS else ()
+
+
+each_client = pytest.mark.parametrize(
+    "client", [pytest.param(client, id=client.name, marks=_marks(client)) for client in CLIENTS]
+)
+each_client_and_assignor = pytest.mark.parametrize(
+    ("client", "assignor"),
+    [
+        *(pytest.param(client, client.assignor, id=client.name, marks=_marks(client)) for client in CLIENTS),
+        pytest.param(JAVA, "range", id="java-range", marks=pytest.mark.clients),
+    ],
+)

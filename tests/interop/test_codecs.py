@@ -7,7 +7,7 @@ import pytest
 from interop.conftest import need
 from interop.processes import Process, finish, write_lines
 from interop.programs import CODECS, Client
-from interop.roster import CLIENTS
+from interop.roster import each_client
 from interop.targets import Target
 from interop.trial import RUN, Trial
 
@@ -51,7 +51,7 @@ def start_writing(trial: Trial, client: Client) -> list[Process]:
     return producers
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=str)
+@each_client
 def test_reads_what_every_client_wrote(
     client: Client, target: Target, trial_on: Callable[[Target], Trial], written: dict[str, list[str]]
 ) -> None:

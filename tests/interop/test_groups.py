@@ -7,8 +7,8 @@ import pytest
 
 from interop.conftest import need
 from interop.processes import Process
-from interop.programs import JAVA, SESSION_MS, Client
-from interop.roster import CLIENTS, named
+from interop.programs import SESSION_MS, Client
+from interop.roster import each_client, each_client_and_assignor, named
 from interop.targets import Target
 from interop.trial import Trial
 
@@ -17,17 +17,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 TrialOn = Callable[[Target], Trial]
 RANGERS = ("java", "confluent-kafka", "franz-go", "kafka-python", "sarama", "aiokafka")
 """Not kafka-go: its subscriptions claim version 1 without that version's last field, at which Java as leader fails."""
-each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
-each_client_and_java_with_range = pytest.mark.parametrize(
-    ("client", "assignor"),
-    [
-        *(pytest.param(client, client.assignor, id=client.name) for client in CLIENTS),
-        pytest.param(JAVA, "range", id="java-range"),
-    ],
-)
 
 
-@each_client_and_java_with_range
+@each_client_and_assignor
 def test_rebalances(client: Client, assignor: str, target: Target, trial_on: TrialOn) -> None:
     """Members come, one leaves, one is killed; all that was produced meanwhile is processed and committed."""
     need(client)
@@ -78,6 +70,7 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
     trial.assert_right([*sent, *late])
 
 
+@pytest.mark.clients
 def test_clients_of_all_kinds_share_a_group(
     target: Target, trial_on: TrialOn, able_clients: tuple[Client, ...]
 ) -> None:

@@ -18,7 +18,7 @@ CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(90)]
 
 
 @pytest.fixture

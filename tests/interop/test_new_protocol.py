@@ -13,6 +13,7 @@ from interop.trial import Trial
 
 pytestmark = [
     pytest.mark.interop,
+    pytest.mark.clients,
     pytest.mark.timeout(90),
     pytest.mark.skipif(targets.PEER != "", reason="others may serve it"),
 ]

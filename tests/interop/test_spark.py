@@ -13,7 +13,7 @@ from interop.processes import Process
 from interop.targets import Target
 from interop.trial import RUN, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)]
 
 PARTITIONS = 2
 ROWS = 200

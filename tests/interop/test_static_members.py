@@ -11,7 +11,7 @@ from interop.targets import Target
 from interop.timeline import Owns
 from interop.trial import Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(120)]
 
 TrialOn = Callable[[Target], Trial]
 
