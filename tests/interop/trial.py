@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,8 @@ from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
 
 RUN = f"{os.getpid():x}"
 """Part of every name, for servers that outlive the run."""
+NUMBERS = count(1)
+"""Another part, for tests that are run again."""
 PARTITIONS = 6
 SOON = 30.0
 """Seconds in which a group must have settled, a loaded machine allowed for."""
@@ -25,8 +28,9 @@ class Trial:
     def __init__(self, target: Target, directory: Path, name: str, session_ms: int = SESSION_MS) -> None:
         self.target = target
         self.session_ms = session_ms
-        self.topic = f"{name}-{RUN}-topic"
-        self.group = f"{name}-{RUN}-group"
+        unique = f"{name}-{RUN}-{next(NUMBERS)}"
+        self.topic = f"{unique}-topic"
+        self.group = f"{unique}-group"
         self.timeline = Timeline()
         self._directory = directory
         self._processes: list[Process] = []
