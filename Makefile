@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench interop conformance fuzz clean
+.PHONY: help run test lint bench interop clients conformance fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,7 @@ help:
 	@echo "make test         run the test suite"
 	@echo "make lint         ruff, mypy, import-linter, and a look at the docs"
 	@echo "make interop      run the tests with clients written by others, also those that are built first"
+	@echo "make clients      the same, and write docs/clients.md from the results"
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
 	@echo "make fuzz         feed the wire with broken bytes"
@@ -52,6 +53,10 @@ lint: $(INSTALLED)
 
 interop: $(INSTALLED)
 	$(BIN)/pytest -m interop -rs
+
+clients: $(INSTALLED)
+	$(BIN)/pytest -m interop -rs --junitxml=.tools/interop.xml
+	PYTHONPATH=tests $(BIN)/python -m interop.table .tools/interop.xml > docs/clients.md
 
 conformance: $(INSTALLED)
 	$(BIN)/python -m tests.peers.compare
