@@ -100,12 +100,6 @@ class Trial:
             assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"  # 143: the JVM's own way
             self.timeline.add(Gone(member.name, now()))
 
-    def leave_in_turn(self, *members: Process) -> None:
-        """Each leaves a group that is settled: in the midst of a rebalance its last commit could be refused."""
-        for at in range(len(members)):
-            self.await_balanced(*members[at:])
-            self.leave(members[at])
-
     def _keep(self, process: Process) -> Process:
         self._processes.append(process)
         return process
