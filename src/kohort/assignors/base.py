@@ -1,0 +1,125 @@
+"""What an assignor is, and what it is given.
+
+When a classic group rebalances, the member that leads it divides the partitions among the members: Java's
+ConsumerPartitionAssignor. An assignor is a pure function of two values, the topics and the members, so that it can
+be asked what it *would* do (`kohort.assignors.plan`), and so that members of other languages, leading the same group,
+come to the same result. What a member says of itself (`Member`) arrives in its subscription; what only one assignor
+understands travels in that subscription's user data.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol, TypeAlias
+
+from kohort.errors import ConfigError
+from kohort.protocol.subscription import Assignment
+from kohort.types import InstanceId, MemberId, TopicPartition
+
+__all__ = [
+    "Assignment",
+    "Assignor",
+    "Member",
+    "RebalanceProtocol",
+    "Topics",
+    "java_order",
+    "member_order",
+    "rebalance_protocol",
+    "without_racks",
+]
+
+Topics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
+"""Topic -> for each of its partitions, by index: the racks of its replicas, empty if none is known."""
+
+UNKNOWN_GENERATION = -1
+
+
+class RebalanceProtocol(IntEnum):
+    """How members rebalance (KIP-429); the higher one is preferred when all can do both."""
+
+    EAGER = 0
+    """Members revoke all that they own before they join."""
+    COOPERATIVE = 1
+    """Members keep what they own while they join, and revoke only what their assignment no longer has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member as the leader sees it."""
+
+    member_id: MemberId
+    topics: tuple[str, ...]
+    """Subscribed; not all of them need to exist."""
+    instance_id: InstanceId | None = None
+    owned_partitions: tuple[TopicPartition, ...] = ()
+    """What it had when it joined; nothing under the eager protocol, where it has revoked all by then."""
+    generation: int = UNKNOWN_GENERATION
+    """In which it got `owned_partitions`; -1 if it does not say."""
+    rack: str | None = None
+    user_data: bytes | None = None
+    """What its assignor of the same name wrote (`Assignor.subscription_user_data`)."""
+
+
+class Assignor(Protocol):
+    """Divides partitions among members. An own one inherits from this and defines `name` and `assign`.
+
+    One object may serve several groups; nothing here keeps state between calls, nor should an own one, but for
+    what `on_assignment` tells it.
+    """
+
+    name: str
+    """By which the members of a group vote for it: Kafka's protocol name."""
+    version: int = 0
+    """Of the assignor's own user data."""
+    protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
+    """Those that it supports. A cooperative one must never give a member what another one still owns."""
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
+        """The assignment of every member, empty ones included; the same for the members in any order.
+
+        A topic that is not in `topics` does not exist (yet) and is left out.
+        """
+        ...
+
+    def subscription_user_data(
+        self,
+        owned_partitions: Sequence[TopicPartition],  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+    ) -> bytes | None:
+        """What to tell the leader in the next subscription, by what was assigned last, and in which generation
+        (-1 and nothing when that is the first). None: nothing.
+        """
+        return None
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        """Called in every member when its assignment has come, with the user data that the leader gave it."""
+
+
+def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
+    """The protocol that a member with these assignors follows: the highest that all of them support.
+
+    Raises `ConfigError` if they have none in common.
+    """
+    of = list(assignors)
+    common = set(RebalanceProtocol).intersection(*(each.protocols for each in of))
+    if not common:
+        names = ", ".join(f"{each.name} ({'/'.join(one.name for one in each.protocols)})" for each in of)
+        raise ConfigError(f"no rebalance protocol is supported by all assignors: {names}; leave some of them out")
+    return max(common)
+
+
+def java_order(text: str) -> bytes:
+    """Key that sorts as Java's String.compareTo does: by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def member_order(member: Member) -> tuple[bool, bytes]:
+    """Key of Java's MemberInfo: static members first, by instance id, then the others by member id."""
+    if member.instance_id is None:
+        return True, java_order(member.member_id)
+    return False, java_order(member.instance_id)
+
+
+def without_racks(partitions: Mapping[str, int]) -> Topics:
+    """Topics with so many partitions each, of whose racks nothing is known."""
+    return {topic: (frozenset[str](),) * count for topic, count in partitions.items()}
