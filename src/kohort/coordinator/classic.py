@@ -26,10 +26,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from kohort.coordinator.records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.records import GroupMetadataValue, MemberMetadata
 from kohort.coordinator.rounds import Round
 from kohort.errors import ErrorCode
-from kohort.types import ConnectionId, Instant, TopicPartition
+from kohort.types import ConnectionId, Instant
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -144,7 +145,7 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.id = group_id
         self.logged: ClassicGroup | None = None
-        self.offsets: dict[TopicPartition, OffsetCommitValue] = {}
+        self.offsets = CommittedOffsets()
         self.sessions: dict[str, Session] = {}
         self.instances: dict[str, str] = {}
         """Instance id → member id of the static members."""

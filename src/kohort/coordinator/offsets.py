@@ -16,19 +16,22 @@ from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
+    OffsetCommitKey,
     OffsetCommitRecord,
+    OffsetCommits,
     OffsetCommitValue,
     new_empty_group_record,
-    offset_commit_key,
+    pack_offsets,
     too_long,
 )
-from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch
+from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch, PackedOffsetCommit
 from kohort.coordinator.responses import (
     NONE,
     FetchedOffset,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
+    PackedOffsetCommitResponse,
 )
 from kohort.coordinator.result import Reply, Result
 from kohort.coordinator.step import Step
@@ -38,6 +41,7 @@ from kohort.types import Instant, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 _LAST_TIMESTAMP = 2**63 - 1
+_STORED = PackedOffsetCommitResponse(NONE)
 
 
 def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
@@ -46,30 +50,47 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
     if error is not ErrorCode.none:
         refused = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
         return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
-    if group is not None and request.member_id:
-        session = group.sessions.get(request.member_id)
-        if session is not None:
-            session.deadline = Instant(now + session.session_timeout_ms)
+    _hear_of(group, request.member_id, now)
     expires = NO_TIMESTAMP if request.retention_ms == -1 else min(now + request.retention_ms, _LAST_TIMESTAMP)
     has_expiry = expires != NO_TIMESTAMP
     records = []
     results = []
-    # A hundred partitions a request is usual: this loop is what committing costs.
     for topic, partition, offset, leader_epoch, metadata, topic_id in request.offsets:
-        key = offset_commit_key(request.group, topic, partition)
+        at = TopicPartition(topic, partition)
         if metadata and _metadata_too_large(metadata, config.offset_metadata_max_bytes):
-            results.append((key.at, ErrorCode.offset_metadata_too_large))
+            results.append((at, ErrorCode.offset_metadata_too_large))
             continue
+        key = OffsetCommitKey(request.group, topic, partition)
         # The record version that holds an expiry has no topic id: what is served must be what is loaded.
         id_ = None if has_expiry else topic_id
         records.append(
             OffsetCommitRecord(key, OffsetCommitValue(offset, leader_epoch, metadata or "", now, expires, id_))
         )
-        results.append((key.at, NONE))
+        results.append((at, NONE))
     return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),))
 
 
-def validate_offset_commit(group: Group | None, request: OffsetCommit) -> ErrorCode:
+def commit_packed_offsets(group: Group | None, request: PackedOffsetCommit, now: Instant) -> Result:
+    """Decide one OffsetCommit that came packed: what `commit_offsets` would decide, column by column."""
+    error = validate_offset_commit(group, request)
+    if error is not NONE:
+        return Result(replies=(Reply(request.request_id, PackedOffsetCommitResponse(error)),))
+    _hear_of(group, request.member_id, now)
+    records = tuple(
+        OffsetCommits(request.group, topic, partitions, pack_offsets(positions, now, topic_id))
+        for topic, topic_id, partitions, positions in request.topics
+    )
+    return Result(records, (Reply(request.request_id, _STORED),))
+
+
+def _hear_of(group: Group | None, member_id: str, now: Instant) -> None:
+    """Who commits is alive."""
+    session = group.sessions.get(member_id) if group is not None else None
+    if session is not None:
+        session.deadline = Instant(now + session.session_timeout_ms)
+
+
+def validate_offset_commit(group: Group | None, request: OffsetCommit | PackedOffsetCommit) -> ErrorCode:
     """Whether this member, of this generation, may commit."""
     if group is None:
         if too_long(request.group):
@@ -139,7 +160,7 @@ def group_subscription(group: Group) -> frozenset[str] | None:
 
 
 def offset_tombstone(group: str, partition: TopicPartition) -> OffsetCommitRecord:
-    return OffsetCommitRecord(offset_commit_key(group, partition.topic, partition.partition), None)
+    return OffsetCommitRecord(OffsetCommitKey(group, *partition), None)
 
 
 def _subscriptions(group: Group) -> list[bytes]:

@@ -16,43 +16,19 @@ Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's gr
 """
 
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
-
-from kohort.types import TopicPartition
 
 NO_TIMESTAMP: Final = -1
 _INT32: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitKey:
+class OffsetCommitKey(NamedTuple):
     group: str
     topic: str
     partition: int
-    at: TopicPartition = field(init=False, repr=False, compare=False)
-    encoded: bytes = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        encoded = b"".join((b"\x00\x01", _string(self.group), _string(self.topic), _INT32.pack(self.partition)))
-        object.__setattr__(self, "at", TopicPartition(self.topic, self.partition))
-        object.__setattr__(self, "encoded", encoded)
-
-
-_CACHED_CHARS: Final = 255
-"""Longer group ids are legal and rare: they must not fill a cache that counts entries."""
-
-
-def offset_commit_key(group: str, topic: str, partition: int) -> OffsetCommitKey:
-    """The key of a partition's committed offset: made once, as a partition is committed again and again."""
-    if len(group) > _CACHED_CHARS:
-        return OffsetCommitKey(group, topic, partition)
-    return _cached_key(group, topic, partition)
-
-
-_cached_key = lru_cache(maxsize=65_536)(OffsetCommitKey)
 
 
 class OffsetCommitValue(NamedTuple):
@@ -103,12 +79,33 @@ class OffsetCommitRecord(NamedTuple):
     value: OffsetCommitValue | None
 
 
+class OffsetCommits(NamedTuple):
+    """Many `OffsetCommitRecord`s of one group and topic, column by column: what a usual OffsetCommit is decided to.
+
+    The values are what `pack_offset` makes, for they are kept and logged as bytes and looked into when fetched.
+    """
+
+    group: str
+    topic: str
+    partitions: Sequence[int]
+    values: Sequence[bytes]
+    """One for each of `partitions`, all of one size."""
+
+    def rows(self) -> list[OffsetCommitRecord]:
+        """The same, a record per partition."""
+        keys = (OffsetCommitKey(self.group, self.topic, partition) for partition in self.partitions)
+        return [OffsetCommitRecord(key, unpack_offset(value)) for key, value in zip(keys, self.values, strict=True)]
+
+
 class GroupMetadataRecord(NamedTuple):
     key: GroupMetadataKey
     value: GroupMetadataValue | None
 
 
-Record: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+Row: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+"""One record of the log."""
+Record: TypeAlias = Row | OffsetCommits
+"""What a shard decides and replays."""
 
 
 def new_empty_group_record(group: str, now: int) -> GroupMetadataRecord:
@@ -138,17 +135,20 @@ _GROUP_METADATA_VERSION: Final = struct.pack(">h", 3)
 _OFFSET_V4: Final = struct.Struct(">hqi")
 _USUAL_OFFSET: Final = struct.Struct(">hqiBq3s16s")
 """v4 without metadata, with a topic id."""
+_USUAL_START: Final = b"\x00\x04"
+_USUAL_END: Final = struct.Struct(">Bq3s16s")
 _OFFSET_V1: Final = struct.Struct(">hq")
 _TIMESTAMP_NO_TAGS: Final = struct.Struct(">qB")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 """One tagged field, with tag 0, of 16 bytes."""
 
 
-def encode(record: Record) -> tuple[bytes, bytes | None]:
+def encode(record: Row) -> tuple[bytes, bytes | None]:
     """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
     if isinstance(record, OffsetCommitRecord):
-        value = record.value
-        return record.key.encoded, None if value is None else _offset_commit_value(value)
+        (group, topic, partition), value = record
+        key = offset_key_start(group, topic) + _INT32.pack(partition)
+        return key, None if value is None else pack_offset(value)
     metadata = record.value
     return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
 
@@ -158,7 +158,27 @@ def encoded_size(value: GroupMetadataValue) -> int:
     return len(_group_metadata_value(value))
 
 
-def _offset_commit_value(value: OffsetCommitValue) -> bytes:
+def offset_key_start(group: str, topic: str) -> bytes:
+    """The key of a committed offset, up to the partition, an int32 that ends it."""
+    return b"".join((b"\x00\x01", _string(group), _string(topic)))
+
+
+def pack_offsets(positions: Sequence[bytes], commit_timestamp: int, topic_id: bytes) -> Sequence[bytes]:
+    """`pack_offset` of offsets without metadata: each position is an int64 offset and an int32 leader epoch."""
+    end = _USUAL_END.pack(1, commit_timestamp, _TOPIC_ID_TAG, topic_id)
+    if len(positions) == 1:
+        return (_USUAL_START + positions[0] + end,)
+    # The bytes between two positions are always the same, so all values are made, and cut up, at the speed of C.
+    return _cutter(len(positions)).unpack(_USUAL_START + (end + _USUAL_START).join(positions) + end)
+
+
+@lru_cache(maxsize=256)
+def _cutter(count: int) -> struct.Struct:
+    return struct.Struct(f"{_USUAL_OFFSET.size}s" * count)
+
+
+def pack_offset(value: OffsetCommitValue) -> bytes:
+    """The bytes of a committed offset, in the log and in memory."""
     offset, leader_epoch, text, timestamp, expires, topic_id = value
     if not text and expires == NO_TIMESTAMP and topic_id is not None:
         return _USUAL_OFFSET.pack(4, offset, leader_epoch, 1, timestamp, _TOPIC_ID_TAG, _id_bytes(topic_id))
@@ -228,7 +248,7 @@ def _unsigned_varint(value: int) -> bytes:
 # --- reading ---
 
 
-def decode(key: bytes, value: bytes | None) -> Record | None:
+def decode(key: bytes, value: bytes | None) -> Row | None:
     """The record that `encode` or Kafka wrote, None for a type that is not of the classic protocol.
 
     Raises CorruptRecordError if the bytes do not follow the schema.
@@ -237,8 +257,8 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
         reader = _Reader(key)
         match reader.int16():
             case 0 | 1:
-                offset_key = offset_commit_key(reader.string(), reader.string(), reader.int32())
-                return OffsetCommitRecord(offset_key, None if value is None else _read_offset_commit(_Reader(value)))
+                offset_key = OffsetCommitKey(reader.string(), reader.string(), reader.int32())
+                return OffsetCommitRecord(offset_key, None if value is None else unpack_offset(value))
             case 2:
                 group_key = GroupMetadataKey(reader.string())
                 return GroupMetadataRecord(group_key, None if value is None else _read_group_metadata(_Reader(value)))
@@ -246,6 +266,18 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
                 return None
     except (struct.error, UnicodeDecodeError) as e:
         raise CorruptRecordError(f"record of __consumer_offsets with key {key[:64]!r}: {e}") from e
+
+
+def unpack_offset(data: bytes) -> OffsetCommitValue:
+    """The value of a committed offset. Raises CorruptRecordError if the bytes do not follow the schema."""
+    if len(data) == _USUAL_OFFSET.size:
+        version, offset, leader_epoch, length, timestamp, tag, topic_id = _USUAL_OFFSET.unpack(data)
+        if version == 4 and length == 1 and tag == _TOPIC_ID_TAG:
+            return OffsetCommitValue(offset, leader_epoch, "", timestamp, NO_TIMESTAMP, _id(topic_id))
+    try:
+        return _read_offset_commit(_Reader(data))
+    except (struct.error, UnicodeDecodeError) as e:
+        raise CorruptRecordError(f"committed offset {data[:64]!r}: {e}") from e
 
 
 def _read_offset_commit(reader: "_Reader") -> OffsetCommitValue:
@@ -262,8 +294,13 @@ def _read_offset_commit(reader: "_Reader") -> OffsetCommitValue:
         metadata,
         commit_timestamp,
         expire_timestamp,
-        UUID(bytes=topic_id) if topic_id is not None and len(topic_id) == 16 else None,
+        _id(topic_id) if topic_id is not None and len(topic_id) == 16 else None,
     )
+
+
+@lru_cache(maxsize=1_024)
+def _id(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 def _read_group_metadata(reader: "_Reader") -> GroupMetadataValue:

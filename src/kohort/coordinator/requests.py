@@ -7,7 +7,7 @@ Nobody changes a request. Heartbeat and OffsetCommit, the two that come by the t
 making a frozen one takes 2.4 times as long.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -97,6 +97,29 @@ class OffsetCommit:
     """v2-4; -1: the broker's own retention."""
 
 
+class OffsetColumns(NamedTuple):
+    """Offsets to commit to one topic, none with metadata, as they lie in the bytes of a request."""
+
+    topic: str
+    topic_id: bytes
+    """The 16 bytes of it."""
+    partitions: Sequence[int]
+    positions: Sequence[bytes]
+    """For each of `partitions` an int64 offset and an int32 leader epoch."""
+
+
+class PackedOffsetCommit(NamedTuple):
+    """An `OffsetCommit` whose partitions will all get the same answer."""
+
+    request_id: RequestId
+    version: int
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    topics: Sequence[OffsetColumns]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
     request_id: RequestId
@@ -143,6 +166,7 @@ Request: TypeAlias = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | PackedOffsetCommit
     | OffsetFetch
     | DescribeGroup
     | ListGroups

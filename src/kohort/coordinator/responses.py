@@ -65,6 +65,12 @@ class OffsetCommitResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedOffsetCommitResponse:
+    error: ErrorCode = NONE
+    """Of every partition asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedOffset:
     """A committed offset, or that there is none (offset -1)."""
 
@@ -135,6 +141,7 @@ Response: TypeAlias = (
     | HeartbeatResponse
     | LeaveGroupResponse
     | OffsetCommitResponse
+    | PackedOffsetCommitResponse
     | OffsetFetchResponse
     | DescribeGroupResponse
     | ListGroupsResponse

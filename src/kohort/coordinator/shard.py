@@ -23,14 +23,22 @@ from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import hear_of, heartbeat, leave_group, session_expires
-from kohort.coordinator.offsets import commit_offsets, delete_offsets, fetch_offsets, offset_tombstone
+from kohort.coordinator.offsets import (
+    commit_offsets,
+    commit_packed_offsets,
+    delete_offsets,
+    fetch_offsets,
+    offset_tombstone,
+)
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
 from kohort.coordinator.records import (
     GroupMetadataRecord,
     MemberMetadata,
     OffsetCommitRecord,
+    OffsetCommits,
     Record,
     new_empty_group_record,
+    pack_offset,
 )
 from kohort.coordinator.requests import (
     ConnectionClosed,
@@ -44,6 +52,7 @@ from kohort.coordinator.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
+    PackedOffsetCommit,
     Request,
     SyncGroup,
     TopicsDeleted,
@@ -103,6 +112,13 @@ class Shard:
 
     def replay(self, record: Record) -> None:
         """Apply one logged record."""
+        if isinstance(record, OffsetCommits):
+            group_id, topic, partitions, values = record
+            group = self.groups.get(group_id)
+            if group is None:
+                group = self.groups[group_id] = Group(group_id)
+            group.offsets.store(topic, partitions, values)
+            return
         group = self.groups.get(record.key.group)
         if group is None:
             if record.value is None:
@@ -170,6 +186,9 @@ class Shard:
     def _offset_commit(self, request: OffsetCommit, now: Instant) -> Result:
         return commit_offsets(self.groups.get(request.group), request, self.config, now)
 
+    def _packed_offset_commit(self, request: PackedOffsetCommit, now: Instant) -> Result:
+        return commit_packed_offsets(self.groups.get(request.group), request, now)
+
     def _offset_fetch(self, request: OffsetFetch, now: Instant) -> Result:  # noqa: ARG002
         return _answer(request, fetch_offsets(self.groups.get(request.group), request))
 
@@ -233,6 +252,7 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant], Result]]] = {
     Heartbeat: Shard._heartbeat,
     LeaveGroup: Shard._leave_group,
     OffsetCommit: Shard._offset_commit,
+    PackedOffsetCommit: Shard._packed_offset_commit,
     OffsetFetch: Shard._offset_fetch,
     DescribeGroup: Shard._describe_group,
     ListGroups: Shard._list_groups,
@@ -250,10 +270,11 @@ def _answer(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) ->
 
 
 def _replay_offset(group: Group, record: OffsetCommitRecord) -> None:
+    _, topic, partition = record.key
     if record.value is None:
-        group.offsets.pop(record.key.at, None)
+        group.offsets.discard(topic, partition)
     else:
-        group.offsets[record.key.at] = record.value
+        group.offsets.store(topic, (partition,), (pack_offset(record.value),))
 
 
 def _replay_group(group: Group, record: GroupMetadataRecord) -> None:

@@ -1,0 +1,62 @@
+"""The committed offsets of one group, kept as the bytes that their records have in the log.
+
+A committed offset is written far more often than it is read. Its bytes (`records.pack_offset`) are made for the log
+anyway, take less than half the memory of a value with its fields, and are nothing that the garbage collector would have
+to look through. To readers this is a mapping from partitions to values like any other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from sys import intern
+
+from kohort.coordinator.records import OffsetCommitValue, unpack_offset
+from kohort.types import TopicPartition
+
+
+class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
+    """Partition → committed offset; only `Shard.replay` changes it."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, bytes]] = {}
+        """By topic and partition; no topic is without offsets."""
+
+    def __repr__(self) -> str:
+        return f"<CommittedOffsets {len(self)} of {len(self._topics)} topics>"
+
+    def store(self, topic: str, partitions: Sequence[int], values: Sequence[bytes]) -> None:
+        """Take over packed values, one for each of the partitions."""
+        known = self._topics.get(topic)
+        if known is None:
+            known = self._topics[intern(topic)] = {}
+        if len(values) == 1:
+            known[partitions[0]] = values[0]
+        else:
+            known.update(zip(partitions, values, strict=True))
+
+    def discard(self, topic: str, partition: int) -> None:
+        """Forget the offset of a partition, if there is one."""
+        known = self._topics.get(topic)
+        if known is not None and known.pop(partition, None) is not None and not known:
+            del self._topics[topic]
+
+    def __getitem__(self, key: TopicPartition) -> OffsetCommitValue:
+        topic, partition = key
+        known = self._topics.get(topic)
+        if known is None:
+            raise KeyError(key)
+        return unpack_offset(known[partition])
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic, known in self._topics.items():
+            for partition in known:
+                yield TopicPartition(topic, partition)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._topics.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._topics)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and key[1] in self._topics.get(key[0], ())
