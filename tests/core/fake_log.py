@@ -3,7 +3,7 @@
 import asyncio
 
 from kohort.log.base import Appended
-from kohort.protocol.batches import decode_records, read_header
+from kohort.protocol.batches import decode_records, head, read_header
 from kohort.types import TopicPartition
 
 
@@ -26,6 +26,9 @@ class FakeLog:
         self.batches.append(base.to_bytes(8, "big") + bytes(batch[8:]))
         self.end_offset = base + header.last_offset_delta + 1
         return Appended(base, self.end_offset - 1, -1)
+
+    def append_encoded(self, content, count, now):
+        self.append(head(0, 0, content, count, now) + content, now)
 
     def read(self, offset, max_bytes, *, at_least_one=True):
         found = b""

@@ -120,6 +120,14 @@ class Log(Protocol):
         """
         ...
 
+    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+        """Append a batch of `count` records, encoded one after the other, all with the timestamp `now`.
+
+        What the server itself writes by the thousand: nothing has to be read from a batch again that was just made.
+        Raises as `append` does.
+        """
+        ...
+
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
         """Whole batches, starting with the one that holds `offset` or follows it, of at most `max_bytes` together.
 

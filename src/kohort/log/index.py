@@ -3,9 +3,11 @@
     .index      (offset: int32 relative to the segment, position: int32)     last offset of a batch, and where it starts
     .timeindex  (timestamp: int64, offset: int32 relative to the segment)    largest timestamp up to that batch
 
-Entries are searched where they lie: a lookup is some twenty 8-byte reads, and costs no memory. The last few entries
-are kept back and written together, so an append seldom costs a second write; after a crash at most that many entries
-are missing, and the end of the segment is scanned from the last one on.
+Entries are searched where they lie, so an index that nobody reads costs no memory. The rows around the last lookup are
+kept (4 KiB of them): who reads a log from one end to the other looks there next, and only every 500th entry or so
+costs a search, of some ten small reads. The last few entries are kept back and written together, so an append seldom
+costs a second write; after a crash at most that many entries are missing, and the end of the segment is scanned from
+the last one on.
 
 An index only saves work. It is checked where it is used, and made anew from the segment when it is missing or wrong.
 """
@@ -18,17 +20,22 @@ from typing import Any
 from kohort.log.storage import Store
 
 _KEPT_BACK = 16
+_BLOCK = 512
+"""Rows that are read at once."""
 
 
 class SparseIndex:
     """Rows of (number, number), rising, in a store."""
 
-    __slots__ = ("_pending", "_row", "store")
+    __slots__ = ("_block", "_block_start", "_pending", "_row", "store")
 
     def __init__(self, store: Store, row: Struct) -> None:
         self.store = store
         self._row = row
         self._pending = bytearray()
+        self._block = b""
+        """The rows that were read last, from row `_block_start` on."""
+        self._block_start = 0
 
     def __len__(self) -> int:
         return (self.store.size + len(self._pending)) // self._row.size
@@ -57,8 +64,35 @@ class SparseIndex:
 
     def floor(self, target: int, column: int = 0) -> tuple[int, int] | None:
         """The last row whose `column` is at most `target`."""
-        after = bisect_right(range(len(self)), target, key=lambda number: self[number][column])
-        return self[after - 1] if after else None
+        if not self._block_decides(target, column):
+            self._read_block(target, column)
+        block, row = self._block, self._row
+        rows = range(0, len(block), row.size)
+        after = bisect_right(rows, target, key=lambda at: row.unpack_from(block, at)[column])
+        if not after:
+            return None
+        found: Any = row.unpack_from(block, rows[after - 1])
+        return found[0], found[1]
+
+    def _block_decides(self, target: int, column: int) -> bool:
+        """Whether the row looked for is in the block: one that is not beyond the target comes before it (or it is the
+        first row of all), and one that is comes after it (or it is the last).
+        """
+        block, row, start = self._block, self._row, self._block_start
+        if not block or (start and row.unpack_from(block)[column] > target):
+            return False
+        is_last = start + len(block) // row.size == len(self)
+        return is_last or bool(row.unpack_from(block, len(block) - row.size)[column] > target)
+
+    def _read_block(self, target: int, column: int) -> None:
+        starts = range(_BLOCK, len(self), _BLOCK)
+        start = _BLOCK * bisect_right(starts, target, key=lambda number: self[number][column])
+        # With the first row of the next block, which tells that what is looked for does not come later.
+        position, size = start * self._row.size, (_BLOCK + 1) * self._row.size
+        stored = self.store.read(position, size) if position < self.store.size else b""
+        unstored = position + len(stored) - self.store.size
+        self._block = stored + self._pending[unstored : unstored + size - len(stored)]
+        self._block_start = start
 
     def last(self) -> tuple[int, int] | None:
         return self[len(self) - 1] if len(self) else None
@@ -66,6 +100,7 @@ class SparseIndex:
     def clear(self) -> None:
         self.store.truncate(0)
         self._pending.clear()
+        self._block = b""
 
 
 class SegmentIndex:

@@ -17,7 +17,16 @@ from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.producers import Producers
 from kohort.log.segment import LARGEST, Segment
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
-from kohort.protocol.batches import HEADER_SIZE, TRANSACTIONAL, Buffer, Header, read_header, stamp_append_time
+from kohort.protocol.batches import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Buffer,
+    Header,
+    head,
+    read_header,
+    stamp_append_time,
+)
 from kohort.types import Instant, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
@@ -82,7 +91,7 @@ class PartitionLog:
         header = read_header(batch)
         size = header.length + SIZE_OVERHEAD
         if size > self.config.segment_bytes:
-            raise KafkaError(ErrorCode.record_list_too_large, f"{size} bytes do not fit into a segment")
+            raise self._too_large(size)
         if size > len(batch):
             raise KafkaError(ErrorCode.corrupt_message, f"{len(batch)} of {size} bytes of a batch")
         if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
@@ -91,6 +100,18 @@ class PartitionLog:
                 return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)
         self._check_disk()
         return self._write(batch, header, size, now)
+
+    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+        if self._closed is not None:
+            raise self._refusal()
+        size = HEADER_SIZE + len(content)
+        if size > self.config.segment_bytes:
+            raise self._too_large(size)
+        self._check_disk()
+        attributes = LOG_APPEND_TIME if self.config.log_append_time else 0
+        header = head(self.end_offset, LEADER_EPOCH, content, count, now, attributes)
+        self._store((header, content), size, self.end_offset + count - 1, now, now)
+        self._stored(size)
 
     def _write(self, batch: Buffer, header: Header, size: int, now: Instant) -> Appended:
         base_offset = self.end_offset
@@ -102,20 +123,27 @@ class PartitionLog:
             parts = stamp_append_time(batch, header, now), memoryview(batch)[HEADER_SIZE:size]
         else:
             parts = START.pack(base_offset, header.length, LEADER_EPOCH), memoryview(batch)[START.size : size]
+        self._store(parts, size, last_offset, timestamp, now)
+        if header.producer_id >= 0:
+            self._known_producers().add(header, base_offset, timestamp, now)
+        self._stored(size)
+        return Appended(base_offset, last_offset, append_time)
+
+    def _store(self, parts: tuple[Buffer, ...], size: int, last_offset: int, timestamp: int, now: int) -> None:
         segment = self._segments[-1]
         if segment.size and self._is_full(segment, size, last_offset, timestamp, now):
             segment = self._roll()
         segment.append(parts, size, last_offset, timestamp, now)
         self.end_offset = last_offset + 1
         self.size += size
-        if header.producer_id >= 0:
-            self._known_producers().add(header, base_offset, timestamp, now)
+
+    def _stored(self, size: int) -> None:
+        """Take account of an append, once its producer is known."""
         self._since_snapshot += size
         if self._since_snapshot > _SNAPSHOT_BYTES:
             self._save_producers()
         if self._listeners:
             self._notify()
-        return Appended(base_offset, last_offset, append_time)
 
     def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int, now: int) -> bool:
         """Kafka's conditions for a new segment (LogSegment.shouldRoll)."""
@@ -366,6 +394,9 @@ class PartitionLog:
         for segment in self._segments:
             segment.close()
         self._notify()
+
+    def _too_large(self, size: int) -> KafkaError:
+        return KafkaError(ErrorCode.record_list_too_large, f"{size} bytes do not fit into a segment")
 
     def _refusal(self) -> KafkaError:
         assert self._closed is not None

@@ -112,12 +112,7 @@ class Segment:
         data = self.log.read(position, max(max_bytes, HEADER_SIZE))
         limit = position + max_bytes
         while True:
-            # Entries name batches, so only what follows the last one in reach has to be stepped over.
-            entry = self._index.offsets.floor(limit, column=1)
-            if entry is not None and not self._is_batch(entry):
-                self.rebuild_index()
-                continue
-            start = 0 if entry is None else max(entry[1] - position, 0)
+            start = self._last_entry_in(data, position, limit)
             last, end = scan.whole_batches(data, start, max_bytes)
             if end:
                 self._remember(read_header(data, last).last_offset + 1, position + end)
@@ -125,6 +120,22 @@ class Segment:
             if not start:
                 return self.log.read(position, read_header(data).size) if at_least_one else b""
             limit = position + start - 1  # the entry is the batch that does not fit
+
+    def _last_entry_in(self, data: bytes, position: int, limit: int) -> int:
+        """Where in `data`, which is from `position` on, the last batch begins that the index names, up to `limit`; 0 if
+        it names none. Only what follows has to be stepped over.
+        """
+        while True:
+            entry = self._index.offsets.floor(limit, column=1)
+            if entry is None or entry[1] <= position:
+                return 0
+            start = entry[1] - position
+            if start + HEADER_SIZE > len(data):
+                limit = entry[1] - 1  # it would not fit
+            elif self._is_header_of(entry, read_header(data, start)):
+                return start
+            else:
+                self.rebuild_index()
 
     def _remember(self, offset: int, position: int) -> None:
         remembered = self._remembered
@@ -244,11 +255,13 @@ class Segment:
 
     def _is_batch(self, entry: tuple[int, int]) -> bool:
         """Whether the index entry (relative last offset, position) is true."""
-        offset, position = entry
+        position = entry[1]
         if not 0 <= position <= self.log.size - HEADER_SIZE:
             return False
-        header = read_header(self.log.read(position, HEADER_SIZE))
-        return scan.is_plausible(header) and header.last_offset == self.base_offset + offset
+        return self._is_header_of(entry, read_header(self.log.read(position, HEADER_SIZE)))
+
+    def _is_header_of(self, entry: tuple[int, int], header: Header) -> bool:
+        return scan.is_plausible(header) and header.last_offset == self.base_offset + entry[0]
 
     def close(self) -> None:
         """Let go of the files, the index written as far as possible."""

@@ -22,6 +22,7 @@ from kohort.protocol.records import Record
 
 _crc = Struct(">I")
 _head = Struct(">qiib")
+_head_with_crc = Struct(">qiibI")
 _body = Struct(">hiqqqhii")
 
 
@@ -50,12 +51,18 @@ def build(
 
 def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> bytes:
     """`build` of (key, value) pairs that share one timestamp and have no headers, four times as fast: group state."""
-    parts = records.encode_pairs(pairs)
-    count = len(parts) // records.PARTS_PER_PAIR
-    if not count:
+    encoded = [records.encode_pair(key, value, delta) for delta, (key, value) in enumerate(pairs)]
+    if not encoded:
         raise ValueError("a batch has at least one record")
-    body = _body.pack(0, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
-    return _assemble(0, -1, body, b"".join(parts))
+    content = b"".join(encoded)
+    return head(0, -1, content, len(encoded), timestamp) + content
+
+
+def head(base_offset: int, leader_epoch: int, content: bytes, count: int, timestamp: int, attributes: int = 0) -> bytes:
+    """The header of a batch with `content`: `count` encoded records, not compressed, that all have that timestamp."""
+    body = _body.pack(attributes, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
+    length = HEADER_SIZE - SIZE_OVERHEAD + len(content)
+    return _head_with_crc.pack(base_offset, length, leader_epoch, MAGIC, crc32c(content, crc32c(body))) + body
 
 
 def _assemble(base_offset: int, leader_epoch: int, body: bytes, payload: bytes) -> bytes:

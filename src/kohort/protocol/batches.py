@@ -25,9 +25,9 @@ from kohort.protocol.batch_format import (
     read_header,
 )
 from kohort.protocol.batch_validation import InvalidRecordsError, PayloadError, Rules, validate
-from kohort.protocol.batch_writing import build, pack, replace_records, set_delete_horizon, stamp_append_time
+from kohort.protocol.batch_writing import build, head, pack, replace_records, set_delete_horizon, stamp_append_time
 from kohort.protocol.compression import Buffer, Codec
-from kohort.protocol.records import Record
+from kohort.protocol.records import Record, encode_pair, encode_run
 
 __all__ = [
     "CONTROL",
@@ -47,6 +47,9 @@ __all__ = [
     "build",
     "crc_is_right",
     "decode_records",
+    "encode_pair",
+    "encode_run",
+    "head",
     "increment_sequence",
     "inflate",
     "iterate",

@@ -10,7 +10,9 @@ Pure Python reads a record in a microsecond or two. Most numbers in it take one 
 written out where it counts; `_varint` reads the rest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
@@ -60,6 +62,9 @@ _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
 """Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one timestamp starts."""
+_MANY = 128
+"""More records than nearly every batch of group state has."""
+_pack_int32 = Struct(">i").pack
 
 
 def _encoded(number: int) -> bytes:
@@ -81,19 +86,38 @@ def encode(record: Record, offset_delta: int, base_timestamp: int) -> bytes:
     return _encoded(len(body)) + body
 
 
-PARTS_PER_PAIR = 7
+def encode_pair(key: bytes | None, value: bytes | None, offset_delta: int) -> bytes:
+    """`encode` of a record without headers that has the batch's timestamp: group state."""
+    prefix = _PREFIXES[offset_delta] if offset_delta < 1024 else b"\x00\x00" + encode_varint(offset_delta)
+    key_size, key = (_NULL, b"") if key is None else (_encoded(len(key)), key)
+    value_size, value = (_NULL, b"") if value is None else (_encoded(len(value)), value)
+    size = len(prefix) + len(key_size) + len(key) + len(value_size) + len(value) + 1
+    return b"".join((_encoded(size), prefix, key_size, key, value_size, value, _NO_HEADERS))
 
 
-def encode_pairs(pairs: Iterable[tuple[bytes | None, bytes | None]]) -> list[bytes]:
-    """The pieces (`PARTS_PER_PAIR` each) of records that share one timestamp and have no headers: group state."""
+def encode_run(key_start: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int) -> bytes:
+    """`encode_pair` of many: their keys begin alike and end with an int32, their values are of one size."""
+    value_size = _encoded(len(values[0]))
+    key_head = _encoded(len(key_start) + 4) + key_start
+    rest = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
+    prefixes = _sized_prefixes(rest)
     parts: list[bytes] = []
-    for delta, (key, value) in enumerate(pairs):
-        prefix = _PREFIXES[delta] if delta < 1024 else b"\x00\x00" + encode_varint(delta)
-        key_size, key = (_NULL, b"") if key is None else (_encoded(len(key)), key)
-        value_size, value = (_NULL, b"") if value is None else (_encoded(len(value)), value)
-        size = len(prefix) + len(key_size) + len(key) + len(value_size) + len(value) + 1
-        parts += (_encoded(size), prefix, key_size, key, value_size, value, _NO_HEADERS)
-    return parts
+    for key_end, value in zip(key_ends, values, strict=True):
+        prefix = prefixes[offset_delta] if offset_delta < _MANY else _sized_prefix(rest, offset_delta)
+        parts += (prefix, key_head, _pack_int32(key_end), value_size, value, _NO_HEADERS)
+        offset_delta += 1
+    return b"".join(parts)
+
+
+def _sized_prefix(rest: int, offset_delta: int) -> bytes:
+    """How a record starts that has `rest` bytes after its offset delta."""
+    delta = _encoded(offset_delta)
+    return _encoded(2 + len(delta) + rest) + b"\x00\x00" + delta
+
+
+@lru_cache(maxsize=256)
+def _sized_prefixes(rest: int) -> Sequence[bytes]:
+    return tuple(_sized_prefix(rest, delta) for delta in range(_MANY))
 
 
 def measure(data: bytes, position: int, count: int) -> None:

@@ -1,10 +1,11 @@
 """Between a shard's records and the batches of its log."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
-from kohort.coordinator.records import CorruptRecordError, Record, decode, encode
+from kohort.coordinator.records import CorruptRecordError, OffsetCommits, Record, Row, decode, encode, offset_key_start
 from kohort.log.base import Log
-from kohort.protocol.batches import decode_records, iterate, pack
+from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate
 from kohort.types import Instant
 
 _READ_BYTES = 1 << 20
@@ -17,23 +18,32 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
     (Expiry, or a topic that is deleted, concerns thousands of groups in one event; they need no common batch.)
     Raises OSError or KafkaError if the log refuses; what was appended by then stays.
     """
-    pairs: list[tuple[bytes | None, bytes | None]] = []
-    size = 0
+    parts: list[bytes] = []
+    count = size = 0
     for records in decisions:
         group = None
         for record in records:
-            if size > _BATCH_BYTES and record.key.group != group:
-                log.append(pack(pairs, now), now)
-                pairs, size = [], 0
-            group = record.key.group
-            key, value = encode(record)
-            pairs.append((key, value))
-            size += len(key) + len(value or b"")
-    if pairs:
-        log.append(pack(pairs, now), now)
+            new_group = record.group if isinstance(record, OffsetCommits) else record.key.group
+            if size > _BATCH_BYTES and new_group != group:
+                log.append_encoded(b"".join(parts), count, now)
+                parts, count, size = [], 0, 0
+            group = new_group
+            if isinstance(record, OffsetCommits):
+                encoded = encode_run(_key_start(group, record.topic), record.partitions, record.values, count)
+                count += len(record.values)
+            else:
+                encoded = encode_pair(*encode(record), count)
+                count += 1
+            parts.append(encoded)
+            size += len(encoded)
+    if count:
+        log.append_encoded(parts[0] if len(parts) == 1 else b"".join(parts), count, now)
 
 
-def read_records(log: Log) -> Iterator[list[Record]]:
+_key_start = lru_cache(maxsize=4_096)(offset_key_start)
+
+
+def read_records(log: Log) -> Iterator[list[Row]]:
     """All records of the log, some at a time. What is not of the classic protocol is passed over.
 
     Raises CorruptRecordError if a record does not follow the schema.
@@ -41,7 +51,7 @@ def read_records(log: Log) -> Iterator[list[Record]]:
     offset = log.start_offset
     while offset < log.end_offset:
         data = log.read(offset, _READ_BYTES)
-        found: list[Record] = []
+        found: list[Row] = []
         for position, header in iterate(data):
             offset = header.last_offset + 1
             if not header.is_control:
@@ -49,7 +59,7 @@ def read_records(log: Log) -> Iterator[list[Record]]:
         yield found
 
 
-def _group_records(data: bytes | memoryview, position: int) -> Iterator[Record]:
+def _group_records(data: bytes | memoryview, position: int) -> Iterator[Row]:
     for raw in decode_records(data, position):
         if raw.key is None:
             raise CorruptRecordError(f"record {raw.offset} of __consumer_offsets has no key")
