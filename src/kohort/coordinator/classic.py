@@ -27,10 +27,11 @@ from enum import StrEnum
 from typing import Final
 
 from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.pending import PendingMembers
 from kohort.coordinator.records import GroupMetadataValue, MemberMetadata
 from kohort.coordinator.rounds import Round
 from kohort.errors import ErrorCode
-from kohort.types import ConnectionId, Instant
+from kohort.types import Instant
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
@@ -117,16 +118,6 @@ class Session:
         return frozenset(name for name, _ in self.protocols)
 
 
-@dataclass(slots=True)
-class PendingMember:
-    """An id handed out with MEMBER_ID_REQUIRED that has not joined yet."""
-
-    client_id: str
-    connection: ConnectionId
-    holds_up: bool = True
-    """False once its connection is gone or asked again: the id stays valid, but nobody waits for it."""
-
-
 class Group:
     """One group of the shard."""
 
@@ -149,7 +140,7 @@ class Group:
         self.sessions: dict[str, Session] = {}
         self.instances: dict[str, str] = {}
         """Instance id → member id of the static members."""
-        self.pending: dict[str, PendingMember] = {}
+        self.pending = PendingMembers()
         self.round: Round | None = None
         self.unsynced: set[str] = set()
         """Members whose SyncGroup of the current generation has not come."""

@@ -9,8 +9,9 @@ KIP-800 (reasons).
 
 from dataclasses import replace
 
-from kohort.coordinator.classic import Group, PendingMember, Session, State
+from kohort.coordinator.classic import Group, Session, State
 from kohort.coordinator.journal import Cause
+from kohort.coordinator.pending import PendingMember
 from kohort.coordinator.rebalance import (
     current_generation,
     joined_members,
@@ -25,6 +26,7 @@ from kohort.coordinator.result import SessionExpires
 from kohort.coordinator.step import Step
 from kohort.coordinator.sync import member_metadata
 from kohort.errors import ErrorCode
+from kohort.types import Instant
 
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
@@ -95,11 +97,8 @@ def _join_new_member(group: Group, request: JoinGroup, step: Step) -> None:
 
 
 def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: Step) -> None:
-    for pending in group.pending.values():
-        # A client that asks again has not got its first id: nobody is waited for under that one.
-        if request.connection is not None and pending.connection == request.connection:
-            pending.holds_up = pending.holds_up and pending.client_id != request.client_id
-    group.pending[member_id] = PendingMember(request.client_id, request.connection)
+    timer = Instant(step.now + request.session_timeout_ms)
+    group.pending.add(member_id, PendingMember(request.client_id, request.connection, timer))
     step.set_timer(SessionExpires(group.id, member_id), request.session_timeout_ms)
     step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
 
@@ -109,11 +108,13 @@ def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
         # An id was handed out because there was no instance id. (Kafka answers UNKNOWN_SERVER_ERROR.)
         _refuse(request, ErrorCode.unknown_member_id, step)
         return
-    del group.pending[request.member_id]
-    _add_member(group, request, request.member_id, step)
+    pending = group.pending.pop(request.member_id)
+    assert pending is not None
+    # The id's timer becomes the member's: it fires too early, and sets itself again.
+    _add_member(group, request, request.member_id, step, timer=pending.timer)
 
 
-def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step) -> None:
+def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step, *, timer: Instant | None = None) -> None:
     session = Session(
         member_id=member_id,
         instance_id=request.instance_id,
@@ -122,6 +123,7 @@ def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step) ->
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocols=request.protocols,
+        timer=timer,
         is_new=True,
     )
     group.add_session(session)

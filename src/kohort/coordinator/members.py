@@ -52,7 +52,7 @@ def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:
 
 def session_expires(group: Group, member_id: str, step: Step) -> None:
     """The timer of a member or of a pending id fired."""
-    if group.pending.pop(member_id, None) is not None:
+    if group.pending.pop(member_id) is not None:
         maybe_complete_join(group, step)
         return
     session = group.sessions.get(member_id)
@@ -80,7 +80,7 @@ def _leave(group: Group | None, leaving: LeavingMember, causes: list[Cause], ste
     if group is None:
         return answer(ErrorCode.unknown_member_id)
     member_id = leaving.member_id
-    pending = group.pending.pop(member_id, None)
+    pending = group.pending.pop(member_id)
     if pending is not None:
         step.cancel_timer(SessionExpires(group.id, member_id))
         causes.append(Cause("left", member_id, pending.client_id, leaving.reason or ""))

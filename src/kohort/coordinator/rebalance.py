@@ -154,7 +154,7 @@ def _park_join(round_: Round, member_id: str, request_id: RequestId, step: Step)
 
 
 def _all_joined(group: Group, round_: Round) -> bool:
-    return len(round_.joins) == len(group.sessions) and not any(p.holds_up for p in group.pending.values())
+    return len(round_.joins) == len(group.sessions) and not group.pending.hold_up
 
 
 def _remove_laggards(group: Group, round_: Round, step: Step) -> None:

@@ -80,8 +80,8 @@ class Shard:
     def __init__(self, config: GroupConfig) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
-        self._awaiting: dict[ConnectionId, set[str]] = {}
-        """Connection → groups of which it was given a pending id."""
+        self._awaiting: dict[ConnectionId, frozenset[str]] = {}
+        """Connection → groups that wait for an id which was handed out by it."""
 
     def __repr__(self) -> str:
         return f"<Shard groups={len(self.groups)}>"
@@ -166,9 +166,17 @@ class Shard:
             step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
         else:
             join_group(group, request, step)
-            if group.pending and request.connection is not None:
-                self._awaiting.setdefault(request.connection, set()).add(group.id)
+            self._note_awaiting(group, request.connection)
         return step.result()
+
+    def _note_awaiting(self, group: Group, connection: ConnectionId) -> None:
+        groups = self._awaiting.get(connection, frozenset())
+        if connection is not None and group.pending.awaits(connection):
+            self._awaiting[connection] = groups | {group.id}
+        elif group.id in groups:
+            self._awaiting[connection] = groups - {group.id}
+            if len(groups) == 1:
+                del self._awaiting[connection]
 
     def _sync_group(self, request: SyncGroup, now: Instant) -> Result:
         step = Step(self.config, now)
@@ -226,8 +234,7 @@ class Shard:
         for group_id in sorted(self._awaiting.pop(event.connection, ())):
             group = self.groups.get(group_id)
             if group is not None:
-                for pending in group.pending.values():
-                    pending.holds_up = pending.holds_up and pending.connection != event.connection
+                group.pending.connection_closed(event.connection)
                 maybe_complete_join(group, step)
         return step.result()
 

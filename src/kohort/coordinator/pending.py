@@ -1,0 +1,79 @@
+"""The ids of a group that were handed out with MEMBER_ID_REQUIRED and have not joined yet (KIP-394)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kohort.types import ConnectionId, Instant
+
+
+@dataclass(slots=True)
+class PendingMember:
+    """Whom an id was given to."""
+
+    client_id: str
+    connection: ConnectionId
+    timer: Instant
+    """When the id's timer fires, unless it has joined by then."""
+
+
+class PendingMembers:
+    """The pending ids of one group, and which of them hold up a join phase.
+
+    Every id stays valid until its timer fires. Nobody waits for one whose client is gone, or asked for another because
+    it did not get the first. A thousand may be pending at once, so whatever is asked here takes no loop over them.
+    """
+
+    __slots__ = ("_awaited", "_members")
+
+    def __init__(self) -> None:
+        self._members: dict[str, PendingMember] = {}
+        self._awaited: dict[ConnectionId, dict[str, str]] = {}
+        """Connection → client id → the id that this client is to join with."""
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def add(self, member_id: str, pending: PendingMember) -> None:
+        """An id was handed out; the one that the same client got before by this connection is awaited no more."""
+        self._members[member_id] = pending
+        self._awaited.setdefault(pending.connection, {})[_asker(member_id, pending)] = member_id
+
+    def pop(self, member_id: str) -> PendingMember | None:
+        """Forget an id, which joined, left or expired; None if it is not pending."""
+        pending = self._members.pop(member_id, None)
+        if pending is not None:
+            awaited = self._awaited.get(pending.connection, {})
+            asker = _asker(member_id, pending)
+            if awaited.get(asker) == member_id:
+                del awaited[asker]
+                if not awaited:
+                    del self._awaited[pending.connection]
+        return pending
+
+    def clear(self) -> None:
+        self._members.clear()
+        self._awaited.clear()
+
+    @property
+    def hold_up(self) -> bool:
+        """Whether somebody is awaited."""
+        return bool(self._awaited)
+
+    def awaits(self, connection: ConnectionId) -> bool:
+        """Whether somebody is awaited who got an id by this connection."""
+        return connection in self._awaited
+
+    def connection_closed(self, connection: ConnectionId) -> None:
+        """Whoever got an id by this connection is awaited no more."""
+        self._awaited.pop(connection, None)
+
+
+def _asker(member_id: str, pending: PendingMember) -> str:
+    # Without a connection nobody is known to have asked before.
+    return member_id if pending.connection is None else pending.client_id
