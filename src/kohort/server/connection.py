@@ -265,6 +265,9 @@ class Connection(asyncio.Protocol):
         elif api_key == API_VERSIONS and not APIS[API_VERSIONS].serves(version):
             self._listener.unsupported_version(exchange)
             return
+        take = self._listener.takes_bytes.get((api_key, version))
+        if take is not None and take(self._broker, exchange, data, body):
+            return
         request = decode_request(api_key, version, data, body)
         later = self._listener.handler(api_key)(self._broker, exchange, request)
         if later is not None:

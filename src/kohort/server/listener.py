@@ -24,6 +24,9 @@ TICKS_PER_IDLE_TIME: Final = 20
 
 AnswerNow: TypeAlias = "Callable[[Broker, bytes, int], bytes | None]"
 """What a handler module may have in `ANSWERS_NOW`: (broker, frame, offset of the body) -> body of the answer."""
+TakeBytes: TypeAlias = "Callable[[Broker, Exchange, bytes, int], bool]"
+"""What a handler module may have in `TAKES_BYTES`: (broker, exchange, frame, offset of the body) -> whether it took the
+request; if not, the request is decoded and given to `handle`."""
 Handle: TypeAlias = "Callable[[Broker, Exchange, Any], Coroutine[Any, Any, None] | None]"
 
 
@@ -92,6 +95,8 @@ class Listener:
         self._per_ip: Counter[str] = Counter()
         self.answers_now: dict[tuple[int, int], AnswerNow] = {}
         """By API and version: tried before the handler."""
+        self.takes_bytes: dict[tuple[int, int], TakeBytes] = {}
+        """By API and version: tried before the request is decoded."""
         self._handlers: dict[int, Handle] = {}
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -166,6 +171,8 @@ class Listener:
             handle = self._handlers[api_key] = module.handle
             for version, answer in getattr(module, "ANSWERS_NOW", {}).items():
                 self.answers_now[api_key, version] = answer
+            for version, take in getattr(module, "TAKES_BYTES", {}).items():
+                self.takes_bytes[api_key, version] = take
         return handle
 
     def unsupported_version(self, exchange: Exchange) -> None:
