@@ -18,6 +18,7 @@ from kohort.protocol.packing import (
     pack_int16,
     pack_int32,
     pack_string,
+    pack_varint,
 )
 
 _THROTTLE = b"\0\0\0\0"
@@ -90,6 +91,19 @@ def offset_commit(version: int, topics: Sequence[tuple[str, UUID | None, Iterabl
         results = [_pack_flexible_result(partition, error) for partition, error in partitions]
         head = _uuid(topic_id) if version >= 10 else pack_compact_string(name)
         parts += (head, pack_compact_array(len(results)), *results, _NO_TAGS)
+    parts.append(_NO_TAGS)
+    return b"".join(parts)
+
+
+def offset_commit_columns(version: int, topics: Sequence[tuple[bytes, Sequence[int], object]], error: int) -> bytes:
+    """`offset_commit` v8-10 of one error for all; `topics` are (name, or from v10 id, as bytes; partitions, …)."""
+    parts = [_THROTTLE, pack_compact_array(len(topics))]
+    result = pack_int16(error) + _NO_TAGS
+    for key, partitions, _ in topics:
+        if version < 10:
+            parts.append(pack_varint(len(key) + 1))
+        results = result.join(map(pack_int32, partitions))
+        parts += (key, pack_compact_array(len(partitions)), results, result, _NO_TAGS)
     parts.append(_NO_TAGS)
     return b"".join(parts)
 

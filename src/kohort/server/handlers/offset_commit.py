@@ -4,15 +4,21 @@ v2-4 carry a retention time; v3 adds the throttle time, v6 the leader epoch (KIP
 (KIP-345); v8 is flexible; v9 lets generations be member epochs (KIP-848); v10 names topics by id (KIP-848).
 
 Partitions that do not exist are answered here, and the coordinator is not asked if no other is left.
+
+A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is split into columns,
+one value for each partition, and stays in columns up to the log (`_take_bytes`).
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kohort.coordinator.requests import OffsetCommit, OffsetToCommit
-from kohort.coordinator.responses import OffsetCommitResponse
+from kohort.coordinator.requests import OffsetColumns, OffsetCommit, OffsetToCommit, PackedOffsetCommit
+from kohort.coordinator.responses import OffsetCommitResponse, PackedOffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import packed
+from kohort.protocol.hot import Columns, read_heartbeat, read_offset_commit
 from kohort.server.exchange import Exchange
 from kohort.server.handlers import milliseconds
 from kohort.server.refusals import Refusals
@@ -41,6 +47,53 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             retention_ms=milliseconds(request.retention_time) if version <= 4 else -1,
         )
     )
+
+
+def _take_bytes(broker: "Broker", exchange: Exchange, data: bytes, at: int) -> bool:
+    """`handle` from the bytes of a usual request; False, and nothing was done, if it is not usual."""
+    by_id = exchange.version >= 10
+    read = read_offset_commit(data, at, by_id=by_id)
+    if read is None:
+        return False
+    who, topics = read
+    member = _member(who)
+    columns = _columns(broker, topics, by_id)
+    if member is None or columns is None:
+        return False
+    broker.groups.submit(
+        PackedOffsetCommit(exchange.later(_answer_packed, topics), exchange.version, *member, columns)
+    )
+    return True
+
+
+TAKES_BYTES: Final = dict.fromkeys((8, 9, 10), _take_bytes)
+"""By version: what the connection tries before it decodes the request."""
+
+
+@lru_cache(maxsize=4_096)
+def _member(who: bytes) -> tuple[str, int, str, str | None] | None:
+    # A member names itself in the same way from one rebalance to the next.
+    return read_heartbeat(who, 0)
+
+
+def _columns(broker: "Broker", topics: Sequence[Columns], by_id: bool) -> list[OffsetColumns] | None:
+    columns = []
+    for key, partitions, positions in topics:
+        topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8", "replace"))
+        if topic is None or max(partitions) >= len(topic.partitions):
+            return None
+        columns.append(OffsetColumns(topic.name, topic.id.bytes, partitions, positions))
+    return columns
+
+
+@lru_cache(maxsize=1_024)
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
+
+
+def _answer_packed(exchange: Exchange, topics: Sequence[Columns], response: PackedOffsetCommitResponse) -> None:
+    error = response.error
+    exchange.answer_packed(packed.offset_commit_columns(exchange.version, topics, error), (error,))
 
 
 def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) -> tuple[OffsetToCommit, ...]:
