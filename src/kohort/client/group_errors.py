@@ -1,0 +1,98 @@
+"""What a member of a group can fail with, and what Kafka's error codes mean to it.
+
+Three kinds of code: those that end the membership for good (`advice` has what to do about each), those that are
+tried again after a pause (`is_retriable`), among them the ones that say that the coordinator is elsewhere
+(`moves_coordinator`), and those that are part of a rebalance, which `membership.py` knows by name.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.types import TopicPartition
+
+_MOVED: Final = frozenset({ErrorCode.coordinator_not_available, ErrorCode.not_coordinator})
+
+_RETRIABLE: Final = _MOVED | {
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.request_timed_out,
+    ErrorCode.network_exception,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.unstable_offset_commit,
+    ErrorCode.throttling_quota_exceeded,
+    ErrorCode.unknown_server_error,
+}
+"""Tried again, within bounds. UNKNOWN_SERVER_ERROR too: brokers answer it to what may go well the next time."""
+
+_ADVICE: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.fenced_instance_id: (
+        "another member joined with the same group.instance.id; give each running member one of its own"
+    ),
+    ErrorCode.group_authorization_failed: "this principal may not READ the group; grant it that, or name another group",
+    ErrorCode.topic_authorization_failed: "this principal may not READ a subscribed topic; grant it that",
+    ErrorCode.cluster_authorization_failed: "this principal may not use the cluster; grant it what the broker asks for",
+    ErrorCode.invalid_session_timeout: (
+        "session_timeout_ms is outside the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+    ),
+    ErrorCode.inconsistent_group_protocol: (
+        "the group's other members have none of this member's assignors, or are of another protocol type; "
+        "configure one that all have, or use another group"
+    ),
+    ErrorCode.group_max_size_reached: "the group is full; raise the broker's group.max.size, or run fewer members",
+    ErrorCode.invalid_group_id: "the broker refuses the group's id; it must not be empty",
+    ErrorCode.unsupported_version: "the broker is too old for what is configured; see the message for which request",
+    ErrorCode.invalid_request: "the broker could not read the request; this is a fault of the client, report it",
+    ErrorCode.sasl_authentication_failed: "the broker refuses the credentials; check the mechanism, user and password",
+}
+
+
+class GroupError(KohortError):
+    """The membership has ended, and only a new `ConsumerGroup` goes on; the text says why and what to do."""
+
+    code: ErrorCode | None = None
+    """The broker's, where it was its answer that ended the membership."""
+
+
+class CoordinatorUnavailableError(GroupError):
+    """The group's coordinator could not be reached, or refused with an error that passes, for too long."""
+
+
+class StuckError(GroupError):
+    """A task took longer than `max_poll_interval_ms` over one batch; the text names its partition."""
+
+
+class GenerationEndedError(KohortError):
+    """The generation no longer has the partitions: what was about to be done belongs to their next owner now."""
+
+
+class CommitError(KohortError):
+    """Some offsets were not committed; `errors` tells why, partition by partition. The others were."""
+
+    def __init__(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
+        told = "; ".join(f"{partition}: {error}" for partition, error in sorted(errors.items()))
+        super().__init__(f"not committed: {told}")
+        self.errors = dict(errors)
+
+
+def is_retriable(code: ErrorCode) -> bool:
+    """Whether the same request may go well a little later."""
+    return code in _RETRIABLE
+
+
+def moves_coordinator(code: ErrorCode) -> bool:
+    """Whether the coordinator has to be looked up again before the next try."""
+    return code in _MOVED
+
+
+def advice(code: ErrorCode) -> str | None:
+    """What to do about an error that ends the membership; None for an error that does not."""
+    return _ADVICE.get(code)
+
+
+def fatal(code: ErrorCode, asked: str, message: str = "") -> GroupError:
+    """The exception for an answer that ends the membership; `asked` names the request."""
+    told = f"{asked} was answered {code.name.upper()}"
+    error = GroupError(". ".join(part for part in (told, message, advice(code)) if part))
+    error.code = code
+    return error

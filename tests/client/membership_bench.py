@@ -1,0 +1,169 @@
+"""A member on a clock that the test moves: it is told what happens, and shows what it would do.
+
+bench = Bench()
+bench.stable("orders-0")              # joined, synced
+bench.heartbeat(ErrorCode.rebalance_in_progress)
+assert bench.ends == [...]
+"""
+
+from random import Random
+
+from kohort.client.group_config import GroupConfig
+from kohort.client.membership import Membership
+from kohort.client.membership_events import (
+    Assign,
+    EndPartitions,
+    Heartbeat,
+    JoinAnswer,
+    JoinedMember,
+    JoinGroup,
+    LeaveGroup,
+    PlainAnswer,
+    Send,
+    Start,
+    SyncAnswer,
+    SyncGroup,
+    Tell,
+)
+from kohort.errors import ErrorCode
+from kohort.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from kohort.types import TopicPartition
+
+TOPIC = "orders"
+
+
+def tp(partition):
+    return TopicPartition(TOPIC, partition)
+
+
+def tps(*partitions):
+    return tuple(map(tp, partitions))
+
+
+class Subscriber:
+    """One assignor, one topic."""
+
+    def protocols(self, owned, generation):
+        return (("range", encode_subscription(Subscription(topics=(TOPIC,), owned=owned, generation=generation))),)
+
+
+class Bench:
+    def __init__(self, *, cooperative=False, request_timeout_ms=30_000, **config):
+        self.config = GroupConfig(group_id="g", topics=[TOPIC], **config)
+        self.now = 1_000_000
+        self.member = Membership(
+            self.config, Subscriber(), cooperative=cooperative, request_timeout_ms=request_timeout_ms, random=Random(1)
+        )
+        self.actions = ()
+        """What the last event caused, without what is only told."""
+        self.told = []
+        self.sent = {}
+        """Requests in flight by number, as far as the bench has not answered them."""
+        self.history = []
+
+    def do(self, actions):
+        self.told += [action for action in actions if isinstance(action, Tell)]
+        self.actions = tuple(action for action in actions if not isinstance(action, Tell))
+        self.history += self.actions
+        self.sent |= {action.number: action for action in self.actions if isinstance(action, Send)}
+        return self.actions
+
+    @property
+    def action(self):
+        """The only action of the last event."""
+        assert len(self.actions) == 1, self.actions
+        return self.actions[0]
+
+    @property
+    def request(self):
+        """The only request that the last event sends."""
+        sent = [action.request for action in self.actions if isinstance(action, Send)]
+        assert len(sent) == 1, self.actions
+        return sent[0]
+
+    @property
+    def ends(self):
+        """(end, partitions) of what the last event ends."""
+        return [(each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)]
+
+    @property
+    def grants(self):
+        return [each.grant for each in self.actions if isinstance(each, Start)]
+
+    def pending(self, kind):
+        """The number of the request of that kind that is in flight."""
+        return max(number for number, send in self.sent.items() if isinstance(send.request, kind))
+
+    # --- events ---
+
+    def join(self):
+        return self.do(self.member.join(self.now))
+
+    def answer(self, kind, answer):
+        number = self.pending(kind)
+        del self.sent[number]
+        return self.do(self.member.answered(number, answer, self.now))
+
+    def fail(self, kind, error="connection refused", *, sent=False):
+        number = self.pending(kind)
+        del self.sent[number]
+        return self.do(self.member.failed(number, error, self.now, sent=sent))
+
+    def join_answer(self, error=ErrorCode.none, **fields):
+        return self.answer(JoinGroup, JoinAnswer(error=error, **fields))
+
+    def joined(self, generation=1, *, leader="other", member_id="m1", **fields):
+        return self.join_answer(generation=generation, protocol="range", leader=leader, member_id=member_id, **fields)
+
+    def synced(self, *partitions):
+        blob = encode_assignment(Assignment(partitions=tps(*partitions)))
+        return self.answer(SyncGroup, SyncAnswer(assignment=blob))
+
+    def sync_answer(self, error):
+        return self.answer(SyncGroup, SyncAnswer(error=error))
+
+    def heartbeat(self, error=ErrorCode.none):
+        """Time passes until the next heartbeat is sent, and it is answered."""
+        self.until_heartbeat()
+        return self.answer(Heartbeat, PlainAnswer(error=error))
+
+    def until_heartbeat(self):
+        for _ in range(20):
+            if any(isinstance(send.request, Heartbeat) for send in self.sent.values()):
+                return
+            self.advance()
+        raise AssertionError("no heartbeat is sent")
+
+    def leave_answer(self, error=ErrorCode.none):
+        return self.answer(LeaveGroup, PlainAnswer(error=error))
+
+    def drained(self):
+        return self.do(self.member.drained(self.now))
+
+    def advance(self, ms=None):
+        """Move the clock by `ms`, or to what is due next; returns what that causes, all of it."""
+        until = self.now + ms if ms is not None else self.member.deadline
+        caused = []
+        while (at := self.member.deadline) is not None and at <= until:
+            self.now = max(self.now, at)
+            caused += self.do(self.member.tick(self.now))
+        self.now = until
+        self.actions = tuple(caused)
+        return self.actions
+
+    # --- starting points ---
+
+    def stable(self, *partitions, generation=1, leads=False):
+        """A member with these partitions."""
+        self.join()
+        self.join_answer(ErrorCode.member_id_required, member_id="m1")
+        self.joined(generation, leader="m1" if leads else "other")
+        if leads:
+            assert isinstance(self.action, Assign)
+            self.do(self.member.assigned(generation, {}, self.now))
+        self.synced(*partitions)
+        return self
+
+
+def joined_member(member_id, *, metadata=b""):
+    return JoinedMember(member_id=member_id, metadata=metadata)
