@@ -1,10 +1,10 @@
 """What every log does, whatever it is made of."""
 
 import asyncio
-from itertools import chain
+from itertools import accumulate, chain
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode, KafkaError
@@ -101,23 +101,26 @@ class TestRead:
             assert len(log.read(segment.base_offset, 1 << 20)) == segment.size
         assert [record.offset for record in records_of(log)] == list(range(50))
 
-    @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(deadline=None, max_examples=100)
     @given(st.data())
     def test_anywhere_with_any_limit(self, data):
-        log = memory_log(ORDERS, LogConfig(segment_bytes=20_000, index_interval_bytes=300))
-        sizes = data.draw(st.lists(st.integers(0, 2_000), min_size=1, max_size=60))
-        for size in sizes:
-            log.append(batch(*[b"x" * (size // 3)] * (1 + size % 3)), NOW)
+        """As many whole batches as fit, from the one that holds the offset to the end of its segment."""
+        log = memory_log(
+            ORDERS, LogConfig(segment_bytes=20_000, index_interval_bytes=data.draw(st.sampled_from([0, 300])))
+        )
+        stored = {}  # by segment: its batches, as (last offset, bytes)
+        for size in data.draw(st.lists(st.integers(0, 2_000), min_size=1, max_size=60)):
+            placed = log.append(batch(*[b"x" * (size // 3)] * (1 + size % 3)), NOW)
+            taken = stored.setdefault(log.segments[-1].base_offset, [])
+            taken.append((placed.last_offset, bytes(log.read(placed.base_offset, 1 << 20))))
         for _ in range(20):
             offset = data.draw(st.integers(0, log.end_offset - 1))
-            limit = data.draw(st.integers(0, 25_000))
-            read = bytes(log.read(offset, limit))
-            found = list(batches.iterate(read))
-            position, last = found[-1]
-            first = found[0][1]
-            assert first.base_offset <= offset <= first.last_offset
-            assert position + last.size == len(read)
-            assert len(read) <= limit or len(found) == 1
+            limit, at_least_one = data.draw(st.integers(0, 25_000)), data.draw(st.booleans())
+            segment = max(base for base in stored if base <= offset)
+            following = [content for last, content in stored[segment] if last >= offset]
+            fitting = [joined for joined in accumulate(following) if len(joined) <= limit]
+            expected = fitting[-1] if fitting else following[0] if at_least_one else b""
+            assert bytes(log.read(offset, limit, at_least_one=at_least_one)) == expected
 
     def test_a_consumer_that_follows_the_end(self, log):
         for at in range(300):
