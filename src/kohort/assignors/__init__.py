@@ -1,1 +1,29 @@
 """Assignors: who of a group's members gets which partitions. Pure functions of members and partitions."""
+
+from kohort.assignors.base import (
+    Assignment,
+    Assignor,
+    Member,
+    RebalanceProtocol,
+    Topics,
+    rebalance_protocol,
+    without_racks,
+)
+from kohort.assignors.leader import JoinedMember, encode_metadata, perform_assignment, subscribed_topics
+from kohort.assignors.registry import ASSIGNORS, assignor
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "JoinedMember",
+    "Member",
+    "RebalanceProtocol",
+    "Topics",
+    "assignor",
+    "encode_metadata",
+    "perform_assignment",
+    "rebalance_protocol",
+    "subscribed_topics",
+    "without_racks",
+]

@@ -91,8 +91,9 @@ class Assignor(Protocol):
         """
         return None
 
-    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: ARG002
         """Called in every member when its assignment has come, with the user data that the leader gave it."""
+        return
 
 
 def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:

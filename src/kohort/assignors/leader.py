@@ -1,0 +1,95 @@
+"""The leader's work on the wire: subscriptions in, assignments out; and what a member writes for its leader.
+
+For the client that leads its group, and for a server that assigns for its members.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kohort.assignors.base import UNKNOWN_GENERATION, Assignor, Member, Topics, java_order
+from kohort.assignors.registry import assignor
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.subscription import (
+    Assignment,
+    Subscription,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kohort.types import InstanceId, MemberId, TopicPartition
+
+
+class JoinedMember(NamedTuple):
+    """A member as the JoinGroup response shows it to the leader."""
+
+    member_id: MemberId
+    instance_id: InstanceId | None
+    metadata: bytes
+    """Its subscription."""
+
+
+def perform_assignment(
+    protocol: Assignor | str, topics: Topics, members: Iterable[JoinedMember]
+) -> list[tuple[MemberId, bytes]]:
+    """The assignment of each member, as SyncGroup takes it, by member id.
+
+    `protocol` is the name that the group voted for, or an own assignor; `topics` must have every topic that exists
+    and that any member is subscribed to (`subscribed_topics`). Raises `ConfigError` for a name that no assignor has,
+    `MalformedError` for a subscription that cannot be read: which member sent it is in the text.
+    """
+    chosen = assignor(protocol) if isinstance(protocol, str) else protocol
+    assigned = chosen.assign(topics, [decode_member(member) for member in members])
+    return [(member, _encode(assignment)) for member, assignment in sorted(assigned.items())]
+
+
+def subscribed_topics(members: Iterable[JoinedMember]) -> frozenset[str]:
+    """All topics that any of the members wants: the leader has to watch them too. Raises `MalformedError`."""
+    return frozenset(topic for member in members for topic in decode_member(member).topics)
+
+
+def decode_member(joined: JoinedMember) -> Member:
+    """Raises `MalformedError`."""
+    try:
+        subscription = decode_subscription(joined.metadata)
+    except MalformedError as error:
+        raise MalformedError(f"the subscription of member {joined.member_id!r} cannot be read: {error}") from error
+    return Member(
+        member_id=joined.member_id,
+        instance_id=joined.instance_id,
+        topics=subscription.topics,
+        owned_partitions=subscription.owned,
+        generation=subscription.generation,
+        rack=subscription.rack,
+        user_data=subscription.user_data,
+    )
+
+
+def encode_metadata(
+    of: Assignor,
+    topics: Iterable[str],
+    *,
+    previous: Sequence[TopicPartition] = (),
+    owned_partitions: Sequence[TopicPartition] = (),
+    generation: int = UNKNOWN_GENERATION,
+    rack: str | None = None,
+) -> bytes:
+    """A member's subscription for one of its assignors, v3 as Java writes it, for JoinGroup.
+
+    `previous` is what it was assigned in `generation`; `owned_partitions` what it has not revoked of that: nothing
+    under the eager protocol.
+    """
+    subscription = Subscription(
+        topics=tuple(sorted(topics, key=java_order)),
+        user_data=of.subscription_user_data(previous, generation),
+        owned=tuple(sorted(owned_partitions)),
+        generation=generation,
+        rack=rack,
+    )
+    return encode_subscription(subscription)
+
+
+def _encode(assignment: Assignment) -> bytes:
+    """Each topic once, where it comes first, as Java writes it."""
+    topics = {partition.topic: at for at, partition in reversed(list(enumerate(assignment.partitions)))}
+    grouped = sorted(assignment.partitions, key=lambda partition: topics[partition.topic])
+    return encode_assignment(Assignment(partitions=tuple(grouped), user_data=assignment.user_data))

@@ -1,0 +1,136 @@
+"""range: each topic cut into consecutive ranges, one for each of its subscribers, as Java's RangeAssignor cuts it.
+
+Members are sorted as in Java (static ones first); the first ones get one partition more where a topic does not divide
+evenly. So topics with equally many partitions and the same subscribers are cut alike, and a member has the same
+partition numbers of each: they are co-partitioned, which joins rely on. The price is balance: the first members get
+the remainder of every topic.
+
+With racks (KIP-881) a member takes partitions with a replica in its own rack first, up to its share: co-partitioned
+topics number by number, other topics member by member; what is left is cut into ranges as ever. Racks are looked at
+only if they can matter: some member's rack has a replica, and not every rack has one of every partition.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kohort.assignors.base import Assignment, Assignor, Member, Topics, java_order, member_order
+from kohort.assignors.roundrobin import subscribers_by_topic
+from kohort.types import MemberId, TopicPartition
+
+
+class RangeAssignor(Assignor):
+    """Java's RangeAssignor of 4.x: the same assignment, partition by partition."""
+
+    name = "range"
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
+        ordered = sorted(members, key=member_order)
+        subscribers = subscribers_by_topic(topics, ordered)
+        racks = [member.rack for member in ordered]
+        cuts = [Cut(topic, topics[topic], subscribers[topic], racks) for topic in sorted(subscribers, key=java_order)]
+        if any(cut.racks_matter for cut in cuts):
+            _match_racks(cuts)
+        for cut in cuts:
+            cut.take_ranges()
+        return {
+            member.member_id: Assignment(partitions=tuple(_of(position, cuts)))
+            for position, member in enumerate(ordered)
+        }
+
+
+def _of(position: int, cuts: Iterable["Cut"]) -> Iterator[TopicPartition]:
+    for cut in cuts:
+        for partition in sorted(cut.taken.get(position, ())):
+            yield TopicPartition(cut.topic, partition)
+
+
+class Cut:
+    """The division of one topic: who has taken what, and how many each may still take."""
+
+    def __init__(
+        self, topic: str, partitions: Sequence[frozenset[str]], members: Sequence[int], racks: Sequence[str | None]
+    ) -> None:
+        """`members`: positions of the subscribers, in order; `racks`: of the member at each position."""
+        self.topic = topic
+        self.partitions = partitions
+        self.members = members
+        self.racks = racks
+        self.taken: dict[int, list[int]] = {}
+        self.free = dict.fromkeys(range(len(partitions)))
+        self._share, self._extras = divmod(len(partitions), len(members))
+        """What each member gets, and how many members get one more."""
+
+    @property
+    def racks_matter(self) -> bool:
+        """Whether placing by rack can make a difference."""
+        of_members = {self.racks[member] for member in self.members} - {None}
+        of_replicas = frozenset[str]().union(*self.partitions)
+        return not of_members.isdisjoint(of_replicas) and any(racks != of_replicas for racks in self.partitions)
+
+    def room(self, member: int) -> int:
+        """How many partitions the member may still take; once 0, always 0."""
+        return max(0, self._share + (self._extras > 0) - len(self.taken.get(member, ())))
+
+    def take(self, member: int, partitions: Iterable[int]) -> None:
+        """At most `room(member)` free ones."""
+        taken = self.taken.setdefault(member, [])
+        for partition in partitions:
+            taken.append(partition)
+            del self.free[partition]
+        if len(taken) > self._share:
+            self._extras -= 1
+
+    def take_ranges(self) -> None:
+        """Each member in turn fills its share with the lowest numbers that are free."""
+        free = deque(self.free)
+        for member in self.members:
+            if room := min(self.room(member), len(free)):
+                self.take(member, [free.popleft() for _ in range(room)])
+
+    def take_by_rack(self) -> None:
+        """Each member in turn fills its share with the lowest free numbers that have a replica in its rack."""
+        queues = {rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}}
+        for member in self.members:
+            if not self.free:
+                return
+            queue, matching = queues[self.racks[member]], list[int]()
+            while queue and len(matching) < self.room(member):
+                if (partition := queue.popleft()) in self.free:
+                    matching.append(partition)
+            if matching:
+                self.take(member, matching)
+
+    def _numbers_in(self, rack: str | None) -> deque[int]:
+        """Partitions that a member of the rack reads there; a member without one reads anywhere."""
+        return deque(number for number, racks in enumerate(self.partitions) if rack is None or rack in racks)
+
+
+def _match_racks(cuts: Iterable[Cut]) -> None:
+    alike: dict[tuple[tuple[int, ...], int], list[Cut]] = {}
+    for cut in cuts:
+        alike.setdefault((tuple(cut.members), len(cut.partitions)), []).append(cut)
+    for together in alike.values():
+        if len(together) > 1:
+            _take_together(together)
+        elif together[0].racks_matter:
+            together[0].take_by_rack()
+
+
+def _take_together(cuts: Sequence[Cut]) -> None:
+    """Co-partitioned topics: each number goes, of all topics, to the first member with room in whose rack all are."""
+    first = cuts[0]  # room is the same in all of them: they are taken from together
+    waiting: dict[str | None, deque[int]] = {}
+    for member in first.members:
+        waiting.setdefault(first.racks[member], deque()).append(member)
+    for number in range(len(first.partitions)):
+        in_all = frozenset[str].intersection(*(cut.partitions[number] for cut in cuts))
+        candidates = []
+        for queue in (waiting[rack] for rack in (None, *in_all) if rack in waiting):
+            while queue and not first.room(queue[0]):
+                queue.popleft()
+            if queue:
+                candidates.append(queue[0])
+        if candidates:
+            member = min(candidates)
+            for cut in cuts:
+                cut.take(member, (number,))

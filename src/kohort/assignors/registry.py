@@ -1,0 +1,24 @@
+"""The assignors that Kafka's own clients have, by the names that groups vote on."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from kohort.assignors.base import Assignor
+from kohort.assignors.range import RangeAssignor
+from kohort.assignors.roundrobin import RoundRobinAssignor
+from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from kohort.errors import ConfigError
+
+ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
+    {each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())}
+)
+
+
+def assignor(name: str) -> Assignor:
+    """The assignor of this name. Raises `ConfigError` if there is none."""
+    if name in ASSIGNORS:
+        return ASSIGNORS[name]
+    meant = get_close_matches(name, ASSIGNORS, n=1)
+    hint = f"; {meant[0]!r} is one" if meant else ""
+    raise ConfigError(f"no assignor is called {name!r}{hint}: choose among {', '.join(ASSIGNORS)}, or pass your own")

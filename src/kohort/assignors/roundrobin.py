@@ -1,0 +1,45 @@
+"""roundrobin: all partitions of all topics dealt out in turn, as Java's RoundRobinAssignor deals them.
+
+Partitions are sorted by topic and index, members as in Java (static ones first). The turn goes on from topic to topic
+and passes over members that are not subscribed. Balanced when all subscriptions are alike, and not sticky: who joins
+or leaves changes nearly everybody's partitions.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from kohort.assignors.base import Assignment, Assignor, Member, Topics, java_order, member_order
+from kohort.types import MemberId, TopicPartition
+
+
+class RoundRobinAssignor(Assignor):
+    """Java's RoundRobinAssignor: the same assignment, partition by partition."""
+
+    name = "roundrobin"
+
+    def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
+        ordered = sorted(members, key=member_order)
+        dealt: list[list[TopicPartition]] = [[] for _ in ordered]
+        turn = 0
+        subscribers = subscribers_by_topic(topics, ordered)
+        for topic in sorted(subscribers, key=java_order):
+            places = subscribers[topic]
+            at = bisect_left(places, turn)
+            for partition in range(len(topics[topic])):
+                place = places[(at + partition) % len(places)]
+                dealt[place].append(TopicPartition(topic, partition))
+                turn = place + 1  # beyond the last one, the search wraps to the first
+        return {
+            member.member_id: Assignment(partitions=tuple(partitions))
+            for member, partitions in zip(ordered, dealt, strict=True)
+        }
+
+
+def subscribers_by_topic(topics: Topics, members: Sequence[Member]) -> dict[str, list[int]]:
+    """Topic that exists and has a partition -> positions in `members` of those subscribed to it, ascending."""
+    subscribers: dict[str, list[int]] = {}
+    for position, member in enumerate(members):
+        for topic in set(member.topics):
+            if topics.get(topic):
+                subscribers.setdefault(topic, []).append(position)
+    return subscribers

@@ -1,0 +1,254 @@
+"""Fair shares: how many partitions of which kind each member holds, most balanced first, then least disturbed.
+
+Partitions that the same members may hold, with replicas in the same racks, are alike: they form a `Pool`, and only
+their number matters here. Wanted are the numbers that, in this order of importance,
+
+1. are *balanced*: no other way to hand the partitions out has more even loads (the sorted loads of the best way are
+   unique: it minimises every convex function of them);
+2. let the fewest partitions be read across racks (KIP-881);
+3. move the fewest partitions away from those who own them.
+
+That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. It starts where every
+partition is cheapest, balance aside: with its owner, or in a rack that has it. Then members above the mean push
+partitions along the cheapest paths (member, pool it holds of, other member of that pool, …) to members below it:
+successive shortest paths with prices (node potentials), which keep every state on the way the cheapest for its loads.
+Where that stops short, the members that can still be reached are closed: they alone hold the pools they hold of, and
+have more to carry than the mean. They and the others are then two problems that have nothing to do with each other.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Partitions that are alike."""
+
+    size: int
+    members: tuple[int, ...]
+    """Who may hold them: at least one; members are numbers from 0."""
+    owned: Mapping[int, int]
+    """Member -> how many of them it has now; in sum at most `size`."""
+    far: AbstractSet[int] = frozenset()
+    """The members that would read them across racks."""
+
+    def without(self, closed: AbstractSet[int]) -> "Pool":
+        """The pool as it is if these members cannot hold any of it."""
+        if closed.isdisjoint(self.members):
+            return self
+        owned = {member: count for member, count in self.owned.items() if member not in closed}
+        return Pool(self.size, tuple(member for member in self.members if member not in closed), owned, self.far)
+
+
+def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
+    """For each pool: member -> how many of it that member is to hold; members that hold none are left out."""
+    shares: list[dict[int, int]] = [{} for _ in pools]
+    far_cost = sum(pool.size for pool in pools) + 1  # more than any number of moves
+    open_problems = [(list(range(len(pools))), frozenset[int]())]
+    """Numbers of pools, and the members that are no part of the problem."""
+    while open_problems:
+        numbers, closed = open_problems.pop()
+        flow = Flow([pools[number].without(closed) for number in numbers], far_cost)
+        heavy = flow.level()
+        for number, held in zip(numbers, flow.held, strict=True):
+            shares[number] = {member: count for member, count in held.items() if count}
+        if heavy:
+            light = [number for number in numbers if heavy.isdisjoint(shares[number])]
+            open_problems.append((light, closed | heavy))
+        if flow.overfull:
+            open_problems.append(([number for number in numbers if not heavy.isdisjoint(shares[number])], closed))
+    return shares
+
+
+class Flow:
+    """One problem: pools, and the members that hold them in the course of its solution."""
+
+    def __init__(self, pools: Sequence[Pool], far_cost: int) -> None:
+        self.held: list[dict[int, int]] = [{} for _ in pools]
+        self.overfull = False
+        """Whether `level` stopped above the mean: the heavy members are then to be levelled anew, by themselves."""
+        self._pools = pools
+        self._far_cost = far_cost
+        self.loads = dict.fromkeys(sorted({member for pool in pools for member in pool.members}), 0)
+        self.holds: dict[int, set[int]] = {member: set() for member in self.loads}
+        """Member -> the pools of which it holds any."""
+        self._prices = dict.fromkeys(self.loads, 0)
+        self._pool_prices = [0] * len(pools)
+        for number in sorted(range(len(pools)), key=lambda each: len(pools[each].members)):
+            self._place(number, pools[number])
+
+    def level(self) -> frozenset[int]:
+        """Make loads as even as the members allow.
+
+        Back with no members when that is done for all. Else with those that form a problem of their own; if
+        `overfull` is not set, it is solved, and only the problem of all others is left.
+        """
+        if not self.loads:
+            return frozenset()
+        mean, remainder = divmod(sum(self.loads.values()), len(self.loads))
+        mean += remainder > 0
+        if stuck := self._push_down_to(mean):
+            self.overfull = True
+            return stuck
+        if min(self.loads.values()) >= mean - 1:
+            return frozenset()
+        # Who is still above has no way to anybody below: what it reaches is between mean - 1 and mean, as it should.
+        return self._push_down_to(mean - 1)
+
+    def _place(self, number: int, pool: Pool) -> None:
+        """Each partition where it costs least: with a near owner, with the near member of least load, else as is."""
+        near = [member for member in pool.members if member not in pool.far] if pool.far else pool.members
+        unplaced = pool.size
+        for member, count in pool.owned.items():
+            if not near or member not in pool.far:
+                self._hold(number, member, count)
+                unplaced -= count
+        by_load = [(self.loads[member], member) for member in near or pool.members]
+        heapify(by_load)
+        for _ in range(unplaced):
+            load, member = by_load[0]
+            self._hold(number, member, 1)
+            heapreplace(by_load, (load + 1, member))
+        # The price of a pool is what its dearest placed partition would save: then no first step saves anything.
+        self._pool_prices[number] = -max(
+            self._cost(number, member, count) for member, count in self.held[number].items()
+        )
+
+    def _hold(self, number: int, member: int, count: int) -> None:
+        self.loads[member] += count
+        held = self.held[number]
+        held[member] = held.get(member, 0) + count
+        if held[member]:
+            self.holds[member].add(number)
+        else:
+            self.holds[member].discard(number)
+
+    def _cost(self, number: int, member: int, nth: int) -> int:
+        """Of the nth partition of a pool that a member holds; its own ones come first, and are cheaper."""
+        pool = self._pools[number]
+        far = self._far_cost if member in pool.far else 0
+        return far - (nth <= pool.owned.get(member, 0))
+
+    def _push_down_to(self, limit: int) -> frozenset[int]:
+        """Push partitions from members above the limit to members below it, along cheapest paths.
+
+        Back with no members once all are within the limit; else with those that find no way, and all they reach.
+        """
+        while above := [member for member, load in self.loads.items() if load > limit]:
+            start = max(self._prices[member] for member in above)
+            if not self._push_along_free_paths((m for m in above if self._prices[m] == start), limit) and (
+                reached := self._reprice(above, start, limit)
+            ):
+                return reached
+        return frozenset()
+
+    def _push_along_free_paths(self, above: Iterable[int], limit: int) -> bool:
+        """Whether there was any path along which, at the present prices, a push costs nothing."""
+        search = FreePaths(self, limit)
+        pushed = False
+        for member in above:
+            while self.loads[member] > limit and (path := search.path(member)):
+                self._push(path)
+                pushed = True
+        return pushed
+
+    def _push(self, path: Sequence[int]) -> None:
+        """Along member, pool, member, …, member."""
+        for at in range(0, len(path) - 1, 2):
+            self._hold(path[at + 1], path[at], -1)
+            self._hold(path[at + 1], path[at + 2], 1)
+
+    def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
+        """Dijkstra from the members above the limit to the nearest one below it, whose path the new prices make free.
+
+        Back with no members; with all that were reached, and prices as they were, if there is no way.
+        """
+        distances: dict[tuple[bool, int], int] = {}
+        heap = [(start - self._prices[member], False, member) for member in above]
+        heapify(heap)
+        while heap:
+            distance, is_pool, number = heappop(heap)
+            if (is_pool, number) in distances:
+                continue
+            if not is_pool and self.loads[number] < limit:
+                self._shift(distances, distance)
+                return frozenset()
+            distances[is_pool, number] = distance
+            for next_number, cost in self.from_pool(number) if is_pool else self.from_member(number):
+                if (not is_pool, next_number) not in distances:
+                    heappush(heap, (distance + cost, not is_pool, next_number))
+        return frozenset(number for is_pool, number in distances if not is_pool)
+
+    def _shift(self, distances: Mapping[tuple[bool, int], int], nearest: int) -> None:
+        for (is_pool, number), distance in distances.items():
+            if is_pool:
+                self._pool_prices[number] += distance - nearest
+            else:
+                self._prices[number] += distance - nearest
+
+    def from_member(self, member: int) -> Iterator[tuple[int, int]]:
+        """The pools of which the member could give a partition away, and at what price: at least 0."""
+        price = self._prices[member]
+        for number in sorted(self.holds[member]):
+            cost = self._cost(number, member, self.held[number][member])
+            yield number, price - cost - self._pool_prices[number]
+
+    def from_pool(self, number: int) -> Iterator[tuple[int, int]]:
+        """The members that could take a partition of the pool, and at what price: at least 0."""
+        price, held = self._pool_prices[number], self.held[number]
+        for member in self._pools[number].members:
+            yield member, price + self._cost(number, member, held.get(member, 0) + 1) - self._prices[member]
+
+    def is_free(self, is_pool: bool, number: int, end: int) -> bool:
+        """Whether one more partition can go from a pool to a member, or from a member to a pool, at no price."""
+        pool, member = (number, end) if is_pool else (end, number)
+        count = self.held[pool].get(member, 0)
+        if is_pool:
+            return self._pool_prices[pool] + self._cost(pool, member, count + 1) == self._prices[member]
+        return count > 0 and self._prices[member] - self._cost(pool, member, count) == self._pool_prices[pool]
+
+
+class FreePaths:
+    """A depth-first search for paths that cost nothing, which remembers where there are none (Dinic's arc pointers).
+
+    What it passed over may have become possible by a push since: it is found by the next search.
+    """
+
+    def __init__(self, flow: Flow, limit: int) -> None:
+        self._flow = flow
+        self._limit = limit
+        self._seen: set[tuple[bool, int]] = set()
+        """Nodes (is it a pool, number) on the present path, and those from which no way led on."""
+        self._ways: dict[tuple[bool, int], list[int]] = {}
+        """Node -> the nodes behind it still to be tried, the next one last."""
+
+    def path(self, start: int) -> list[int]:
+        """Member, pool, member, …, member below the limit; empty if there is no path."""
+        path = [start]
+        self._seen.add((False, start))
+        while path:
+            is_pool = len(path) % 2 == 0
+            step = self._step(is_pool, path[-1])
+            if step is None:
+                path.pop()
+                continue
+            path.append(step)
+            if is_pool and self._flow.loads[step] < self._limit:
+                self._seen.difference_update((at % 2 == 1, number) for at, number in enumerate(path))
+                return path
+            self._seen.add((not is_pool, step))
+        return path
+
+    def _step(self, is_pool: bool, number: int) -> int | None:
+        """The next node along a way that is free, and was not taken before."""
+        ways = self._ways.get((is_pool, number))
+        if ways is None:
+            ends = self._flow.from_pool(number) if is_pool else self._flow.from_member(number)
+            ways = self._ways[is_pool, number] = [end for end, cost in ends if not cost][::-1]
+        while ways:
+            if (not is_pool, ways[-1]) not in self._seen and self._flow.is_free(is_pool, number, ways[-1]):
+                return ways[-1]
+            ways.pop()
+        return None
