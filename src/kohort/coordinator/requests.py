@@ -3,8 +3,8 @@
 Handlers make these of what the wire brought; where the answer depends on the API version, the request carries
 `version`. `request_id` is opaque: the answer comes back with it, now or in a later `Result`.
 
-Nobody changes a request. Heartbeat and OffsetCommit, the two that come by the thousand, are not frozen only because
-making a frozen one takes 2.4 times as long.
+Nobody changes a request. Those that come by the thousand are not frozen only because making a frozen one takes up to
+four times as long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from uuid import UUID
 from kohort.types import ConnectionId, RequestId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JoinGroup:
     request_id: RequestId
     version: int
@@ -32,11 +32,11 @@ class JoinGroup:
     """(name, metadata) in the member's order of preference."""
     reason: str | None
     fresh_id: str
-    """A new UUID, used if the member needs an id."""
+    """A new UUID for a member without an id, else ""."""
     connection: ConnectionId = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SyncGroup:
     request_id: RequestId
     version: int

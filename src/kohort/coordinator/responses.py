@@ -1,4 +1,7 @@
-"""What a shard answers, free of wire versions; handlers write the version that was asked for."""
+"""What a shard answers, free of wire versions; handlers write the version that was asked for.
+
+Nobody changes an answer; those that go out by the thousand are not frozen only because that costs time, as in `requests`.
+"""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -18,7 +21,7 @@ class JoinedMember:
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JoinGroupResponse:
     error: ErrorCode = NONE
     generation: int = -1
@@ -31,7 +34,7 @@ class JoinGroupResponse:
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SyncGroupResponse:
     error: ErrorCode = NONE
     protocol_type: str | None = None

@@ -57,7 +57,7 @@ class Groups:
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
         self._journal: OrderedDict[str, deque[Rebalance]] = OrderedDict()
-        self._joined_by: dict[ConnectionId, set[ShardHost]] = {}
+        self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
         self._hosts = [
             ShardHost(
@@ -107,7 +107,9 @@ class Groups:
         else:
             host = self._host(request.group)
             if isinstance(request, JoinGroup) and request.connection is not None:
-                self._joined_by.setdefault(request.connection, set()).add(host)
+                known = self._joined_by.get(request.connection, ())
+                if host not in known:
+                    self._joined_by[request.connection] = (*known, host)
             host.submit(request)
 
     def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -154,7 +156,8 @@ class Groups:
             self._timers.cancel(key)
             return
         self._timers.set(key, timer.deadline)
-        self._set_alarm()
+        if self._alarm_at is None or timer.deadline < self._alarm_at:
+            self._set_alarm()
 
     def _set_alarm(self) -> None:
         deadline = self._timers.next_deadline()

@@ -108,7 +108,10 @@ class ShardHost:
     def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
         """What a heartbeat is answered, at once: it neither tells nor changes anything that is being logged."""
         if self.state is HostState.ACTIVE:
-            return self.shard.heartbeat(group, generation, member_id, instance_id, self._clock.now())
+            try:
+                return self.shard.heartbeat(group, generation, member_id, instance_id, self._clock.now())
+            except Exception as e:  # as in `post`
+                self._fail(e)
         request = Heartbeat(
             request_id=None, group=group, generation=generation, member_id=member_id, instance_id=instance_id
         )

@@ -140,8 +140,9 @@ class Connection(asyncio.Protocol):
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if self._pumping:
             return
-        if self._reader.is_empty:
-            self._pump()
+        if self._reader.is_empty and not (self._draining or self._next_turn_is_set):
+            self._starved = True
+            self._rest()
         else:
             # Not from here: the next request may bring other connections their answers, those theirs, and so on.
             self._flush()
@@ -221,6 +222,10 @@ class Connection(asyncio.Protocol):
             self.failed(error)
         finally:
             self._pumping = False
+        self._rest()
+
+    def _rest(self) -> None:
+        """Nothing more can be done now: write what was answered, and read on if that is wanted."""
         self._flush()
         if not (self._starved and self._reading and self._reader.is_empty):
             self._keep_reading_or_pause()

@@ -5,8 +5,10 @@ handshake for member ids (KIP-394), v5 static members (KIP-345); v6 is flexible;
 has null where no protocol was chosen (KIP-559), "" before; v8 brings the reason (KIP-800), v9 SkipAssignment.
 """
 
-import uuid
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
@@ -16,6 +18,17 @@ from kohort.server.handlers import milliseconds
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
+
+
+def _new_ids() -> Iterator[str]:
+    # Random bytes for many at once: a call to the system for each is felt when a thousand members join.
+    while True:
+        random = os.urandom(16 * 256)
+        for at in range(0, len(random), 16):
+            yield str(UUID(bytes=random[at : at + 16], version=4))
+
+
+_FRESH_IDS = _new_ids()
 
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
@@ -36,7 +49,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             protocol_type=request.protocol_type,
             protocols=tuple((each.name, each.metadata) for each in request.protocols),
             reason=request.reason if version >= 8 else None,
-            fresh_id=str(uuid.uuid4()),
+            fresh_id="" if request.member_id else next(_FRESH_IDS),
             connection=exchange.connection,
         )
     )
