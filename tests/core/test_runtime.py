@@ -11,6 +11,7 @@ from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.partition import partition_for
 from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue, decode, encode
+from kohort.coordinator.shard import Shard
 from kohort.protocol.batches import decode_records
 from kohort.runtime import host
 from kohort.runtime.clock import SystemClock
@@ -240,6 +241,24 @@ async def test_closing_waits_for_the_disk():
 async def test_closing_twice_is_closing_once():
     async with serving() as served:
         await served.groups.close()
+
+
+# --- heartbeats ---
+
+
+@virtual_time
+async def test_a_bug_met_by_a_heartbeat_drops_the_shard_and_not_a_connection(monkeypatch):
+    async with serving() as served:
+        leader, follower = await served.settled(members=2)
+        joining = served.join("g", leader)
+        assert joining.parked
+        with monkeypatch.context() as broken:
+            broken.setattr(Shard, "heartbeat", lambda *_: 1 // 0)
+            assert served.groups.heartbeat("g", 1, follower, None).name == "coordinator_not_available"
+        assert joining.error == "coordinator_not_available"
+        assert served.groups.heartbeat("g", 1, follower, None).name == "coordinator_not_available"
+        await asyncio.sleep(1.1)
+        assert served.groups.heartbeat("g", 1, follower, None).name == "none"
 
 
 # --- timers ---
