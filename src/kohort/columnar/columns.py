@@ -1,0 +1,97 @@
+"""What the kernels wrote, as Arrow columns: buffers are handed over, nothing is copied."""
+
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.columnar import kernels
+from kohort.columnar.schema import HEADERS
+
+Array: TypeAlias = Any
+
+_LEAST_TOPICS: Final = 1 << 14
+
+
+class Buffer:
+    """Memory of Arrow's pool and an array on it; the pool keeps what was freed: fresh pages cost more than decoding."""
+
+    __slots__ = ("array", "memory")
+
+    def __init__(self, length: int, element: Any, *, zeroed: bool = False) -> None:
+        self.memory = pa.allocate_buffer(length * np.dtype(element).itemsize)
+        self.array: Array = np.frombuffer(self.memory, element)
+        if zeroed:
+            self.array.fill(0)
+
+    def first(self, length: int) -> pa.Buffer:
+        """Its first `length` bytes."""
+        return self.memory.slice(0, length)
+
+    def numbers(self, kind: pa.DataType, rows: int) -> pa.Array:
+        """Its first `rows` elements as a column without nulls."""
+        return pa.Array.from_buffers(kind, rows, [None, self.memory], 0)
+
+
+class Variable:
+    """A column of byte strings that may be null."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.ends = Buffer(rows + 1, np.int32)
+        self.data = Buffer(size, np.uint8)
+        self.validity = bitmap(rows)
+
+    def column(self, kind: pa.DataType, rows: int, size: int, nulls: int) -> pa.Array:
+        """Its first `rows`, of `size` bytes altogether."""
+        validity = self.validity.memory if nulls else None
+        return pa.Array.from_buffers(kind, rows, [validity, self.ends.memory, self.data.first(size)], nulls)
+
+
+def bitmap(rows: int) -> Buffer:
+    """One bit for each row, 0."""
+    return Buffer((rows + 7) // 8, np.uint8, zeroed=True)
+
+
+def topic_column(topic: str, rows: int) -> pa.Array:
+    """`topic`, `rows` times: a slice of a column that is made once for each topic and power of two."""
+    return _topics(topic, max(_LEAST_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(0, rows)
+
+
+@lru_cache(maxsize=16)
+def _topics(topic: str, rows: int) -> pa.Array:
+    name = topic.encode()
+    ends = np.arange(rows + 1, dtype=np.int64) * len(name)
+    return pa.Array.from_buffers(
+        pa.string(), rows, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(name * rows)], 0
+    )
+
+
+def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:
+    """The headers that start at `headers_at`, one list for each record; null where it has none."""
+    rows, entries, size = len(headers_at), int(totals[kernels.HEADERS]), int(totals[kernels.HEADER_BYTES])
+    lists, validity = Buffer(rows + 1, np.int32), bitmap(rows)
+    names, contents = Variable(entries, size), Variable(entries, size)
+    nulls = kernels.read_headers(
+        data, headers_at, lists.array, validity.array, names.ends.array, names.data.array,
+        contents.ends.array, contents.data.array, contents.validity.array,
+    )  # fmt: skip
+    found = int(lists.array[rows])
+    name_column = names.column(pa.string(), found, int(names.ends.array[found]), 0)
+    content_column = contents.column(pa.binary(), found, int(contents.ends.array[found]), nulls)
+    entry_column = pa.StructArray.from_arrays(
+        [_valid_utf8(name_column), content_column], fields=list(HEADERS.value_type)
+    )
+    bare = int(totals[kernels.BARE])
+    return pa.Array.from_buffers(
+        HEADERS, rows, [validity.memory if bare else None, lists.memory], bare, children=[entry_column]
+    )
+
+
+def _valid_utf8(names: pa.Array) -> pa.Array:
+    """`names`, with U+FFFD for what is not UTF-8, as Java reads it."""
+    try:
+        names.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([name.decode(errors="replace") for name in names.cast(pa.binary()).to_pylist()], pa.string())
+    return names

@@ -1,0 +1,133 @@
+"""Record batches, as a Fetch response or a log has them, to Arrow record batches.
+
+The bytes are several batches one after the other and maybe the start of one more, which is left out. Their headers are
+read at once; those with records to read are checked against their CRC, and their records (inflated first where they are
+compressed) go in one loop of machine code into Arrow's buffers.
+
+Batches are taken together until they are `max_rows` records or 64 MiB. So memory is bounded however well something was
+compressed, and no column outgrows the 32-bit offsets that Arrow's (and Spark's) binary columns have.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.columnar import kernels
+from kohort.columnar.columns import Buffer, Variable, header_column, topic_column
+from kohort.columnar.payloads import Limits, Payload, as_bytes, corrupt, payloads
+from kohort.columnar.schema import RECORDS, record_schema
+from kohort.columnar.selection import Aborted, scan, select
+from kohort.errors import KafkaError, KohortError
+from kohort.protocol.compression import Buffer as Input
+
+MAX_ROWS: Final = 50_000
+"""Rows of a record batch, unless other is asked for: Spark takes such ones the fastest."""
+_TOGETHER: Final = Limits(MAX_ROWS, 64 * 1024 * 1024)
+_AT_ONCE: Final = Limits(8 * 1024 * 1024, 2**31 - 1)
+"""What one record batch can hold: topic names of 249 bytes, and keys or values, in 2 GiB each."""
+_END: Final = 2**63 - 1
+
+
+class Wanted(NamedTuple):
+    """Which records to read, and how."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    include_headers: bool
+
+
+def decode(
+    data: Input,
+    *,
+    topic: str,
+    partition: int,
+    from_offset: int = 0,
+    to_offset: int | None = None,
+    include_headers: bool = False,
+    aborted: Iterable[Aborted] = (),
+    check_crcs: bool = True,
+) -> pa.RecordBatch:
+    """`decode_batches`, as one record batch, without rows if there are none.
+
+    Raises KohortError too, if the records are more than one record batch holds (2 GiB, or 8 million).
+    """
+    wanted = Wanted(topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers)
+    found = list(_decode(data, wanted, aborted, _AT_ONCE, check_crcs))
+    if len(found) == 1:
+        return found[0]
+    schema = record_schema(include_headers=include_headers)
+    together = pa.Table.from_batches(found, schema).combine_chunks().to_batches()
+    if len(together) > 1:
+        raise KohortError(f"{topic}-{partition}: more records than one record batch holds: use decode_batches")
+    return together[0] if together else pa.RecordBatch.from_pylist([], schema)
+
+
+def decode_batches(
+    data: Input,
+    *,
+    topic: str,
+    partition: int,
+    from_offset: int = 0,
+    to_offset: int | None = None,
+    include_headers: bool = False,
+    aborted: Iterable[Aborted] = (),
+    check_crcs: bool = True,
+    max_rows: int = MAX_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of `data` with offsets in [from_offset, to_offset), in order, at most `max_rows` at a time.
+
+    Markers are left out, and what belongs to the `aborted` transactions (producer id, first offset), as a Fetch
+    response under read_committed names them.
+
+    Raises KafkaError: CORRUPT_MESSAGE if the bytes are no batches or not what was sent, MESSAGE_TOO_LARGE if a batch
+    inflates beyond 64 MiB, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    wanted = Wanted(topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers)
+    for found in _decode(data, wanted, aborted, _TOGETHER._replace(rows=max_rows), check_crcs):
+        for start in range(0, found.num_rows, max_rows):
+            yield found.slice(start, max_rows)
+
+
+def _decode(
+    data: Input, wanted: Wanted, aborted: Iterable[Aborted], limits: Limits, check_crcs: bool
+) -> Iterator[pa.RecordBatch]:
+    array = as_bytes(data)
+    try:
+        chosen = select(scan(array), data, wanted.from_offset, wanted.to_offset, aborted)
+        for payload in payloads(array, chosen, limits, check_crcs=check_crcs):
+            yield _record_batch(payload, wanted)
+    except KafkaError as error:
+        raise KafkaError(error.code, f"{wanted.topic}-{wanted.partition}: {error.message}") from None
+
+
+def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
+    data, batches = payload
+    capacity, size = int(batches[:, kernels.COUNT].sum()), int(batches[:, kernels.SIZE].sum())
+    offsets, timestamps, types = Buffer(capacity, np.int64), Buffer(capacity, np.int64), Buffer(capacity, np.int32)
+    keys, values = Variable(capacity, size), Variable(capacity, size)
+    headers_at = np.empty(capacity if wanted.include_headers else 0, np.int64)
+    totals = np.zeros(kernels.TOTALS, np.int64)
+    broken = kernels.read_records(
+        data, batches, wanted.from_offset, wanted.to_offset, offsets.array, timestamps.array, types.array,
+        keys.ends.array, keys.data.array, keys.validity.array,
+        values.ends.array, values.data.array, values.validity.array, headers_at, totals,
+    )  # fmt: skip
+    if broken >= 0:
+        raise corrupt(int(batches[broken, kernels.BASE_OFFSET]), "has other records than its header says")
+    rows, key_bytes, value_bytes, null_keys, null_values = totals[: kernels.HEADERS].tolist()
+    columns = [
+        keys.column(pa.binary(), rows, key_bytes, null_keys),
+        values.column(pa.binary(), rows, value_bytes, null_values),
+        topic_column(wanted.topic, rows),
+        pa.array(np.full(rows, wanted.partition, np.int32)),
+        offsets.numbers(pa.int64(), rows),
+        timestamps.numbers(RECORDS.field("timestamp").type, rows),
+        types.numbers(pa.int32(), rows),
+    ]
+    if wanted.include_headers:
+        columns.append(header_column(data, headers_at[:rows], totals))
+    return pa.RecordBatch.from_arrays(columns, schema=record_schema(include_headers=wanted.include_headers))

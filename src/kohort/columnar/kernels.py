@@ -1,0 +1,287 @@
+"""The two loops over bytes: batch headers into a table, records into the buffers of Arrow columns.
+
+Both read what strangers wrote. Every read is checked against the end of its record, batch or buffer first; a number
+that leads outside ends the loop, which then says where, and nothing is written beyond what the caller allotted: a batch
+of n bytes holds at most n bytes of keys and values and n/7 records.
+
+`protocol.batch_format` and `protocol.records` describe the layouts and read them in Python; the tests compare.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from kohort.columnar.compiling import BYTES, INPUT, INT32, INT64, NUMBER, TABLE, copy, helper, kernel
+
+Array: TypeAlias = Any
+"""A numpy array; its element type is in the kernel's signature."""
+Number: TypeAlias = Any
+"""An int64, whatever numpy calls it."""
+
+# Columns of the table of batches.
+POSITION: Final = 0
+SIZE: Final = 1
+BASE_OFFSET: Final = 2
+ATTRIBUTES: Final = 3
+LAST_OFFSET: Final = 4
+BASE_TIMESTAMP: Final = 5
+MAX_TIMESTAMP: Final = 6
+PRODUCER_ID: Final = 7
+COUNT: Final = 8
+CRC: Final = 9
+BATCH_COLUMNS: Final = 10
+
+# What is told of the records read.
+ROWS: Final = 0
+KEY_BYTES: Final = 1
+VALUE_BYTES: Final = 2
+NULL_KEYS: Final = 3
+NULL_VALUES: Final = 4
+HEADERS: Final = 5
+HEADER_BYTES: Final = 6
+BARE: Final = 7
+"""Records without headers."""
+TOTALS: Final = 8
+
+_HEADER_SIZE: Final = 61
+_LOG_APPEND_TIME: Final = 8
+_US_PER_MS: Final = 1000
+_LATEST_MS: Final = (2**63 - 1) // _US_PER_MS
+
+
+@helper
+def _big_endian(data: Array, at: Number, size: Number) -> Number:
+    """`size` bytes as an unsigned number; the caller knows that they are there."""
+    number = np.int64(0)
+    for each in range(at, at + size):
+        number = (number << 8) | np.int64(data[each])
+    return number
+
+
+@helper
+def _int32(data: Array, at: Number) -> Number:
+    number = _big_endian(data, at, 4)
+    return number - (np.int64(1) << 32) if number >= np.int64(1) << 31 else number
+
+
+@kernel(INPUT, TABLE)
+def scan(data: Array, table: Array) -> Number:
+    """Read the headers of the whole batches in `data` into `table`, as many as it has room for.
+
+    Returns how many there are (call again with room for them); -1 - position where there is no batch.
+    """
+    end = len(data)
+    at = np.int64(0)
+    found = 0
+    while end - at >= _HEADER_SIZE:
+        length = _int32(data, at + 8)
+        if length < _HEADER_SIZE - 12 or data[at + 16] != 2:
+            return -1 - at
+        if length + 12 > end - at:
+            break
+        if found < len(table):
+            row = table[found]
+            row[POSITION] = at
+            row[SIZE] = length + 12
+            row[BASE_OFFSET] = _big_endian(data, at, 8)
+            row[CRC] = _big_endian(data, at + 17, 4)
+            row[ATTRIBUTES] = _big_endian(data, at + 21, 2)
+            row[LAST_OFFSET] = row[BASE_OFFSET] + _int32(data, at + 23)
+            row[BASE_TIMESTAMP] = _big_endian(data, at + 27, 8)
+            row[MAX_TIMESTAMP] = _big_endian(data, at + 35, 8)
+            row[PRODUCER_ID] = _big_endian(data, at + 43, 8)
+            row[COUNT] = _int32(data, at + 57)
+        found += 1
+        at += length + 12
+    return found
+
+
+@helper
+def _varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
+    """The zigzag varint at `at`, and where it ends: -1 if that is beyond `end`, or if it has more than 64 bits."""
+    raw = np.uint64(0)
+    for shift in range(0, 70, 7):
+        if at >= end:
+            return 0, -1
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        raw |= np.uint64(byte & 0x7F) << np.uint64(shift)
+        if byte < 128:
+            return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
+    return 0, -1
+
+
+@helper
+def _small(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
+    """`_varint`, sooner for the one or two bytes that nearly all numbers take."""
+    if end - at < 2:
+        return _varint(data, at, end)
+    raw = np.int64(data[at])
+    if raw < 128:
+        return (raw >> 1) ^ -(raw & 1), at + 1
+    more = np.int64(data[at + 1])
+    if more < 128:
+        raw = (raw & 0x7F) | (more << 7)
+        return (raw >> 1) ^ -(raw & 1), at + 2
+    return _varint(data, at, end)
+
+
+@helper
+def _skip_headers(data: Array, at: Number, end: Number, totals: Array) -> Number:
+    """Where the headers at `at` end, -1 if that is not within their record; counts them."""
+    count, at = _small(data, at, end)
+    if at < 0 or count < 0:
+        return -1
+    for _ in range(count):
+        size, at = _small(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return -1
+        at += size
+        totals[HEADER_BYTES] += size
+        size, at = _small(data, at, end)
+        if at < 0 or size > end - at:
+            return -1
+        if size > 0:
+            at += size
+            totals[HEADER_BYTES] += size
+    totals[HEADERS] += count
+    return at
+
+
+@helper
+def _microseconds(timestamp: Number) -> Number:
+    """`timestamp` (ms) in µs: the nearest that 64 bits hold, for a producer may send any number."""
+    return min(max(timestamp, -_LATEST_MS), _LATEST_MS) * _US_PER_MS
+
+
+@kernel(INPUT, TABLE, NUMBER, NUMBER, INT64, INT64, INT32, INT32, BYTES, BYTES, INT32, BYTES, BYTES, INT64, INT64)
+def read_records(
+    data: Array,
+    batches: Array,
+    from_offset: Number,
+    to_offset: Number,
+    offsets: Array,
+    timestamps: Array,
+    timestamp_types: Array,
+    key_ends: Array,
+    keys: Array,
+    key_validity: Array,
+    value_ends: Array,
+    values: Array,
+    value_validity: Array,
+    headers_at: Array,
+    totals: Array,
+) -> Number:
+    """Read the records of `batches` that are in [from_offset, to_offset) into columns.
+
+    A batch's POSITION and SIZE are those of its (inflated) records in `data`. `headers_at` has room for each record, or
+    none if nobody asks. Validity bitmaps come zeroed. Returns -1, or the index of a batch that is not what its header
+    says.
+    """
+    row = key_at = value_at = np.int64(0)
+    key_ends[0] = value_ends[0] = 0
+    wants_headers = len(headers_at) > 0
+    for index in range(len(batches)):
+        at = batches[index, POSITION]
+        batch_end = at + batches[index, SIZE]
+        base_offset = batches[index, BASE_OFFSET]
+        base_timestamp = batches[index, BASE_TIMESTAMP]
+        is_append_time = batches[index, ATTRIBUTES] & _LOG_APPEND_TIME != 0
+        append_time = _microseconds(batches[index, MAX_TIMESTAMP])
+        for _ in range(batches[index, COUNT]):
+            length, at = _small(data, at, batch_end)
+            if at < 0 or length < 0 or length > batch_end - at:
+                return index
+            end = at + length
+            timestamp, at = _small(data, at + 1, end)
+            if at < 0:
+                return index
+            delta, at = _small(data, at, end)
+            if at < 0:
+                return index
+            key_size, key = _small(data, at, end)
+            if key < 0 or key_size > end - key:
+                return index
+            value_size, value = _small(data, key + max(key_size, 0), end)
+            if value < 0 or value_size > end - value:
+                return index
+            at = value + max(value_size, 0)
+            offset = base_offset + delta
+            wanted = offset >= from_offset and offset < to_offset
+            if end - at == 1 and data[at] == 0:
+                if wanted:
+                    totals[BARE] += 1
+            elif _skip_headers(data, at, end, totals) != end:
+                return index
+            if wanted:
+                if wants_headers:
+                    headers_at[row] = at
+                offsets[row] = offset
+                timestamps[row] = append_time if is_append_time else _microseconds(base_timestamp + timestamp)
+                timestamp_types[row] = 1 if is_append_time else 0
+                if key_size >= 0:
+                    copy(keys, key_at, data, key, key_size)
+                    key_at += key_size
+                    key_validity[row >> 3] |= np.uint8(1 << (row & 7))
+                else:
+                    totals[NULL_KEYS] += 1
+                if value_size >= 0:
+                    copy(values, value_at, data, value, value_size)
+                    value_at += value_size
+                    value_validity[row >> 3] |= np.uint8(1 << (row & 7))
+                else:
+                    totals[NULL_VALUES] += 1
+                row += 1
+                key_ends[row] = key_at
+                value_ends[row] = value_at
+            at = end
+        if at != batch_end:
+            return index
+    totals[ROWS] = row
+    totals[KEY_BYTES] = key_at
+    totals[VALUE_BYTES] = value_at
+    return -1
+
+
+@kernel(INPUT, INT64, INT32, BYTES, INT32, BYTES, INT32, BYTES, BYTES)
+def read_headers(
+    data: Array,
+    headers_at: Array,
+    list_ends: Array,
+    list_validity: Array,
+    name_ends: Array,
+    names: Array,
+    content_ends: Array,
+    contents: Array,
+    content_validity: Array,
+) -> Number:
+    """Read the headers that `read_records` found sound into the buffers of a list of (name, content).
+
+    A record without headers is null, as in Spark's Kafka source. Returns how many contents are null.
+    """
+    end = len(data)
+    entry = name_at = content_at = nulls = np.int64(0)
+    list_ends[0] = name_ends[0] = content_ends[0] = 0
+    for row in range(len(headers_at)):
+        count, at = _small(data, headers_at[row], end)
+        if count > 0:
+            list_validity[row >> 3] |= np.uint8(1 << (row & 7))
+        for _ in range(count):
+            size, at = _small(data, at, end)
+            copy(names, name_at, data, at, size)
+            name_at += size
+            size, at = _small(data, at + size, end)
+            if size >= 0:
+                copy(contents, content_at, data, at, size)
+                content_at += size
+                at += size
+                content_validity[entry >> 3] |= np.uint8(1 << (entry & 7))
+            else:
+                nulls += 1
+            entry += 1
+            name_ends[entry] = name_at
+            content_ends[entry] = content_at
+        list_ends[row + 1] = entry
+    return nulls

@@ -1,0 +1,105 @@
+"""From chosen batches to payloads: checked against their CRC, inflated, and taken together for the kernel.
+
+Batches that are not compressed stay where they are. Compressed ones are inflated behind each other into new memory.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from crc32c import crc32c
+
+from kohort.columnar import kernels
+from kohort.columnar.selection import Table
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.batch_format import ATTRIBUTES_AT, CODEC_BITS, HEADER_SIZE
+from kohort.protocol.compression import Buffer, decompress
+
+Array: TypeAlias = Any
+
+_LEAST_RECORD: Final = 7
+"""Bytes of a record with neither key, value nor headers."""
+
+
+class Payload(NamedTuple):
+    """Records of some batches: bytes, and the table of the batches with the places of their records in these bytes."""
+
+    data: Array
+    batches: Table
+
+
+class Limits(NamedTuple):
+    """How much is taken together, unless one batch alone is more."""
+
+    rows: int
+    size: int
+    """Bytes, inflated."""
+
+
+class _Together:
+    """Batches that are being taken together; all compressed, or none."""
+
+    def __init__(self, compressed: bool) -> None:
+        self.compressed = compressed
+        self.rows = self.size = 0
+        self._batches: list[list[int]] = []
+        self._inflated: list[Buffer] = []
+
+    def add(self, batch: list[int], records: Buffer) -> None:
+        batch[kernels.SIZE] = len(records)
+        if self.compressed:
+            batch[kernels.POSITION] = self.size
+            self._inflated.append(records)
+        else:
+            batch[kernels.POSITION] += HEADER_SIZE
+        self._batches.append(batch)
+        self.rows += batch[kernels.COUNT]
+        self.size += len(records)
+
+    def payload(self, data: Array) -> Payload:
+        if self.compressed:
+            data = as_bytes(b"".join(self._inflated))
+        return Payload(data, np.array(self._batches, np.int64))
+
+
+def as_bytes(data: Buffer) -> Array:
+    """`data` as the array that kernels take: of bytes, and read-only."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def payloads(data: Array, batches: Table, limits: Limits, *, check_crcs: bool) -> Iterator[Payload]:
+    """The records of `batches`, some batches at a time.
+
+    Raises KafkaError: CORRUPT_MESSAGE if a batch is not what was sent, or cannot hold the records it says it has; what
+    `decompress` raises.
+    """
+    view = memoryview(data)
+    together = _Together(compressed=False)
+    for batch in batches.tolist():
+        records = _records_of(view, batch, check_crcs)
+        compressed = bool(batch[kernels.ATTRIBUTES] & CODEC_BITS)
+        fits = together.rows + batch[kernels.COUNT] <= limits.rows and together.size + len(records) <= limits.size
+        if together.rows and (compressed != together.compressed or not fits):
+            yield together.payload(data)
+            together = _Together(compressed)
+        together.compressed = compressed
+        together.add(batch, records)
+    if together.rows:
+        yield together.payload(data)
+
+
+def _records_of(view: memoryview, batch: list[int], check_crcs: bool) -> Buffer:
+    start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
+    if check_crcs and crc32c(view[start + ATTRIBUTES_AT : end]) != batch[kernels.CRC]:
+        raise corrupt(batch[kernels.BASE_OFFSET], "is not what its producer sent (CRC)")
+    records = decompress(batch[kernels.ATTRIBUTES] & CODEC_BITS, view[start + HEADER_SIZE : end])
+    if not 0 < batch[kernels.COUNT] * _LEAST_RECORD <= len(records):
+        raise corrupt(batch[kernels.BASE_OFFSET], f"has not the {batch[kernels.COUNT]} records that its header says")
+    return records
+
+
+def corrupt(base_offset: int, what: str) -> KafkaError:
+    """The error of the batch at `base_offset`."""
+    return KafkaError(ErrorCode.corrupt_message, f"the batch at offset {base_offset} {what}")
