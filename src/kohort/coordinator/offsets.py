@@ -10,6 +10,7 @@ judged by the member and generation it names:
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
@@ -24,14 +25,13 @@ from kohort.coordinator.records import (
     pack_offsets,
     too_long,
 )
-from kohort.coordinator.requests import OffsetCommit, OffsetDelete, OffsetFetch, PackedOffsetCommit
+from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetDelete, OffsetFetch
 from kohort.coordinator.responses import (
     NONE,
     FetchedOffset,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
-    PackedOffsetCommitResponse,
 )
 from kohort.coordinator.result import Reply, Result
 from kohort.coordinator.step import Step
@@ -41,16 +41,16 @@ from kohort.types import Instant, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 _LAST_TIMESTAMP = 2**63 - 1
-_STORED = PackedOffsetCommitResponse(NONE)
 
 
 def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
     """Decide one OffsetCommit."""
-    error = validate_offset_commit(group, request)
-    if error is not ErrorCode.none:
+    error = validate_offset_commit(group, request, request.version)
+    if error is not NONE:
         refused = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
         return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
-    _hear_of(group, request.member_id, now)
+    if group is not None and request.member_id:
+        _hear_of(group, request.member_id, now)
     expires = NO_TIMESTAMP if request.retention_ms == -1 else min(now + request.retention_ms, _LAST_TIMESTAMP)
     has_expiry = expires != NO_TIMESTAMP
     records = []
@@ -70,34 +70,36 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
     return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),))
 
 
-def commit_packed_offsets(group: Group | None, request: PackedOffsetCommit, now: Instant) -> Result:
-    """Decide one OffsetCommit that came packed: what `commit_offsets` would decide, column by column."""
-    error = validate_offset_commit(group, request)
+def commit_columns(
+    group: Group | None, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
+) -> ErrorCode | list[OffsetCommits]:
+    """What `commit_offsets` decides if no offset has metadata, column by column: the error of all, or the records."""
+    error = validate_offset_commit(group, committer, version)
     if error is not NONE:
-        return Result(replies=(Reply(request.request_id, PackedOffsetCommitResponse(error)),))
-    _hear_of(group, request.member_id, now)
-    records = tuple(
-        OffsetCommits(request.group, topic, partitions, pack_offsets(positions, now, topic_id))
-        for topic, topic_id, partitions, positions in request.topics
-    )
-    return Result(records, (Reply(request.request_id, _STORED),))
+        return error
+    if group is not None and committer.member_id:
+        _hear_of(group, committer.member_id, now)
+    return [
+        OffsetCommits(committer.group, topic, partitions, pack_offsets(positions, now, topic_id))
+        for topic, topic_id, partitions, positions in topics
+    ]
 
 
-def _hear_of(group: Group | None, member_id: str, now: Instant) -> None:
+def _hear_of(group: Group, member_id: str, now: Instant) -> None:
     """Who commits is alive."""
-    session = group.sessions.get(member_id) if group is not None else None
+    session = group.sessions.get(member_id)
     if session is not None:
         session.deadline = Instant(now + session.session_timeout_ms)
 
 
-def validate_offset_commit(group: Group | None, request: OffsetCommit | PackedOffsetCommit) -> ErrorCode:
+def validate_offset_commit(group: Group | None, request: OffsetCommit | Committer, version: int) -> ErrorCode:
     """Whether this member, of this generation, may commit."""
     if group is None:
         if too_long(request.group):
             return ErrorCode.invalid_group_id
         if request.generation < 0:
             return ErrorCode.none
-        newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
+        newer = version >= GROUP_ID_NOT_FOUND_SINCE
         return ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation
     state = group.state
     if request.generation < 0 and state is State.EMPTY:

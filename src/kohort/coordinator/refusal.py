@@ -17,7 +17,6 @@ from kohort.coordinator.requests import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    PackedOffsetCommit,
     Request,
     SyncGroup,
 )
@@ -31,7 +30,6 @@ from kohort.coordinator.responses import (
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
-    PackedOffsetCommitResponse,
     Response,
     SyncGroupResponse,
 )
@@ -67,7 +65,6 @@ _REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
     Heartbeat: lambda _, error: HeartbeatResponse(error),
     LeaveGroup: lambda _, error: LeaveGroupResponse(error=error),
     OffsetCommit: _refuse_commit,
-    PackedOffsetCommit: lambda _, error: PackedOffsetCommitResponse(error),
     OffsetFetch: _refuse_fetch,
     DescribeGroup: lambda request, error: DescribeGroupResponse(error=error, group=request.group),
     ListGroups: lambda _, error: ListGroupsResponse(error=error),

@@ -83,6 +83,20 @@ class OffsetToCommit(NamedTuple):
     topic_id: UUID | None = None
 
 
+OffsetColumns: TypeAlias = tuple[str, bytes, Sequence[int], Sequence[bytes]]
+"""Offsets to commit to one topic, none with metadata: topic, the 16 bytes of its id, partitions, and for each of them
+an int64 offset and an int32 leader epoch, as they lie in the bytes of a request."""
+
+
+class Committer(NamedTuple):
+    """Who commits, as an OffsetCommit tells it."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
 @dataclass(slots=True, kw_only=True)
 class OffsetCommit:
     request_id: RequestId
@@ -95,29 +109,6 @@ class OffsetCommit:
     """Only what the API layer let pass: existing partitions."""
     retention_ms: int = -1
     """v2-4; -1: the broker's own retention."""
-
-
-class OffsetColumns(NamedTuple):
-    """Offsets to commit to one topic, none with metadata, as they lie in the bytes of a request."""
-
-    topic: str
-    topic_id: bytes
-    """The 16 bytes of it."""
-    partitions: Sequence[int]
-    positions: Sequence[bytes]
-    """For each of `partitions` an int64 offset and an int32 leader epoch."""
-
-
-class PackedOffsetCommit(NamedTuple):
-    """An `OffsetCommit` whose partitions will all get the same answer."""
-
-    request_id: RequestId
-    version: int
-    group: str
-    generation: int
-    member_id: str
-    instance_id: str | None
-    topics: Sequence[OffsetColumns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +157,6 @@ Request: TypeAlias = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
-    | PackedOffsetCommit
     | OffsetFetch
     | DescribeGroup
     | ListGroups

@@ -1,6 +1,7 @@
 """What a shard answers, free of wire versions; handlers write the version that was asked for.
 
-Nobody changes an answer; those that go out by the thousand are not frozen only because that costs time, as in `requests`.
+Nobody changes an answer; those that go out by the thousand are not frozen only because that costs time, as in
+`requests`.
 """
 
 from dataclasses import dataclass, field
@@ -65,12 +66,6 @@ class LeaveGroupResponse:
 class OffsetCommitResponse:
     results: tuple[tuple[TopicPartition, ErrorCode], ...]
     """One per offset asked for, in that order."""
-
-
-@dataclass(frozen=True, slots=True)
-class PackedOffsetCommitResponse:
-    error: ErrorCode = NONE
-    """Of every partition asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +139,6 @@ Response: TypeAlias = (
     | HeartbeatResponse
     | LeaveGroupResponse
     | OffsetCommitResponse
-    | PackedOffsetCommitResponse
     | OffsetFetchResponse
     | DescribeGroupResponse
     | ListGroupsResponse

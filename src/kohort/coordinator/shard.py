@@ -13,7 +13,7 @@ new one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kohort.coordinator import expiration
@@ -24,8 +24,8 @@ from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import hear_of, heartbeat, leave_group, session_expires
 from kohort.coordinator.offsets import (
+    commit_columns,
     commit_offsets,
-    commit_packed_offsets,
     delete_offsets,
     fetch_offsets,
     offset_tombstone,
@@ -41,6 +41,7 @@ from kohort.coordinator.records import (
     pack_offset,
 )
 from kohort.coordinator.requests import (
+    Committer,
     ConnectionClosed,
     DeleteGroup,
     DescribeGroup,
@@ -49,10 +50,10 @@ from kohort.coordinator.requests import (
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    OffsetColumns,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    PackedOffsetCommit,
     Request,
     SyncGroup,
     TopicsDeleted,
@@ -97,6 +98,14 @@ class Shard:
     ) -> ErrorCode:
         """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and never waits."""
         return hear_of(self.groups.get(group), group, generation, member_id, instance_id, now)
+
+    def commit(
+        self, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
+    ) -> ErrorCode | list[OffsetCommits]:
+        """`handle` of an OffsetCommit whose partitions are all answered the same, without the values around it: that
+        answer, or, if it is `none`, the records.
+        """
+        return commit_columns(self.groups.get(committer.group), committer, version, topics, now)
 
     def loaded(self, now: Instant) -> Result:
         """The log was replayed to its end: members get fresh sessions, groups over capacity rebalance."""
@@ -194,9 +203,6 @@ class Shard:
     def _offset_commit(self, request: OffsetCommit, now: Instant) -> Result:
         return commit_offsets(self.groups.get(request.group), request, self.config, now)
 
-    def _packed_offset_commit(self, request: PackedOffsetCommit, now: Instant) -> Result:
-        return commit_packed_offsets(self.groups.get(request.group), request, now)
-
     def _offset_fetch(self, request: OffsetFetch, now: Instant) -> Result:  # noqa: ARG002
         return _answer(request, fetch_offsets(self.groups.get(request.group), request))
 
@@ -259,7 +265,6 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant], Result]]] = {
     Heartbeat: Shard._heartbeat,
     LeaveGroup: Shard._leave_group,
     OffsetCommit: Shard._offset_commit,
-    PackedOffsetCommit: Shard._packed_offset_commit,
     OffsetFetch: Shard._offset_fetch,
     DescribeGroup: Shard._describe_group,
     ListGroups: Shard._list_groups,

@@ -10,7 +10,15 @@ from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.partition import partition_for
-from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, JoinGroup, ListGroups, Request
+from kohort.coordinator.requests import (
+    Committer,
+    ConnectionClosed,
+    ExpireOffsets,
+    JoinGroup,
+    ListGroups,
+    OffsetColumns,
+    Request,
+)
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
 from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
@@ -59,6 +67,8 @@ class Groups:
         self._journal: OrderedDict[str, deque[Rebalance]] = OrderedDict()
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
+        self._to_flush: list[ShardHost] = []
+        """Whose records and answers are due at the end of this turn."""
         self._hosts = [
             ShardHost(
                 log,
@@ -68,6 +78,7 @@ class Groups:
                 on_timer=self._move_timer,
                 on_rebalance=self._ended,
                 on_append=self.appends.observe,
+                flush_soon=self._flush_soon,
             )
             for log in logs
         ]
@@ -116,6 +127,12 @@ class Groups:
         """What a heartbeat is answered. It is the one request that can always be answered at once."""
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
+    def commit(
+        self, answer: "Callable[[ErrorCode], None]", committer: Committer, version: int, topics: Sequence[OffsetColumns]
+    ) -> None:
+        """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes that, now or later."""
+        self._host(committer.group).commit(answer, committer, version, topics)
+
     def connection_closed(self, connection: ConnectionId) -> None:
         """The members that joined by this connection may be gone; their ids are no longer waited for."""
         for host in self._joined_by.pop(connection, ()):
@@ -146,6 +163,18 @@ class Groups:
 
     def _host(self, group: str) -> ShardHost:
         return self._hosts[partition_for(group, len(self._hosts))]
+
+    # --- the end of a turn ---
+
+    def _flush_soon(self, host: ShardHost) -> None:
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._to_flush.append(host)
+
+    def _flush(self) -> None:
+        hosts, self._to_flush = self._to_flush, []
+        for host in hosts:
+            host.flush()
 
     # --- timers ---
 

@@ -11,17 +11,17 @@ shard is loaded from the log, which is the same path as starting.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from time import perf_counter
-from typing import cast
+from typing import Final, TypeAlias, cast
 
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.refusal import refuse, refuse_while_loading
-from kohort.coordinator.requests import Heartbeat, Request, TopicsDeleted
+from kohort.coordinator.requests import Committer, Heartbeat, OffsetColumns, Request, TopicsDeleted
 from kohort.coordinator.responses import HeartbeatResponse, Response
 from kohort.coordinator.result import Cancel, Reply, Result, Timer
 from kohort.coordinator.shard import Event, Shard
@@ -46,6 +46,16 @@ class HostState(Enum):
     CLOSED = "closed"
 
 
+_WHY_NOT: Final = {
+    HostState.LOADING: ErrorCode.coordinator_load_in_progress,
+    HostState.CLOSED: ErrorCode.not_coordinator,
+}
+
+CommitAnswer: TypeAlias = Callable[[ErrorCode], None]
+News: TypeAlias = Reply | Rebalance | CommitAnswer
+"""What the world is told; who waits for a commit takes `none` if all went well, or why it did not."""
+
+
 class ShardHost:
     """One partition of `__consumer_offsets` at work."""
 
@@ -59,8 +69,11 @@ class ShardHost:
         on_timer: Callable[["ShardHost", Timer | Cancel], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
+        flush_soon: Callable[["ShardHost"], None],
     ) -> None:
-        """`on_append` is told the seconds that each append took, until it was as durable as is asked for."""
+        """`on_append` is told the seconds that each append took, until it was as durable as is asked for; `flush_soon`
+        has `flush` called at the end of this turn.
+        """
         self.log = log
         self.state = HostState.LOADING
         self.shard = Shard(config)
@@ -70,11 +83,14 @@ class ShardHost:
         self._on_timer = on_timer
         self._on_rebalance = on_rebalance
         self._on_append = on_append
+        self._flush_at_end_of_turn = flush_soon
         self._reload_after_s = _RELOAD_AFTER_S
         self._unanswered: dict[RequestId, Request] = {}
-        self._unlogged: list[tuple[Record, ...]] = []
-        self._after_append: list[Reply | Rebalance] = []
+        self._unlogged: list[Sequence[Record]] = []
+        self._after_append: list[News] = []
         """What the world is told once all that is unlogged now is in the log."""
+        self._appended: list[News] = []
+        """What it is told as soon as the append that is under way is durable."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
         self._deleted_topics: set[str] = set()
@@ -117,6 +133,29 @@ class ShardHost:
         )
         return cast("HeartbeatResponse", self._refusal(request)).error
 
+    def commit(self, answer: CommitAnswer, committer: Committer, version: int, topics: Sequence[OffsetColumns]) -> None:
+        """Have the shard decide on an OffsetCommit whose partitions are all answered the same."""
+        if self.state is not HostState.ACTIVE:
+            answer(self._why_not())
+            return
+        try:
+            decided = self.shard.commit(committer, version, topics, self._clock.now())
+            if isinstance(decided, list):
+                for record in decided:
+                    self.shard.replay(record)
+        except Exception as e:  # as in `post`
+            self._fail(e)
+            answer(self._why_not())
+            return
+        if isinstance(decided, list):
+            self._unlogged.append(decided)
+            self._after_append.append(answer)
+            self._flush_soon()
+        elif self._flushing:
+            self._after_append.append(lambda failure: answer(failure or decided))
+        else:
+            answer(decided)
+
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""
         try:
@@ -140,17 +179,17 @@ class ShardHost:
             if self._task is not None and self.state is HostState.ACTIVE:
                 await self._task
             if self._unlogged:
-                self._flush()
+                self.flush()
         self.state = HostState.CLOSED
         if self._task is not None:
             self._task.cancel()
         self._drop(ErrorCode.not_coordinator)
 
     def _refusal(self, request: Request) -> Response:
-        if self.state is HostState.LOADING:
-            return refuse_while_loading(request)
-        closed = self.state is HostState.CLOSED
-        return refuse(request, ErrorCode.not_coordinator if closed else ErrorCode.coordinator_not_available)
+        return refuse_while_loading(request) if self.state is HostState.LOADING else refuse(request, self._why_not())
+
+    def _why_not(self) -> ErrorCode:
+        return _WHY_NOT.get(self.state, ErrorCode.coordinator_not_available)
 
     def _apply(self, result: Result) -> None:
         for record in result.records:
@@ -164,41 +203,43 @@ class ShardHost:
             self._after_append += result.journal
             self._after_append += result.replies
         else:
-            self._tell(*result.journal, *result.replies)
+            self._tell((*result.journal, *result.replies))
 
-    def _tell(self, *news: Reply | Rebalance) -> None:
+    def _tell(self, news: Iterable[News]) -> None:
         for item in news:
             if isinstance(item, Reply):
                 # If an answer before this one brought a request that failed the shard, all are answered already.
                 if self._unanswered.pop(item.request_id, None) is not None:
                     _respond(item.request_id, item.response)
-            else:
+            elif isinstance(item, Rebalance):
                 self._on_rebalance(item)
+            else:
+                item(ErrorCode.none)
 
     # --- appending ---
 
     def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._flush_at_end_of_turn(self)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Append what is decided, then tell of it: at the end of a turn. Raises nothing; a failure drops the shard."""
         if self.state is not HostState.ACTIVE:
             return
-        writes, news = self._unlogged, self._after_append
-        self._unlogged, self._after_append = [], []
+        writes, self._unlogged = self._unlogged, []
+        self._appended, self._after_append = self._after_append, []
         begun = perf_counter()
         try:
             append_records(self.log, writes, self._clock.now())
+            if self._waits_for_disk:
+                self._task = asyncio.ensure_future(self._flushed_when_durable(begun))
+            else:
+                self._flushed(begun)
         except Exception as e:  # the disk's, or a record that can't be written: what is in the log is seen when loading
             self._fail(e)
-            return
-        if self._waits_for_disk:
-            self._task = asyncio.ensure_future(self._flushed_when_durable(news, begun))
-        else:
-            self._flushed(news, begun)
 
-    async def _flushed_when_durable(self, news: list[Reply | Rebalance], begun: float) -> None:
+    async def _flushed_when_durable(self, begun: float) -> None:
         shard = self.shard
         try:
             await self.log.durable()
@@ -207,12 +248,13 @@ class ShardHost:
                 self._fail(e)
         else:
             if self.shard is shard:  # else it was dropped meanwhile, and whoever waited is answered
-                self._flushed(news, begun)
+                self._flushed(begun)
 
-    def _flushed(self, news: list[Reply | Rebalance], begun: float) -> None:
+    def _flushed(self, begun: float) -> None:
         self._on_append(perf_counter() - begun)
         self._flushing = False
-        self._tell(*news)
+        news, self._appended = self._appended, []
+        self._tell(news)
         if self._unlogged or self._after_append:
             self._flush_soon()
 
@@ -227,12 +269,16 @@ class ShardHost:
     def _drop(self, error: ErrorCode) -> None:
         """Forget what is decided and not logged, and answer whoever waits."""
         self._flushing = False
-        for item in self._after_append:
-            if isinstance(item, Rebalance):
-                self._on_rebalance(replace(item, outcome="lost"))
-        self._unlogged, self._after_append = [], []
+        failed, lost = self._appended, self._after_append
+        self._unlogged, self._appended, self._after_append = [], [], []
         self.shard = Shard(self._config)
         unanswered, self._unanswered = self._unanswered, {}
+        for item in failed + lost:
+            if callable(item):
+                item(error)
+        for item in lost:
+            if isinstance(item, Rebalance):
+                self._on_rebalance(replace(item, outcome="lost"))
         for request_id, request in unanswered.items():
             _respond(request_id, refuse(request, error))
 

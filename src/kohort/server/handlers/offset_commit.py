@@ -10,12 +10,12 @@ one value for each partition, and stays in columns up to the log (`_take_bytes`)
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kohort.coordinator.requests import OffsetColumns, OffsetCommit, OffsetToCommit, PackedOffsetCommit
-from kohort.coordinator.responses import OffsetCommitResponse, PackedOffsetCommitResponse
+from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetToCommit
+from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import packed
 from kohort.protocol.hot import Columns, read_heartbeat, read_offset_commit
@@ -56,13 +56,11 @@ def _take_bytes(broker: "Broker", exchange: Exchange, data: bytes, at: int) -> b
     if read is None:
         return False
     who, topics = read
-    member = _member(who)
+    committer = _committer(who)
     columns = _columns(broker, topics, by_id)
-    if member is None or columns is None:
+    if committer is None or columns is None:
         return False
-    broker.groups.submit(
-        PackedOffsetCommit(exchange.later(_answer_packed, topics), exchange.version, *member, columns)
-    )
+    broker.groups.commit(partial(_answer_columns, exchange, topics), committer, exchange.version, columns)
     return True
 
 
@@ -71,9 +69,10 @@ TAKES_BYTES: Final = dict.fromkeys((8, 9, 10), _take_bytes)
 
 
 @lru_cache(maxsize=4_096)
-def _member(who: bytes) -> tuple[str, int, str, str | None] | None:
+def _committer(who: bytes) -> Committer | None:
     # A member names itself in the same way from one rebalance to the next.
-    return read_heartbeat(who, 0)
+    read = read_heartbeat(who, 0)
+    return None if read is None else Committer(*read)
 
 
 def _columns(broker: "Broker", topics: Sequence[Columns], by_id: bool) -> list[OffsetColumns] | None:
@@ -82,7 +81,7 @@ def _columns(broker: "Broker", topics: Sequence[Columns], by_id: bool) -> list[O
         topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8", "replace"))
         if topic is None or max(partitions) >= len(topic.partitions):
             return None
-        columns.append(OffsetColumns(topic.name, topic.id.bytes, partitions, positions))
+        columns.append((topic.name, topic.id.bytes, partitions, positions))
     return columns
 
 
@@ -91,9 +90,11 @@ def _uuid(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
-def _answer_packed(exchange: Exchange, topics: Sequence[Columns], response: PackedOffsetCommitResponse) -> None:
-    error = response.error
-    exchange.answer_packed(packed.offset_commit_columns(exchange.version, topics, error), (error,))
+def _answer_columns(exchange: Exchange, topics: Sequence[Columns], error: ErrorCode) -> None:
+    try:
+        exchange.answer_packed(packed.offset_commit_columns(exchange.version, topics, error), (error,))
+    except Exception as failure:  # as in `Exchange.later`
+        exchange.connection.failed(failure, exchange)
 
 
 def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) -> tuple[OffsetToCommit, ...]:
