@@ -1,0 +1,1 @@
+"""A client of any Kafka broker: connections, cluster, producer, fetcher, and groups whose generations are task scopes."""

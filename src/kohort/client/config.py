@@ -1,0 +1,85 @@
+"""What every client is configured by: Kafka's names with underscores, times in ms, validated when made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.client.security import PLAINTEXT, Security
+from kohort.errors import ConfigError
+
+Address = tuple[str, int]
+"""Host and port of a broker."""
+
+MAX_MS: Final = 2**31 - 1
+_DURATIONS: Final = {
+    "request_timeout_ms": 1,
+    "default_api_timeout_ms": 1,
+    "socket_connection_setup_timeout_ms": 1,
+    "connections_max_idle_ms": 1,
+    "retry_backoff_ms": 0,
+    "retry_backoff_max_ms": 0,
+    "metadata_max_age_ms": 1,
+}
+"""Names, and the least that each may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Kafka's CommonClientConfigs. Raises ConfigError, whose text says what to do."""
+
+    bootstrap: str | Sequence[str] = "localhost:9092"
+    """`bootstrap.servers`: HOST:PORT, several with commas or as a sequence; all are tried."""
+    client_id: str = "kohort"
+    request_timeout_ms: int = 30_000
+    """How long one request may take before its connection is given up."""
+    default_api_timeout_ms: int = 60_000
+    """How long an operation that takes several requests or attempts may take."""
+    socket_connection_setup_timeout_ms: int = 10_000
+    """How long one address may take to accept a connection, TLS and authentication included."""
+    connections_max_idle_ms: int = 540_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    max_in_flight_requests_per_connection: int = 64
+    """Requests sent and not yet answered; further ones wait."""
+    max_response_bytes: int = 256 * 1024 * 1024
+    """The largest answer that is accepted: whoever claims a larger one is no Kafka broker."""
+    security: Security = PLAINTEXT
+
+    def __post_init__(self) -> None:
+        for name, least in _DURATIONS.items():
+            validate_int(name, getattr(self, name), least, MAX_MS)
+        validate_int("max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1, MAX_MS)
+        validate_int("max_response_bytes", self.max_response_bytes, 1024, MAX_MS)
+        if len(self.client_id.encode()) > 32_767:
+            raise ConfigError("client_id is longer than the 32,767 bytes that a request has room for")
+        parse_bootstrap(self.bootstrap)
+
+    @property
+    def servers(self) -> tuple[Address, ...]:
+        """The bootstrap servers, each once, in the order given."""
+        return parse_bootstrap(self.bootstrap)
+
+
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
+    """The addresses in `bootstrap.servers`, each once. Raises ConfigError."""
+    parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    found = dict.fromkeys(parse_address(part.strip()) for part in parts if part.strip())
+    if not found:
+        raise ConfigError("bootstrap names no server; give HOST:PORT, such as localhost:9092")
+    return tuple(found)
+
+
+def parse_address(text: str) -> Address:
+    """Host and port of HOST:PORT or [IPV6]:PORT; Kafka's PROTOCOL:// in front is passed over. Raises ConfigError."""
+    host, colon, port = text.rpartition("://")[2].rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536 or (":" in host and not bracketed):
+        raise ConfigError(f"bootstrap server {text!r} is not HOST:PORT, such as localhost:9092 or [::1]:9092")
+    return host.strip("[]"), int(port)
+
+
+def validate_int(name: str, value: object, least: int, most: int) -> None:
+    """Raise ConfigError unless `value` is an int within the bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{name} is {value!r}; it has to be a whole number from {least:,} to {most:,}")

@@ -1,0 +1,176 @@
+"""How a client proves who it is, and who it talks to: TLS and SASL, by the standard library alone.
+
+`Security` is configuration; `mechanism` makes the exchange of one connection. Kafka's SASL mechanisms are PLAIN,
+SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), and OAUTHBEARER (RFC 7628) with a function that gives tokens. GSSAPI would
+need a library of the system and is not offered.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import inspect
+import json
+import secrets
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from kohort.client.errors import AuthenticationError
+from kohort.errors import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MAX_ITERATIONS: Final = 1_000_000
+"""Of SCRAM. A server that asks for more would keep us busy for seconds."""
+MIN_ITERATIONS: Final = 4096
+"""Of SCRAM: what RFC 7677 and Kafka ask for at least."""
+
+TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
+"""Gives a token for OAUTHBEARER, asked for before each authentication; it may be a coroutine function."""
+
+Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
+"""One SASL authentication: yields what is to be sent, is sent what the broker answers. Raises AuthenticationError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """`security.protocol` and what belongs to it. Raises ConfigError for what does not fit together."""
+
+    protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    """Taken as it is; without one, a context is made of the files below and the system's authorities."""
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    mechanism: str | None = None
+    """`sasl.mechanism`."""
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: TokenSource | None = field(default=None, repr=False)
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """SASL extensions of OAUTHBEARER (KIP-342)."""
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(f"security protocol {self.protocol!r}: it is one of {', '.join(PROTOCOLS)}")
+        if self.is_sasl:
+            self._validate_mechanism()
+        elif self.mechanism is not None:
+            raise ConfigError(
+                f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL (or SASL_PLAINTEXT), or leave it out"
+            )
+        if not self.is_tls and (self.ssl_context or self.ssl_cafile or self.ssl_certfile):
+            raise ConfigError(f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL")
+        if self.ssl_keyfile and not self.ssl_certfile:
+            raise ConfigError("ssl_keyfile without ssl_certfile: name the certificate of the key too")
+
+    def _validate_mechanism(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            raise ConfigError(f"SASL mechanism {self.mechanism!r}: it is one of {', '.join(MECHANISMS)}")
+        if self.mechanism == "OAUTHBEARER":
+            if self.token is None:
+                raise ConfigError("OAUTHBEARER needs token: a function that gives a token")
+        elif not self.username or self.password is None:
+            raise ConfigError(f"{self.mechanism} needs username and password")
+
+    @property
+    def is_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context of new connections; None: no TLS. Raises ConfigError for files that cannot be used."""
+        if not self.is_tls:
+            return None
+        if self.ssl_context is not None:
+            return self.ssl_context
+        try:
+            made = ssl.create_default_context(cafile=self.ssl_cafile)
+            made.check_hostname = self.ssl_check_hostname
+            if self.ssl_certfile:
+                made.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each)
+            raise ConfigError(f"TLS cannot be set up with {files}: {error}") from error
+        return made
+
+    def exchange(self) -> Exchange:
+        """The authentication of one connection."""
+        match self.mechanism:
+            case "PLAIN":
+                return _plain(self.username or "", self.password or "")
+            case "OAUTHBEARER":
+                assert self.token is not None
+                return _oauthbearer(self.token, self.extensions)
+            case mechanism:
+                digest = "sha512" if mechanism == "SCRAM-SHA-512" else "sha256"
+                return _scram(digest, self.username or "", self.password or "", secrets.token_urlsafe(24))
+
+
+PLAINTEXT: Final = Security()
+"""Neither TLS nor SASL."""
+
+
+async def _plain(username: str, password: str) -> Exchange:
+    yield b"\0" + username.encode() + b"\0" + password.encode()
+
+
+async def _scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
+    """RFC 5802 without channel binding. Kafka prepares neither names nor passwords (no SASLprep)."""
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first_bare = f"n={name},r={nonce}"
+    server_first = (yield b"n,," + first_bare.encode()).decode()
+    given = _attributes(server_first)
+    if not given.get("r", "").startswith(nonce) or len(given["r"]) == len(nonce):
+        raise AuthenticationError("SCRAM: the broker did not answer to our nonce")
+    salted = await _salted_password(digest, password, given)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    stored_key = hashlib.new(digest, client_key).digest()
+    without_proof = f"c=biws,r={given['r']}"
+    message = f"{first_bare},{server_first},{without_proof}".encode()
+    signature = hmac.digest(stored_key, message, digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    final = _attributes((yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()).decode())
+    if "e" in final:
+        raise AuthenticationError(f"SCRAM: the broker refused {username!r}: {final['e']}")
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
+    if not hmac.compare_digest(base64.b64encode(expected).decode(), final.get("v", "")):
+        raise AuthenticationError("SCRAM: the broker does not know our password either: it is not whom it says it is")
+
+
+def _attributes(message: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in message.split(","))}
+
+
+async def _salted_password(digest: str, password: str, given: Mapping[str, str]) -> bytes:
+    try:
+        salt, iterations = base64.b64decode(given["s"], validate=True), int(given["i"])
+    except (KeyError, ValueError):
+        raise AuthenticationError("SCRAM: the broker's first message has no salt or no iterations") from None
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise AuthenticationError(f"SCRAM: {iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted")
+    # Some milliseconds to a second: not on the loop that heartbeats run on.
+    return await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password.encode(), salt, iterations)
+
+
+async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Exchange:
+    given = source()
+    token = await given if inspect.isawaitable(given) else given
+    pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
+    refused = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
+    if refused:
+        raise AuthenticationError(f"OAUTHBEARER: the broker refused the token: {_status(refused)}")
+
+
+def _status(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer).get("status", answer.decode()))
+    except (ValueError, AttributeError):
+        return answer.decode(errors="replace")

@@ -1,0 +1,37 @@
+"""Fixtures for tests of the client: a broker in the process, a cluster, and servers that misbehave."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """A Kohort server in this process, in memory, without an initial rebalance delay."""
+    settings = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
+    async with Broker(Config(settings)) as running:
+        yield running
+
+
+@pytest.fixture
+def config(broker: Broker) -> ClientConfig:
+    """Leads to `broker`; patient for as long as a test may take, with short pauses."""
+    return ClientConfig(
+        bootstrap=str(broker.address),
+        request_timeout_ms=5_000,
+        default_api_timeout_ms=5_000,
+        retry_backoff_ms=5,
+        retry_backoff_max_ms=20,
+    )
+
+
+@pytest.fixture
+async def cluster(config: ClientConfig) -> AsyncIterator[Cluster]:
+    """A cluster of that one broker."""
+    async with Cluster(config) as opened:
+        yield opened
