@@ -1,1 +1,1 @@
-"""A client of any Kafka broker: connections, cluster, producer, fetcher, and groups whose generations are task scopes."""
+"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task scopes."""

@@ -1,4 +1,4 @@
-"""What brokers tell of the cluster: brokers, topics, partitions and who leads them (Kafka's Metadata API, v4 and later).
+"""What brokers tell of the cluster: brokers, topics, partitions and who leads them (Kafka's Metadata API, v4+).
 
 A leader is known with its epoch. Brokers learn of changes one after the other, so that an answer may be older than what
 is known already: of two leaders of a partition the one with the larger epoch is right (KIP-320), unless the topic

@@ -38,7 +38,7 @@ class Receiver:
         return memoryview(self._shared)[self._end :]
 
     def take(self, received: int) -> Iterator[bytes | bytearray]:
-        """The frames that are whole now that so many bytes were written. Raises MalformedError for an impossible size."""
+        """The frames that are whole now that so many bytes were written. Raises MalformedError for a false size."""
         if self._large is not None:
             self._filled += received
             if self._filled == len(self._large):

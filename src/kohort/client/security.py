@@ -61,7 +61,7 @@ class Security:
             self._validate_mechanism()
         elif self.mechanism is not None:
             raise ConfigError(
-                f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL (or SASL_PLAINTEXT), or leave it out"
+                f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL or SASL_PLAINTEXT, or leave it out"
             )
         if not self.is_tls and (self.ssl_context or self.ssl_cafile or self.ssl_certfile):
             raise ConfigError(f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL")

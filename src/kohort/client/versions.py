@@ -12,7 +12,8 @@ from importlib import import_module
 from struct import Struct
 from typing import Any, Final
 
-from kio.index import api_key_map, load_request_schema, load_response_schema
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map
 
 from kohort.client.errors import UnsupportedVersionError
 from kohort.protocol.building import request
