@@ -102,12 +102,12 @@ class Bench:
     def answer(self, kind, answer):
         number = self.pending(kind)
         del self.sent[number]
-        return self.do(self.member.answered(number, answer, self.now))
+        return self.do(self.member.answered(self.now, number, answer))
 
     def fail(self, kind, error="connection refused", *, sent=False):
         number = self.pending(kind)
         del self.sent[number]
-        return self.do(self.member.failed(number, error, self.now, sent=sent))
+        return self.do(self.member.failed(self.now, number, error, sent=sent))
 
     def join_answer(self, error=ErrorCode.none, **fields):
         return self.answer(JoinGroup, JoinAnswer(error=error, **fields))
@@ -160,7 +160,7 @@ class Bench:
         self.joined(generation, leader="m1" if leads else "other")
         if leads:
             assert isinstance(self.action, Assign)
-            self.do(self.member.assigned(generation, {}, self.now))
+            self.do(self.member.assigned(self.now, generation, {}))
         self.synced(*partitions)
         return self
 

@@ -1,5 +1,7 @@
 """What one member does about each thing that can happen to it."""
 
+import itertools
+
 import pytest
 from membership_bench import Bench, joined_member, tp, tps
 
@@ -80,7 +82,7 @@ def test_a_leader_assigns_before_it_syncs(bench):
     bench.join()
     bench.joined(generation=4, leader="m1", member_id="m1", members=(joined_member("m1"),))
     assert bench.action == Assign(generation=4, protocol="range", members=(joined_member("m1"),))
-    bench.do(bench.member.assigned(4, {"m1": b"x"}, bench.now))
+    bench.do(bench.member.assigned(bench.now, 4, {"m1": b"x"}))
     assert bench.request.assignments == (("m1", b"x"),)
 
 
@@ -96,7 +98,7 @@ def test_an_assignment_that_comes_too_late_is_not_sent(bench):
     bench.join()
     bench.joined(generation=4, leader="m1", member_id="m1")
     bench.heartbeat(ErrorCode.unknown_member_id)
-    assert bench.do(bench.member.assigned(4, {"m1": b"x"}, bench.now)) == ()
+    assert bench.do(bench.member.assigned(bench.now, 4, {"m1": b"x"})) == ()
 
 
 def test_the_synced_generation_is_handed_over(bench):
@@ -239,7 +241,7 @@ def test_heartbeats_follow_each_other(member):
         member.until_heartbeat()
         sent.append(member.now)
         member.heartbeat()
-    assert [b - a for a, b in zip(sent, sent[1:], strict=False)] == [3_000] * 3
+    assert [b - a for a, b in itertools.pairwise(sent)] == [3_000] * 3
 
 
 def test_the_leader_beats_while_it_assigns(bench):
@@ -327,7 +329,7 @@ def test_the_answer_to_an_old_heartbeat_says_nothing_of_the_new_generation():
     bench.heartbeat(ErrorCode.rebalance_in_progress)
     bench.until_heartbeat()
     bench.joined(generation=2)
-    assert bench.do(bench.member.answered(bench.pending(Heartbeat), SyncAnswer(), bench.now)) == ()
+    assert bench.do(bench.member.answered(bench.now, bench.pending(Heartbeat), SyncAnswer())) == ()
     bench.synced(0)
     assert bench.grants[0].generation == 2
 
@@ -365,12 +367,12 @@ def test_what_drains_is_lost_when_the_group_did_not_wait(member, code):
 
 
 def test_a_commit_that_is_refused_ends_the_generation_too(member):
-    member.do(member.member.fenced(1, ErrorCode.unknown_member_id, member.now))
+    member.do(member.member.fenced(member.now, 1, ErrorCode.unknown_member_id))
     assert member.ends == [(End.LOST, None)]
 
 
 def test_a_commit_of_an_older_generation_says_nothing(member):
-    assert member.do(member.member.fenced(0, ErrorCode.illegal_generation, member.now)) == ()
+    assert member.do(member.member.fenced(member.now, 0, ErrorCode.illegal_generation)) == ()
 
 
 # --- cooperative ---
@@ -437,7 +439,7 @@ def test_being_forgotten_while_the_join_is_in_flight_is(cooperative):
 
 
 def test_changed_topics_rebalance(member):
-    member.do(member.member.rejoin("topics changed", member.now))
+    member.do(member.member.rejoin(member.now, "topics changed"))
     assert member.ends == [(End.REVOKED, None)]
     member.drained()
     assert member.request.reason == "topics changed"
@@ -445,18 +447,18 @@ def test_changed_topics_rebalance(member):
 
 def test_changed_topics_are_no_news_before_the_sync(bench):
     bench.join()
-    assert bench.do(bench.member.rejoin("topics changed", bench.now)) == ()
+    assert bench.do(bench.member.rejoin(bench.now, "topics changed")) == ()
 
 
 def test_deleted_partitions_are_lost_and_the_others_kept(cooperative):
-    cooperative.do(cooperative.member.lose(tps(1), "topic deleted", cooperative.now))
+    cooperative.do(cooperative.member.lose(cooperative.now, tps(1), "topic deleted"))
     assert cooperative.ends == [(End.LOST, tps(1))]
     cooperative.drained()
     assert owned(cooperative.request) == tps(0)
 
 
 def test_an_eager_member_revokes_the_others_when_some_are_deleted(member):
-    member.do(member.member.lose(tps(1), "topic deleted", member.now))
+    member.do(member.member.lose(member.now, tps(1), "topic deleted"))
     assert member.ends == [(End.LOST, tps(1)), (End.REVOKED, None)]
     member.drained()
     assert isinstance(member.request, JoinGroup)
@@ -466,7 +468,7 @@ def test_an_eager_member_revokes_the_others_when_some_are_deleted(member):
 
 
 def test_leaving_drains_and_says_why(member):
-    member.do(member.member.leave("SIGTERM", member.now))
+    member.do(member.member.leave(member.now, "SIGTERM"))
     assert member.ends == [(End.CLOSED, None)]
     member.drained()
     assert member.request == LeaveGroup(member_id="m1", reason="SIGTERM")
@@ -477,14 +479,14 @@ def test_leaving_drains_and_says_why(member):
 
 def test_a_static_member_does_not_leave():
     bench = Bench(instance_id="i1").stable(0)
-    bench.do(bench.member.leave("bye", bench.now))
+    bench.do(bench.member.leave(bench.now, "bye"))
     bench.drained()
     assert bench.action == Left()
 
 
 def test_a_static_member_leaves_if_it_is_told_to():
     bench = Bench(instance_id="i1", leave_group_on_close=True).stable(0)
-    bench.do(bench.member.leave("bye", bench.now))
+    bench.do(bench.member.leave(bench.now, "bye"))
     bench.drained()
     assert isinstance(bench.request, LeaveGroup)
 
@@ -492,26 +494,26 @@ def test_a_static_member_leaves_if_it_is_told_to():
 def test_leaving_with_a_join_in_flight_takes_the_pending_id_along(bench):
     bench.join()
     bench.join_answer(ErrorCode.member_id_required, member_id="m1")
-    bench.do(bench.member.leave("bye", bench.now))
+    bench.do(bench.member.leave(bench.now, "bye"))
     assert isinstance(bench.actions[0], Abandon)
     assert bench.request.member_id == "m1"
 
 
 def test_leaving_before_there_is_an_id_is_quick(bench):
     bench.join()
-    bench.do(bench.member.leave("bye", bench.now))
+    bench.do(bench.member.leave(bench.now, "bye"))
     assert bench.actions[-1] == Left()
 
 
 def test_leaving_while_it_waits_for_another_try_is_quick(bench):
     bench.join()
     bench.fail(JoinGroup)
-    bench.do(bench.member.leave("bye", bench.now))
+    bench.do(bench.member.leave(bench.now, "bye"))
     assert bench.action == Left()
 
 
 def test_leaving_is_tried_again_but_not_for_long(member):
-    member.do(member.member.leave("bye", member.now))
+    member.do(member.member.leave(member.now, "bye"))
     member.drained()
     started = member.now
     while Left() not in member.actions:
@@ -522,7 +524,7 @@ def test_leaving_is_tried_again_but_not_for_long(member):
 
 
 def test_a_rebalance_does_not_stop_a_leave(member):
-    member.do(member.member.leave("bye", member.now))
+    member.do(member.member.leave(member.now, "bye"))
     member.heartbeat(ErrorCode.rebalance_in_progress)
     assert member.actions == ()
     member.drained()
@@ -531,7 +533,7 @@ def test_a_rebalance_does_not_stop_a_leave(member):
 
 def test_a_cooperative_member_that_leaves_still_follows_the_rebalance_for_its_last_commits(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
-    cooperative.do(cooperative.member.leave("bye", cooperative.now))
+    cooperative.do(cooperative.member.leave(cooperative.now, "bye"))
     assert cooperative.ends == [(End.CLOSED, None)]
     cooperative.joined(generation=2)
     cooperative.synced(0, 1)
@@ -541,7 +543,7 @@ def test_a_cooperative_member_that_leaves_still_follows_the_rebalance_for_its_la
 
 
 def test_a_failed_application_stays_out_until_it_asks_again(member):
-    member.do(member.member.abort("task failed", member.now))
+    member.do(member.member.abort(member.now, "task failed"))
     assert member.ends == [(End.CLOSED, None)]
     member.drained()
     assert member.actions == ()
@@ -555,14 +557,14 @@ def test_nothing_happens_after_the_end(member):
     member.heartbeat(ErrorCode.fenced_instance_id)
     for event in (member.member.drained, member.member.tick, member.member.join):
         assert member.do(event(member.now)) == ()
-    assert member.do(member.member.leave("bye", member.now)) == ()
+    assert member.do(member.member.leave(member.now, "bye")) == ()
 
 
 def test_an_answer_that_is_no_longer_awaited_is_ignored(bench):
     bench.join()
     number = bench.action.number
     bench.fail(JoinGroup)
-    assert bench.do(bench.member.answered(number, SyncAnswer(), bench.now)) == ()
+    assert bench.do(bench.member.answered(bench.now, number, SyncAnswer())) == ()
 
 
 def test_a_grant_tells_partitions_apart():

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kohort.assignors.base import Assignor
+from kohort.client.config import MAX_MS, validate_int
 from kohort.errors import ConfigError
 
 StartOffset: TypeAlias = Literal["first", "last", "none"] | int
 
-INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 _MAX_ID: Final = 249
 """Characters of a group or instance id that every broker takes (Kafka's limit of a topic name's length)."""
@@ -127,16 +128,16 @@ class GroupConfig:
 
     def _check_durations(self) -> None:
         for name in ("heartbeat_interval_ms", "session_timeout_ms", "rebalance_timeout_ms", "retry_timeout_ms"):
-            _check_int32(name, getattr(self, name), minimum=1)
+            validate_int(name, getattr(self, name), 1, MAX_MS)
         for name in ("join_group_backoff_ms", "partition_watch_interval_ms", "commit_interval_ms"):
-            _check_int32(name, getattr(self, name), minimum=0)
+            validate_int(name, getattr(self, name), 0, MAX_MS)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
                 f"heartbeat_interval_ms: {self.heartbeat_interval_ms} must be less than session_timeout_ms, "
                 f"{self.session_timeout_ms}; a third of it is usual"
             )
         if self.max_poll_interval_ms is not None:
-            _check_int32("max_poll_interval_ms", self.max_poll_interval_ms, minimum=1)
+            validate_int("max_poll_interval_ms", self.max_poll_interval_ms, 1, MAX_MS)
         if self.drain_timeout_ms is not None:
             longest = self.rebalance_timeout_ms - self.heartbeat_interval_ms
             if not 0 <= self.drain_timeout_ms <= longest:
@@ -148,7 +149,7 @@ class GroupConfig:
     def _check_rest(self) -> None:
         _start_offset(self.start_offset)
         if self.retention_ms != -1:
-            _check_bounds("retention_ms", self.retention_ms, 0, 2**63 - 1, "; -1 for the broker's own")
+            validate_int("retention_ms", self.retention_ms, 0, INT64_MAX)
         if not self.assignors:
             raise ConfigError("assignors: at least one is needed, such as 'range'")
         if self.isolation_level not in ("read_uncommitted", "read_committed"):
@@ -160,17 +161,6 @@ def _check_id(name: str, value: object) -> None:
         raise ConfigError(f"{name}: a name is needed, not {value!r}")
     if len(value) > _MAX_ID:
         raise ConfigError(f"{name}: {len(value)} characters are more than {_MAX_ID}")
-
-
-def _check_int32(name: str, value: object, *, minimum: int) -> None:
-    _check_bounds(name, value, minimum, INT32_MAX, "")
-
-
-def _check_bounds(name: str, value: object, minimum: int, maximum: int, else_: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name}: {value!r} is not a whole number of ms")
-    if not minimum <= value <= maximum:
-        raise ConfigError(f"{name}: {value} is not from {minimum} to {maximum} ms{else_}")
 
 
 def _start_offset(given: StartOffset | str) -> Literal["first", "last", "none"] | int:

@@ -8,22 +8,9 @@ tried again after a pause (`is_retriable`), among them the ones that say that th
 from collections.abc import Mapping
 from typing import Final
 
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.client.errors import COORDINATOR_MOVED
+from kohort.errors import ErrorCode, KohortError
 from kohort.types import TopicPartition
-
-_MOVED: Final = frozenset({ErrorCode.coordinator_not_available, ErrorCode.not_coordinator})
-
-_RETRIABLE: Final = _MOVED | {
-    ErrorCode.coordinator_load_in_progress,
-    ErrorCode.request_timed_out,
-    ErrorCode.network_exception,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.not_enough_replicas_after_append,
-    ErrorCode.unstable_offset_commit,
-    ErrorCode.throttling_quota_exceeded,
-    ErrorCode.unknown_server_error,
-}
-"""Tried again, within bounds. UNKNOWN_SERVER_ERROR too: brokers answer it to what may go well the next time."""
 
 _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.fenced_instance_id: (
@@ -69,20 +56,20 @@ class GenerationEndedError(KohortError):
 class CommitError(KohortError):
     """Some offsets were not committed; `errors` tells why, partition by partition. The others were."""
 
-    def __init__(self, errors: Mapping[TopicPartition, KafkaError]) -> None:
+    def __init__(self, errors: Mapping[TopicPartition, KohortError]) -> None:
         told = "; ".join(f"{partition}: {error}" for partition, error in sorted(errors.items()))
         super().__init__(f"not committed: {told}")
         self.errors = dict(errors)
 
 
 def is_retriable(code: ErrorCode) -> bool:
-    """Whether the same request may go well a little later."""
-    return code in _RETRIABLE
+    """Whether the same request may go well a little later; UNKNOWN_SERVER_ERROR is that too, within bounds."""
+    return bool(code.retriable) or code is ErrorCode.unknown_server_error
 
 
 def moves_coordinator(code: ErrorCode) -> bool:
     """Whether the coordinator has to be looked up again before the next try."""
-    return code in _MOVED
+    return code in COORDINATOR_MOVED
 
 
 def advice(code: ErrorCode) -> str | None:

@@ -49,6 +49,7 @@ from kohort.client.membership_events import (
     Grant,
     Heartbeat,
     JoinAnswer,
+    JoinedMember,
     JoinGroup,
     LeaveGroup,
     Left,
@@ -63,7 +64,7 @@ from kohort.client.membership_events import (
 )
 from kohort.errors import ErrorCode
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.subscription import decode_assignment
+from kohort.protocol.subscription import Assignment, decode_assignment
 from kohort.types import TopicPartition
 
 Actions: TypeAlias = tuple[Action, ...]
@@ -97,7 +98,8 @@ class Subscriber(Protocol):
 
 
 class Membership:
-    """The state of one member. Every method but the properties is an event, and returns the actions that it causes."""
+    """The state of one member. Every method but the properties is an event, and returns the actions that it causes; its
+    first argument is the time."""
 
     def __init__(self, config: GroupConfig, subscriber: Subscriber, *, cooperative: bool, request_timeout_ms: int,
                  random: Random) -> None:  # fmt: skip
@@ -118,6 +120,7 @@ class Membership:
         """The application has a generation, be it one without partitions."""
         self._protocol = ""
         self._is_leader = False
+        self._members: tuple[JoinedMember, ...] = ()
         self._wanted = False
         """Whether the application wants to be a member."""
         self._rejoin: str | None = None
@@ -165,13 +168,13 @@ class Membership:
             self._want_join(reason)
         return self._settled(now)
 
-    def rejoin(self, reason: str, now: int) -> Actions:
+    def rejoin(self, now: int, reason: str) -> Actions:
         """Topics changed: rebalance. A generation that is just being made need not be told."""
         if self.phase is Phase.STABLE and self._running and self._leaving is None:
             self._rebalance(reason)
         return self._settled(now)
 
-    def lose(self, partitions: tuple[TopicPartition, ...], reason: str, now: int) -> Actions:
+    def lose(self, now: int, partitions: tuple[TopicPartition, ...], reason: str) -> Actions:
         """Partitions are gone, with what was committed for them: their topics were deleted or made anew."""
         gone = tuple(each for each in self.held if each in set(partitions))
         if gone and not self.draining:
@@ -185,24 +188,25 @@ class Membership:
         self.draining = False
         return self._settled(now)
 
-    def abort(self, cause: str, now: int) -> Actions:
+    def abort(self, now: int, cause: str) -> Actions:
         """The application failed: cancel everything, and stay out until `join`."""
         if self._running or self.held:
             self._end_all(End.CLOSED, 0, cause)
             self._wanted, self._rejoin = False, None
         return self._settled(now)
 
-    def leave(self, reason: str, now: int, *, drain: bool = True) -> Actions:
-        """Drain, and leave the group; the last action is `Left`."""
+    def leave(self, now: int, reason: str, *, drain: bool = True) -> Actions:
+        """Leave the group, first draining, or else losing everything at once; the last action is `Left`."""
         if self._leaving is None and not self.is_over:
             self._leaving = reason
             self._rejoin = self._retry_at = None
             self._leave_until = now + self.config.drain_ms + LEAVE_WITHIN_MS
             if self._running or self.held:
-                self._end_all(End.CLOSED, self.config.drain_ms if drain else 0, reason)
+                self._end_all(End.CLOSED if drain else End.LOST, self.config.drain_ms if drain else 0, reason)
+            self.draining = self.draining and drain
         return self._settled(now)
 
-    def fenced(self, generation: int, code: ErrorCode, now: int) -> Actions:
+    def fenced(self, now: int, generation: int, code: ErrorCode) -> Actions:
         """A commit with `generation` was refused with `code`."""
         if generation == self.generation and self.phase is not Phase.LEFT:
             self._heartbeat_refused(code, now)
@@ -210,7 +214,7 @@ class Membership:
 
     # --- what the coordinator, the leader's assignor and the clock say ---
 
-    def answered(self, number: int, answer: Answer, now: int) -> Actions:
+    def answered(self, now: int, number: int, answer: Answer) -> Actions:
         """The answer to `Send(number, …)`."""
         if number == self._beat:
             self._beat = None
@@ -225,7 +229,7 @@ class Membership:
                 self._leave_answered(answer.error, now)
         return self._settled(now)
 
-    def failed(self, number: int, error: str, now: int, *, sent: bool) -> Actions:
+    def failed(self, now: int, number: int, error: str, *, sent: bool) -> Actions:
         """There is no answer to `Send(number, …)`. `sent`: the coordinator was there, but did not answer in time."""
         if number == self._beat:
             self._beat = None
@@ -235,12 +239,12 @@ class Membership:
             self._request_failed(error, now, sent=sent)
         return self._settled(now)
 
-    def refused(self, error: GroupError, now: int) -> Actions:
+    def refused(self, now: int, error: GroupError) -> Actions:
         """Something that the membership needs cannot be had at all: the versions, the credentials, the assignment."""
         self._fail(error)
         return self._settled(now)
 
-    def assigned(self, generation: int, assignments: Mapping[str, bytes], now: int) -> Actions:
+    def assigned(self, now: int, generation: int, assignments: Mapping[str, bytes]) -> Actions:
         """The leader's assignment by member id, for the `Assign` of that generation."""
         if self.phase is Phase.ASSIGNING and generation == self.generation:
             self._sync(tuple(assignments.items()))
@@ -290,6 +294,7 @@ class Membership:
     def _joined(self, answer: JoinAnswer, now: int) -> None:
         self.member_id, self.generation, self._protocol = answer.member_id, answer.generation, answer.protocol
         self._is_leader = answer.leader == answer.member_id
+        self._members = answer.members
         self._beat = None  # the answer to an older generation's says nothing of this one
         self._stay_alive(now)
         if self._is_leader and not answer.skip_assignment:
@@ -321,7 +326,7 @@ class Membership:
 
     def _synced(self, assignment: bytes, now: int) -> None:
         try:
-            new = decode_assignment(assignment).partitions if assignment else ()
+            decoded = decode_assignment(assignment) if assignment else Assignment(partitions=())
         except MalformedError as error:
             self._fail(GroupError(f"the leader's assignment cannot be read: {error}; is it another kind of consumer?"))
             return
@@ -330,6 +335,7 @@ class Membership:
         self._stay_alive(now)
         if self._leaving is not None:
             return  # its only use was to have commits accepted in this generation
+        new = decoded.partitions
         had, has = set(self.held), set(new)
         grant = Grant(
             generation=self.generation,
@@ -339,6 +345,8 @@ class Membership:
             assignment=new,
             added=tuple(each for each in new if each not in had),
             revoked=tuple(each for each in self.held if each not in has),
+            user_data=decoded.user_data,
+            members=self._members,
         )
         self.held, self._running = new, True
         self._actions.append(Start(grant))

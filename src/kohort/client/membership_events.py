@@ -147,6 +147,10 @@ class Grant:
     added: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...] = ()
     """Cooperative: what the generation before had and this one has not. An `EndPartitions` for them follows."""
+    user_data: bytes | None = None
+    """What the leader's assignor says to this member's."""
+    members: tuple[JoinedMember, ...] = ()
+    """All of the group, if this member leads it."""
 
     @property
     def kept(self) -> tuple[TopicPartition, ...]:

@@ -1,0 +1,343 @@
+"""A generation: the time in which this member has certain partitions, as a scope that tasks live in.
+
+    async for generation in group:
+        async with generation:
+            for partition in generation.assignment:
+                generation.start(work, partition)
+
+Leaving the `async with` waits until the generation has ended and its tasks with it. It ends in one of three ways
+(`generation.end`, `await generation.ending()`):
+
+- *revoked*: the group rebalances. `records` yields nothing more, what is in flight may finish and commit; what has
+  not returned within the drain timeout is cancelled.
+- *lost*: others may own the partitions already. Tasks are cancelled at once, commits are refused here.
+- *closed*: this member leaves, drained as if revoked; or something failed, and everything is cancelled at once.
+
+A task that is started with a partition is bound to it. Under cooperative rebalancing a partition that stays is not
+interrupted: its tasks run on into the next generation, where starting the same function with the same arguments
+starts nothing. The generation that such a task was given always speaks of the present one: its `id` moves on, and it
+ends when the partition is taken away. So the loop above is right for eager and for cooperative members.
+
+An exception in a task, or in the body, ends the generation: the other tasks are cancelled, and it leaves
+`async with`, of tasks as an ExceptionGroup (like asyncio.TaskGroup). The member stays in the group for its session
+until the next generation is asked for, or the group is left.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Protocol, Self
+
+from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.fetcher import Batch, Fetcher
+from kohort.client.group_errors import GenerationEndedError
+from kohort.client.holding import Ending, Holding, Tasks, Work, drain
+from kohort.client.membership_events import End, Grant
+from kohort.errors import KohortError
+from kohort.types import TopicPartition
+
+
+class Workplace(Protocol):
+    """What generations need of their group."""
+
+    name: str
+    fetcher: Fetcher
+
+    def stream(self, holding: Holding) -> AsyncIterator[Batch]:
+        """The partition's batches until it ends."""
+        ...
+
+    async def commit(self, offsets: Mapping[Holding, OffsetAndMetadata], *, wait: bool | None) -> None: ...
+
+    def abort(self, cause: str) -> None:
+        """End the generation: cancel everything, and stay out of the group until the next one is asked for."""
+        ...
+
+    def take_errors(self) -> list[BaseException]:
+        """What tasks raised since it was asked last."""
+        ...
+
+    def task_failed(self, error: BaseException) -> None: ...
+
+
+class Generation:
+    """What this member has of the group at a time. Made by `ConsumerGroup`."""
+
+    def __init__(self, workplace: Workplace, grant: Grant, holdings: Mapping[TopicPartition, Holding]) -> None:
+        self._workplace = workplace
+        self._granted = grant
+        self._holdings = dict(holdings)
+        self._own_ending = Ending()
+        self._tasks = Tasks(workplace.task_failed)
+        self._parent: asyncio.Task[object] | None = None
+        self._body_left = asyncio.Event()
+        self._cancelled_body = False
+
+    def __repr__(self) -> str:
+        end = f" {self.end.value}" if self.end else ""
+        return f"<Generation {self._workplace.name} id={self.id} partitions={len(self.assignment)}{end}>"
+
+    @property
+    def _grant(self) -> Grant:
+        return self._granted
+
+    @property
+    def _ending(self) -> Ending:
+        return self._own_ending
+
+    # --- what it is ---
+
+    @property
+    def id(self) -> int:
+        """Kafka's generation id."""
+        return self._grant.generation
+
+    @property
+    def member_id(self) -> str:
+        return self._grant.member_id
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        return self._grant.assignment
+
+    @property
+    def added(self) -> tuple[TopicPartition, ...]:
+        """What the generation before did not have: all of it, under eager rebalancing."""
+        return self._grant.added
+
+    @property
+    def kept(self) -> tuple[TopicPartition, ...]:
+        """What the generation before had too, without interruption (cooperative)."""
+        return self._grant.kept
+
+    @property
+    def revoked(self) -> tuple[TopicPartition, ...]:
+        """What the generation before had, and this one has not (cooperative)."""
+        return self._grant.revoked
+
+    @property
+    def protocol(self) -> str:
+        """Name of the assignor that the group chose."""
+        return self._grant.protocol
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this member made the assignment."""
+        return self._grant.is_leader
+
+    @property
+    def end(self) -> End | None:
+        """How it ended, or ends: None while it goes on. In a bound task: of its partition."""
+        return self._ending.end
+
+    async def ending(self) -> End:
+        """Wait until it ends. Work that takes long looks at this, or is cancelled when the drain timeout is over."""
+        await self._ending.began.wait()
+        assert self._ending.end is not None
+        return self._ending.end
+
+    def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """What was committed when this member got the partition; None: nothing."""
+        return self._holding(partition).committed
+
+    def start_offset(self, partition: TopicPartition) -> int:
+        """Where `records` begins: what was committed, else where `start_offset` of the configuration says."""
+        start = self._holding(partition).start
+        assert start is not None
+        return start
+
+    # --- work ---
+
+    def start(self, work: Work, *args: object) -> None:
+        """Run `work(generation, *args)` as a task of this generation.
+
+        If the first of `args` is a partition, the task is bound to it: it ends with the partition, and a kept
+        partition's task runs on instead of being started again. In a generation that has ended nothing is started.
+        Raises KohortError outside `async with`.
+        """
+        if self._parent is None:
+            raise KohortError("enter the generation before starting tasks in it: async with generation")
+        name = f"{self._workplace.name} {getattr(work, '__qualname__', work)}{args}"
+        if not args or not isinstance(args[0], TopicPartition):
+            if self._own_ending.end is None:
+                self._tasks.start(work, self, args, name)
+            return
+        holding = self._holding(args[0])
+        if (work, args) in holding.adoptable:
+            holding.adoptable.remove((work, args))
+        elif holding.ending.end is None:
+            holding.tasks.start(work, BoundGeneration(self._workplace, holding), args, name)
+
+    def records(self, partition: TopicPartition) -> AsyncIterator[Batch]:
+        """The partition's batches from its start offset on, until it is revoked, lost or closed.
+
+        The fetcher reads ahead, but no further than its bounds: who is slow is not flooded. Errors that concern the
+        partition are raised here.
+        """
+        return self._workplace.stream(self._holding(partition))
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], *, wait: bool | None = None
+    ) -> None:
+        """Commit, for each partition, the offset of the next record that is wanted: `batch.next_offset`.
+
+        Back when the coordinator has them, unless `commit_interval_ms` is set: then at once, and they are sent with
+        the next interval, or when the partition is revoked; `wait` says otherwise. Raises GenerationEndedError when a
+        partition is not this member's any more, `CommitError` with the errors by partition.
+        """
+        named = {self._holding(each): _offset(offset) for each, offset in offsets.items()}
+        await self._workplace.commit(named, wait=wait)
+
+    def position(self, partition: TopicPartition) -> int:
+        """Offset of the next record that `records` yields."""
+        self._holding(partition)
+        return self._workplace.fetcher.position(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many records behind the high watermark that is; None before the first answer."""
+        self._holding(partition)
+        return self._workplace.fetcher.lag(partition)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`: the next batch begins there."""
+        self._holding(partition)
+        self._workplace.fetcher.seek(partition, offset)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Fetch nothing of these until `resume`; the member keeps them."""
+        for each in partitions:
+            self._holding(each)
+            self._workplace.fetcher.pause(each)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        for each in partitions:
+            self._holding(each)
+            self._workplace.fetcher.resume(each)
+
+    def _holding(self, partition: TopicPartition) -> Holding:
+        """Raises GenerationEndedError if it is not in the assignment, or is so no longer."""
+        holding = self._holdings.get(partition)
+        if holding is None:
+            raise GenerationEndedError(f"{partition} is not assigned to this member in generation {self.id}")
+        return holding
+
+    # --- for the group ---
+
+    def show(self, before: tuple[TopicPartition, ...]) -> None:
+        """It is handed over, after one with the assignment `before`: tell the differences from that one."""
+        added = tuple(each for each in self.assignment if not self._holdings[each].shown)
+        revoked = tuple(each for each in before if each not in set(self.assignment))
+        self._granted = replace(self._granted, added=added, revoked=revoked)
+        for holding in self._holdings.values():
+            holding.shown = True
+
+    def begin_end(self, end: End, cause: str) -> None:
+        self._own_ending.begin(end, cause)
+        if end is End.LOST:
+            self._tasks.cancel()
+
+    def finish(self) -> None:
+        """Everything in it has ended: the scope may be left."""
+        self._own_ending.over.set()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the application is inside its scope now."""
+        return self._parent is not None and not self._body_left.is_set()
+
+    async def join(self, seconds: float) -> None:
+        """Wait until the body and the tasks that are bound to no partition have ended, at most `seconds`; then cancel
+        them."""
+        if self._parent is None:
+            return
+        async with asyncio.TaskGroup() as both:
+            both.create_task(drain([self._tasks], seconds))
+            both.create_task(self._join_body(seconds))
+
+    # --- the scope ---
+
+    async def __aenter__(self) -> Self:
+        self._parent = asyncio.current_task()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._body_left.set()
+        ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
+        if error is not None and not ours:
+            self._workplace.abort(f"the application raised {error!r}")
+        cancelled = await self._until_over()
+        errors = self._workplace.take_errors()
+        if error is not None and not ours:
+            if errors and not isinstance(error, asyncio.CancelledError):
+                raise BaseExceptionGroup(f"errors in {self!r}", [error, *errors])
+            return False
+        if errors:
+            raise BaseExceptionGroup(f"errors in tasks of {self!r}", errors)
+        if cancelled is not None:
+            raise cancelled
+        return ours
+
+    async def _until_over(self) -> asyncio.CancelledError | None:
+        cancelled: asyncio.CancelledError | None = None
+        while not self._own_ending.over.is_set():
+            try:
+                await self._own_ending.over.wait()
+            except asyncio.CancelledError as error:
+                if not self._was_cancelled_here():
+                    cancelled = error
+                    self._workplace.abort("the application was cancelled")
+        return cancelled
+
+    def _was_cancelled_here(self) -> bool:
+        """Whether it was `_join_body` that cancelled, and nobody else too; it did so once."""
+        if not self._cancelled_body or self._parent is None:
+            return False
+        self._cancelled_body = False
+        return self._parent.uncancel() == 0
+
+    async def _join_body(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._body_left.wait()
+        except TimeoutError:
+            if self._parent is not None and not self._body_left.is_set():
+                self._cancelled_body = True
+                self._parent.cancel()
+            await self._body_left.wait()
+
+
+class BoundGeneration(Generation):
+    """The generation as a task sees it that is bound to a partition: always the one that has the partition now."""
+
+    def __init__(self, workplace: Workplace, holding: Holding) -> None:
+        self._workplace = workplace
+        self._bound = holding
+
+    @property
+    def _present(self) -> Generation:
+        present = self._bound.generation
+        assert isinstance(present, Generation)
+        return present
+
+    @property
+    def _grant(self) -> Grant:
+        return self._present._grant
+
+    @property
+    def _ending(self) -> Ending:
+        return self._bound.ending
+
+    def start(self, work: Work, *args: object) -> None:
+        self._present.start(work, *args)
+
+    def _holding(self, partition: TopicPartition) -> Holding:
+        if partition == self._bound.partition:
+            return self._bound
+        return self._present._holding(partition)
+
+
+def _offset(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    return given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset=given)

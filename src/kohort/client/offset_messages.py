@@ -1,0 +1,139 @@
+"""OffsetCommit and OffsetFetch of a member, as kio's messages.
+
+OffsetCommit v2-10: v2-4 have a retention, v6 a leader epoch, v7 the instance id; v10 names topics by id, so a commit
+for a topic that was deleted and made anew is refused (UNKNOWN_TOPIC_ID) instead of taken for its namesake. OffsetFetch
+v1-10: v2 has an error of the whole group, v7 waits for transactions, v8 asks about several groups, v10 has topic ids.
+The ids are those that the member's assignment was made with; where one is unknown, v9 is the highest.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.connection import Connection
+from kohort.client.group_config import GroupConfig
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+NAMES_TOPICS: Final = 9
+"""Highest version of both that names topics by name."""
+HAS_RETENTION: Final = 4
+"""Highest version of OffsetCommit with a retention."""
+NO_OFFSET: Final = -1
+
+TopicIds = Mapping[str, UUID]
+
+
+async def commit_offsets(
+    connection: Connection,
+    config: GroupConfig,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    generation: int,
+    member_id: str,
+    topic_ids: TopicIds,
+) -> dict[TopicPartition, ErrorCode]:
+    """The answer for each partition. Raises KohortError."""
+    answer = await connection.send(
+        "offset_commit",
+        max_version=_version(config, offsets, topic_ids),
+        group_id=config.group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=config.instance_id,
+        retention_time_ms=config.retention_ms,
+        topics=[
+            {
+                "name": topic,
+                "topic_id": topic_ids.get(topic),
+                "partitions": [_to_commit(each, offsets[each]) for each in partitions],
+            }
+            for topic, partitions in _by_topic(offsets)
+        ],
+    )
+    return {
+        TopicPartition(_name(topic, topic_ids), each.partition_index): each.error_code
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+async def fetch_offsets(
+    connection: Connection, config: GroupConfig, partitions: Iterable[TopicPartition], topic_ids: TopicIds
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """What the group has committed, None for nothing, waiting for no transaction (UNSTABLE_OFFSET_COMMIT).
+
+    Raises KafkaError for the first partition, or the group, that has an error; other KohortErrors.
+    """
+    wanted = list(_by_topic(partitions))
+    topics = [
+        {
+            "name": topic,
+            "topic_id": topic_ids.get(topic),
+            "partition_indexes": [each.partition for each in of_topic],
+        }
+        for topic, of_topic in wanted
+    ]
+    known = all(topic_ids.get(topic) for topic, _ in wanted)
+    answer = await connection.send(
+        "offset_fetch",
+        max_version=None if known else NAMES_TOPICS,
+        group_id=config.group_id,
+        topics=topics,
+        groups=[{"group_id": config.group_id, "member_id": None, "member_epoch": -1, "topics": topics}],
+        require_stable=True,
+    )
+    return _fetched(answer, topic_ids)
+
+
+def _fetched(answer: Any, topic_ids: TopicIds) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    group = answer.groups[0] if hasattr(answer, "groups") else answer
+    _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for topic in group.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(_name(topic, topic_ids), each.partition_index)
+            _raise_for(each.error_code, f"OffsetFetch of {partition}")
+            found[partition] = None if each.committed_offset == NO_OFFSET else _committed(each)
+    return found
+
+
+def _committed(of: Any) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
+        offset=of.committed_offset,
+        leader_epoch=getattr(of, "committed_leader_epoch", -1),
+        metadata=of.metadata or "",
+    )
+
+
+def _to_commit(partition: TopicPartition, offset: OffsetAndMetadata) -> dict[str, object]:
+    return {
+        "partition_index": partition.partition,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "committed_metadata": offset.metadata,
+    }
+
+
+def _version(config: GroupConfig, offsets: Iterable[TopicPartition], topic_ids: TopicIds) -> int | None:
+    if config.retention_ms >= 0:
+        return HAS_RETENTION
+    return None if all(topic_ids.get(each.topic) for each in offsets) else NAMES_TOPICS
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [(topic, list(together)) for topic, together in groupby(sorted(partitions), attrgetter("topic"))]
+
+
+def _name(topic: Any, topic_ids: TopicIds) -> str:
+    if hasattr(topic, "name"):
+        return str(topic.name)
+    return next(name for name, topic_id in topic_ids.items() if topic_id == topic.topic_id)
+
+
+def _raise_for(code: ErrorCode, what: str) -> None:
+    if code is not ErrorCode.none:
+        raise KafkaError(code, what)

@@ -1,0 +1,48 @@
+"""A partition's batches, until the member gives it up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from kohort.client.fetcher import Batch, Fetcher
+from kohort.client.holding import Holding
+
+WAIT_MS: Final = 1_000
+"""How long one look into the fetcher may take."""
+
+
+async def stream(fetcher: Fetcher, holding: Holding) -> AsyncIterator[Batch]:
+    """Batches while the partition has not begun to end; what is read ahead is then left to its next owner.
+
+    While a batch is being worked on, `holding.busy_since` says since when.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.create_task(holding.ending.began.wait())
+    try:
+        while holding.ending.end is None:
+            batch = await _next(fetcher, holding, began)
+            if batch is None:
+                continue
+            holding.busy_since = loop.time()
+            holding.busy_with = f"the batch before offset {batch.next_offset}"
+            yield batch
+            holding.busy_since = None
+    finally:
+        holding.busy_since = None
+        began.cancel()
+
+
+async def _next(fetcher: Fetcher, holding: Holding, began: "asyncio.Task[bool]") -> Batch | None:
+    """The next batch; None if there is none yet, or the partition begins to end."""
+    ready = await fetcher.next(holding.partition, max_wait_ms=0)
+    if ready is not None or holding.ending.end is not None:
+        return ready if holding.ending.end is None else None
+    fetching = asyncio.ensure_future(fetcher.next(holding.partition, max_wait_ms=WAIT_MS))
+    try:
+        await asyncio.wait((fetching, began), return_when=asyncio.FIRST_COMPLETED)
+        return fetching.result() if fetching.done() and holding.ending.end is None else None
+    finally:
+        if not fetching.done():
+            fetching.cancel()
+        elif holding.ending.end is not None and not fetching.cancelled():
+            fetching.exception()  # nobody wants it any more
