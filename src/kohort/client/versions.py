@@ -4,11 +4,9 @@ kio has the schema of every version that Apache Kafka 4.3 knows, so that what we
 broker speaks it tells in ApiVersions. The highest that both have is used (KIP-35), within what the caller can use.
 """
 
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from struct import Struct
 from typing import Any, Final
 
@@ -20,6 +18,7 @@ from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import read_varint
 from kohort.protocol.reading import Read, reader
+from kohort.protocol.schema import known_versions
 from kohort.protocol.writing import encode
 
 KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
@@ -38,9 +37,7 @@ def spoken(api: str) -> tuple[int, int]:
     """Lowest and highest version of an API that we have the schema of. Raises KeyError for no API of Kafka."""
     if api not in KEYS:
         raise KeyError(f"{api!r} is no API of Kafka; names are in snake case, such as 'find_coordinator'")
-    modules = pkgutil.iter_modules(import_module(f"kio.schema.{api}").__path__)
-    numbers = [int(module.name[1:]) for module in modules if module.name[1:].isdecimal()]
-    return min(numbers), max(numbers)
+    return known_versions(KEYS[api])
 
 
 def common_version(

@@ -14,8 +14,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.static.constants import uuid_zero
 
 from kohort.errors import ErrorCode
-from kohort.protocol.apis import APIS
-from kohort.protocol.schema import Shape, shape
+from kohort.protocol.schema import Shape, known_versions, shape
 
 _Convert: TypeAlias = Callable[[Any], Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,12 +62,13 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
 @cache
 def _names_in_any_version(entity_type: Any) -> frozenset[str]:
     """Field names, and their `_ms` forms, of this struct. Loads all versions, so only asked when in doubt."""
-    api = APIS[entity_type.__api_key__]
+    api_key = entity_type.__api_key__
+    first, last = known_versions(api_key)
     structs = [
         each
-        for version in range(api.min_version, api.max_version + 1)
+        for version in range(first, last + 1)
         for load in (load_request_schema, load_response_schema)
-        for each in _structs(load(api.key, version))
+        for each in _structs(load(api_key, version))
         # kio calls OffsetFetch's structs Topic and Topics by version
         if each.__name__.rstrip("s") == entity_type.__name__.rstrip("s")
     ]

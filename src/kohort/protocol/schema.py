@@ -1,8 +1,13 @@
 """What kio's message classes are made of, for those who derive something from them."""
 
+import pkgutil
 from dataclasses import Field
+from functools import cache
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from kio.schema.index import api_key_map
 
 
 class Shape(NamedTuple):
@@ -16,6 +21,14 @@ class Shape(NamedTuple):
     is_struct: bool
     kafka_type: str
     """"" for structs."""
+
+
+@cache
+def known_versions(api_key: int) -> tuple[int, int]:
+    """Lowest and highest version of an API of which kio has the schema, served here or not. Raises KeyError."""
+    modules = pkgutil.iter_modules(import_module(f"kio.schema.{api_key_map[api_key]}").__path__)
+    numbers = [int(module.name[1:]) for module in modules if module.name[1:].isdecimal()]
+    return min(numbers), max(numbers)
 
 
 def shape(field: "Field[Any]") -> Shape:
