@@ -1,5 +1,7 @@
-"""Incremental fetch sessions, without a broker: what is asked, what is told, and when a session ends."""
+"""Incremental fetch sessions, without a broker: what is read, what is told, and when a session ends."""
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,11 +10,37 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.server.fetch_partitions import Partitions
 from kohort.server.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from kohort.server.fetching import Fetched, Wanted
 from kohort.types import Instant
 
 T0 = Instant(1_000_000)
+
+
+class FakeLog:
+    """Offsets, and who is called when they change."""
+
+    def __init__(self) -> None:
+        self.start_offset = self.end_offset = self.size = 0
+        self.callbacks: list[Callable[[], None]] = []
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        self.callbacks.append(callback)
+        return lambda: self.callbacks.remove(callback)
+
+    def append(self, size: int = 1) -> None:
+        self.end_offset += 1
+        self.size += size
+        self.changed()
+
+    def trim(self) -> None:
+        self.start_offset = self.end_offset
+        self.changed()
+
+    def changed(self) -> None:
+        for callback in tuple(self.callbacks):
+            callback()
 
 
 def wanted(*partitions: int, offset: int = 0, topic: Any = "t") -> list[Wanted]:
@@ -24,14 +52,24 @@ def begin(sessions: FetchSessions, session_id: int, epoch: int, asked: Any = (),
     return sessions.begin(session_id, epoch, asked, arguments.pop("forgotten"), **arguments)
 
 
+def due(context: FetchContext) -> list[int]:
+    return [each.partition for each in context.due]
+
+
 def idle(context: FetchContext, end: int = 0) -> list[Fetched]:
-    """Every partition is there and has nothing."""
-    return [Fetched(each, high_watermark=end, log_start_offset=0) for each in context.wanted]
+    """Every partition is there and has nothing; no log tells when that changes."""
+    return [Fetched(each, high_watermark=end, log_start_offset=0) for each in context.due]
+
+
+def answer(context: FetchContext, found: Sequence[Fetched]) -> tuple[int, list[Fetched]]:
+    context.took(found)
+    session_id, told = context.finish()
+    return session_id, list(told)
 
 
 def opened(sessions: FetchSessions, *partitions: int, **more: Any) -> int:
     context = begin(sessions, 0, 0, wanted(*partitions), **more)
-    session_id, told = context.finish(idle(context))
+    session_id, told = answer(context, idle(context))
     assert len(told) == len(partitions)
     return session_id
 
@@ -45,13 +83,13 @@ def refused(sessions: FetchSessions, session_id: int, epoch: int, **more: Any) -
 def test_a_full_fetch_makes_no_session() -> None:
     sessions = FetchSessions(10)
     context = begin(sessions, 0, -1, wanted(0, 1))
-    assert context.finish(idle(context)) == (0, idle(context))
+    assert answer(context, idle(context)) == (0, idle(context))
     assert len(sessions) == 0
 
 
 def test_of_a_partition_that_is_named_twice_the_last_counts() -> None:
     context = begin(FetchSessions(10), 0, -1, [*wanted(0, offset=3), *wanted(0, offset=10)])
-    assert [each.offset for each in context.wanted] == [10]
+    assert [each.offset for each in context.due] == [10]
 
 
 def test_only_news_are_told() -> None:
@@ -59,15 +97,15 @@ def test_only_news_are_told() -> None:
     session_id = opened(sessions, 0, 1, 2)
     assert session_id > 0
     context = begin(sessions, session_id, 1)
-    assert [each.partition for each in context.wanted] == [0, 1, 2]
-    assert context.finish(idle(context)) == (session_id, [])
+    assert due(context) == [0, 1, 2]
+    assert answer(context, idle(context)) == (session_id, [])
     context = begin(sessions, session_id, 2)
     found = idle(context)
     found[1] = found[1]._replace(high_watermark=1, records=b"x")
     found[2] = found[2]._replace(log_start_offset=5)
-    assert context.finish(found) == (session_id, found[1:])
+    assert answer(context, found) == (session_id, found[1:])
     context = begin(sessions, session_id, 3)
-    assert context.finish([f._replace(high_watermark=9) for f in idle(context)])[1] != []
+    assert answer(context, [f._replace(high_watermark=9) for f in idle(context)])[1] != []
 
 
 def test_records_are_told_until_the_offset_moves() -> None:
@@ -75,11 +113,11 @@ def test_records_are_told_until_the_offset_moves() -> None:
     session_id = opened(sessions, 0)
     for epoch in (1, 2):
         context = begin(sessions, session_id, epoch)
-        found = [Fetched(context.wanted[0], high_watermark=1, log_start_offset=0, records=b"x")]
-        assert context.finish(found)[1] == found
+        found = [Fetched(context.due[0], high_watermark=1, log_start_offset=0, records=b"x")]
+        assert answer(context, found)[1] == found
     context = begin(sessions, session_id, 3, wanted(0, offset=1))
-    assert context.wanted[0].offset == 1
-    assert context.finish(idle(context, end=1))[1] == []
+    assert context.due[0].offset == 1
+    assert answer(context, idle(context, end=1))[1] == []
 
 
 def test_an_error_is_told_until_it_is_over_and_then_the_offsets() -> None:
@@ -87,18 +125,18 @@ def test_an_error_is_told_until_it_is_over_and_then_the_offsets() -> None:
     session_id = opened(sessions, 0)
     for epoch in (1, 2):
         context = begin(sessions, session_id, epoch)
-        found = [Fetched(context.wanted[0], ErrorCode.offset_out_of_range)]
-        assert context.finish(found)[1] == found
+        found = [Fetched(context.due[0], ErrorCode.offset_out_of_range)]
+        assert answer(context, found)[1] == found
     context = begin(sessions, session_id, 3)
-    assert len(context.finish(idle(context))[1]) == 1
+    assert len(answer(context, idle(context))[1]) == 1
 
 
 def test_partitions_are_added_and_forgotten() -> None:
     sessions = FetchSessions(10)
     session_id = opened(sessions, 0, 1)
     context = begin(sessions, session_id, 1, wanted(7), forgotten=[("t", 0), ("other", 1)])
-    assert [each.partition for each in context.wanted] == [1, 7]
-    assert [each.wanted.partition for each in context.finish(idle(context))[1]] == [7]
+    assert due(context) == [1, 7]
+    assert [each.wanted.partition for each in answer(context, idle(context))[1]] == [7]
 
 
 def test_who_gave_records_is_read_last_next_time() -> None:
@@ -106,8 +144,8 @@ def test_who_gave_records_is_read_last_next_time() -> None:
     session_id = opened(sessions, 0, 1, 2)
     context = begin(sessions, session_id, 1)
     found = idle(context)
-    context.finish([found[0]._replace(records=b"x"), *found[1:]])
-    assert [each.partition for each in begin(sessions, session_id, 2).wanted] == [1, 2, 0]
+    answer(context, [found[0]._replace(records=b"x"), *found[1:]])
+    assert due(begin(sessions, session_id, 2)) == [1, 2, 0]
 
 
 def test_what_is_wrong_with_a_session() -> None:
@@ -127,7 +165,7 @@ def test_a_full_fetch_ends_the_session_it_names(epoch: int) -> None:
     sessions = FetchSessions(10)
     session_id = opened(sessions, 0)
     context = begin(sessions, session_id, epoch, wanted(0))
-    replaced, _ = context.finish(idle(context))
+    replaced, _ = answer(context, idle(context))
     assert replaced != session_id
     assert refused(sessions, session_id, 1) is ErrorCode.fetch_session_id_not_found
     assert len(sessions) == (1 if epoch == 0 else 0)
@@ -156,25 +194,173 @@ def test_after_the_last_epoch_comes_the_first() -> None:
     begin(sessions, session_id, 1)
 
 
+def found_in(logs: Sequence[FakeLog], each: Wanted) -> Fetched:
+    """What a read of the partition would give."""
+    log: Any = logs[each.partition]
+    records = b"x" * (log.end_offset - each.offset)
+    return Fetched(each, ErrorCode.none, log.end_offset, log.start_offset, records, log=log)
+
+
+def read(logs: Sequence[FakeLog], context: FetchContext) -> list[Fetched]:
+    return [found_in(logs, each) for each in context.due]
+
+
+def opened_on(sessions: FetchSessions, logs: Sequence[FakeLog]) -> int:
+    context = begin(sessions, 0, 0, wanted(*range(len(logs))))
+    return answer(context, read(logs, context))[0]
+
+
+class TestDue:
+    def test_only_what_changed_is_read(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog() for _ in range(4)]
+        session_id = opened_on(sessions, logs)
+        context = begin(sessions, session_id, 1)
+        assert due(context) == []
+        assert context.any_settled
+        logs[2].append()
+        logs[0].append()
+        assert due(context) == [2, 0], "in the order in which they changed"
+
+    def test_a_log_tells_it_once(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog()]
+        opened_on(sessions, logs)
+        assert len(logs[0].callbacks) == 1
+        logs[0].append()
+        assert logs[0].callbacks == []
+
+    def test_what_the_client_asks_anew_is_read(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
+        context = begin(sessions, opened_on(sessions, logs), 1, wanted(1))
+        assert due(context) == [1]
+        answer(context, read(logs, context))
+        assert due(context) == []
+        assert len(logs[1].callbacks) == 1
+
+    def test_a_topic_that_was_made_again_is_watched_in_place_of_the_old_one(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog()]
+        context = begin(sessions, opened_on(sessions, logs), 1, wanted(0))
+        answer(context, read([new := FakeLog()], context))
+        assert (len(logs[0].callbacks), len(new.callbacks)) == (0, 1)
+
+    def test_what_was_said_since_it_was_read_is_read(self) -> None:
+        """A request that waited is overtaken by the next of its session, on another connection."""
+        sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
+        session_id = opened_on(sessions, logs)
+        logs[0].append()
+        logs[1].append()
+        waiting = begin(sessions, session_id, 1, wanted(0, 1, offset=1))
+        found = read(logs, waiting)
+        begin(sessions, session_id, 2, wanted(0, offset=0), forgotten=[("t", 1)])
+        answer(waiting, found)
+        assert due(begin(sessions, session_id, 3)) == [0]
+        assert logs[1].callbacks == []
+
+    @pytest.mark.parametrize("epoch", [0, -1])
+    def test_a_session_that_ends_watches_nothing(self, epoch: int) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
+        session_id = opened_on(sessions, logs)
+        overtaken = begin(sessions, session_id, 1, wanted(0))
+        begin(sessions, session_id, epoch)
+        assert not any(log.callbacks for log in logs)
+        answer(overtaken, read(logs, overtaken))
+        assert not any(log.callbacks for log in logs)
+
+    def test_one_that_gives_way_watches_nothing(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog()]
+        opened_on(sessions, logs)
+        assert opened(sessions, 0, now=Instant(T0 + EVICTION_MS + 1)) > 0
+        assert logs[0].callbacks == []
+
+    def test_a_diverging_partition_is_told_until_it_is_over(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog()]
+        session_id = opened_on(sessions, logs)
+        for epoch in (1, 2):
+            context = begin(sessions, session_id, epoch, wanted(0))
+            found = [each._replace(diverging=True) for each in read(logs, context)]
+            assert answer(context, found)[1] == found
+            assert due(context) == [0]
+
+
+class TestMore:
+    async def wait(self, context: FetchContext, logs: Sequence[FakeLog], missing: int = 1) -> "asyncio.Task[None]":
+        context.took(read(logs, context))
+        task = asyncio.create_task(context.more(missing, asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(0)
+        return task
+
+    async def test_the_second_pass_reads_what_changed_and_answers_everything(self) -> None:
+        logs = [FakeLog() for _ in range(4)]
+        context = begin(FetchSessions(0), 0, -1, wanted(0, 1, 2, 3))
+        task = await self.wait(context, logs)
+        logs[2].append()
+        await task
+        assert due(context) == [2]
+        _, told = answer(context, read(logs, context))
+        assert [(each.wanted.partition, bytes(each.records)) for each in told] == [
+            (0, b""), (1, b""), (2, b"x"), (3, b"")
+        ]  # fmt: skip
+        context.close()
+        assert not any(log.callbacks for log in logs)
+
+    async def test_it_lasts_until_all_that_is_missing_came(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
+        context = begin(sessions, opened_on(sessions, logs), 1)
+        task = await self.wait(context, logs, missing=10)
+        logs[0].append(4)
+        logs[1].append(4)
+        logs[0].append(1)
+        await asyncio.sleep(0)
+        assert not task.done()
+        logs[1].append(1)
+        await task
+        assert due(context) == [0, 1]
+
+    async def test_a_log_that_was_trimmed_ends_it(self) -> None:
+        logs = [FakeLog()]
+        logs[0].append()
+        context = begin(FetchSessions(0), 0, -1, wanted(0, offset=1))
+        task = await self.wait(context, logs, missing=1_000)
+        logs[0].trim()
+        await task
+
+    async def test_offsets_that_the_client_was_not_told_yet_stay_due(self) -> None:
+        sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
+        session_id = opened_on(sessions, logs[:1])
+        context = begin(sessions, session_id, 1, wanted(1))
+        task = await self.wait(context, logs)
+        logs[0].append()
+        await task
+        assert due(context) == [1, 0]
+        assert len(answer(context, read(logs, context))[1]) == 2
+
+    async def test_two_that_wait(self) -> None:
+        partitions, logs = Partitions(wanted(0)), [FakeLog()]
+        partitions.settle(found_in(logs, partitions.due[0]))
+        deadline = asyncio.get_running_loop().time() + 60
+        tasks = [asyncio.create_task(partitions.more(missing, deadline)) for missing in (1, 2)]
+        await asyncio.sleep(0)
+        logs[0].append()
+        await tasks[0]
+        assert not tasks[1].done()
+        logs[0].append()
+        logs[0].append()
+        await tasks[1]
+
+
 class SessionMachine(RuleBasedStateMachine):
     """A client that keeps to the protocol knows, after every answer, what a full fetch would have told it."""
 
     @initialize(partitions=st.sets(st.integers(0, 4)))
     def start(self, partitions: set[int]) -> None:
         self.sessions = FetchSessions(1)
-        self.logs = dict.fromkeys(range(5), (0, 0))  # (start, end)
+        self.logs = [FakeLog() for _ in range(5)]
         self.known: dict[int, tuple[int, int]] = {}
+        self.offsets = dict.fromkeys(range(5), 0)
         context = begin(self.sessions, 0, 0, wanted(*sorted(partitions)))
-        self.session_id, told = context.finish(self.read(context))
+        self.session_id, told = answer(context, read(self.logs, context))
         self.epoch = 1
         self.asked = set(partitions)
         self.learn(told)
-
-    def read(self, context: FetchContext) -> list[Fetched]:
-        return [
-            Fetched(each, high_watermark=self.logs[each.partition][1], log_start_offset=self.logs[each.partition][0])
-            for each in context.wanted
-        ]
 
     def learn(self, told: list[Fetched]) -> None:
         for each in told:
@@ -182,23 +368,38 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, 4), trimmed=st.booleans())
     def change(self, partition: int, trimmed: bool) -> None:
-        start, end = self.logs[partition]
-        self.logs[partition] = (end, end) if trimmed else (start, end + 1)
+        if trimmed:
+            self.logs[partition].trim()
+        else:
+            self.logs[partition].append()
 
-    @rule(added=st.sets(st.integers(0, 4)), dropped=st.sets(st.integers(0, 4)))
-    def fetch(self, added: set[int], dropped: set[int]) -> None:
+    @rule(
+        added=st.sets(st.integers(0, 4)),
+        dropped=st.sets(st.integers(0, 4)),
+        meanwhile=st.lists(st.lists(st.integers(0, 4), max_size=2), max_size=3),
+    )
+    def fetch(self, added: set[int], dropped: set[int], meanwhile: list[list[int]]) -> None:
         dropped -= added
+        for partition in added:
+            self.offsets[partition] = self.logs[partition].end_offset
+        asked = [Wanted("t", partition, self.offsets[partition], 1_000) for partition in sorted(added)]
         context = begin(
-            self.sessions, self.session_id, self.epoch, wanted(*sorted(added)), forgotten=[("t", p) for p in dropped]
+            self.sessions, self.session_id, self.epoch, asked, forgotten=[("t", p) for p in sorted(dropped)]
         )
         self.epoch += 1
         self.asked = (self.asked | added) - dropped
-        assert {each.partition for each in context.wanted} == self.asked
-        session_id, told = context.finish(self.read(context))
+        for changing in meanwhile:
+            context.took(read(self.logs, context))
+            asyncio.run(context.more(1, 0))  # what it does before it waits, and after
+            for partition in changing:
+                self.logs[partition].append()
+        session_id, told = answer(context, read(self.logs, context))
         assert session_id == self.session_id
         self.learn(told)
+        given = {each.wanted.partition for each in told if each.records}
         for partition in self.asked:
-            assert self.known[partition] == self.logs[partition]
+            assert self.known[partition] == (self.logs[partition].start_offset, self.logs[partition].end_offset)
+            assert (self.offsets[partition] < self.logs[partition].end_offset) == (partition in given)
 
     @invariant()
     def only_one_slot(self) -> None:

@@ -86,7 +86,7 @@ def _topic(version: int, topic: TopicKey) -> bytes:
 
 
 def _add_partition(parts: Pieces, version: int, each: Fetched, isolation_level: int) -> None:
-    wanted, error, high_watermark, log_start_offset, records, diverging = each
+    wanted, error, high_watermark, log_start_offset, records, diverging, _ = each
     # Without transactions everything below the high watermark is stable.
     if version >= 5:
         numbers = _V5(wanted.partition, error, high_watermark, high_watermark, log_start_offset)

@@ -11,15 +11,18 @@ The epoch counts the requests, so one that is lost or repeated is noticed and th
 known by its id alone, on any connection. Their number is bounded: when all slots are taken, the one that was idle
 longest gives way if it was so for `EVICTION_MS`; else the client gets session id 0, which means full fetches.
 
-Partitions that gave records go to the end of the order, so that one busy partition does not starve the others.
+Only partitions that are due are read (`fetch_partitions`). Those that gave records are put last, so that one busy
+partition does not starve the others.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.fetching import Fetched, TopicKey, Wanted
+from kohort.server.fetch_partitions import PartitionKey, Partitions
+from kohort.server.fetching import Fetched, Wanted
 from kohort.types import Instant
 
 NO_SESSION: Final = 0
@@ -28,64 +31,175 @@ FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
 _MAX_INT: Final = 2**31 - 1
 
-PartitionKey: TypeAlias = tuple[TopicKey, int]
-
 
 class FetchSession:
     """What a client fetches, and what it was told of it last."""
 
-    __slots__ = ("_told", "_wanted", "by_id", "epoch", "id", "last_used")
+    __slots__ = ("_told", "by_id", "epoch", "id", "last_used", "partitions")
 
-    def __init__(self, session_id: int, by_id: bool, now: Instant) -> None:
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now: Instant) -> None:
         self.id = session_id
-        self.epoch = INITIAL_EPOCH
-        """That of the next request, once `update` has taken in the first."""
+        self.partitions = partitions
+        self.epoch = INITIAL_EPOCH + 1
+        """That of the next request."""
         self.by_id = by_id
         """Whether topics are named by id, from first to last request."""
         self.last_used = now
-        self._wanted: dict[PartitionKey, Wanted] = {}
         self._told: dict[PartitionKey, tuple[int, int]] = {}
-
-    @property
-    def wanted(self) -> list[Wanted]:
-        """All partitions, in the order in which they are read."""
-        return list(self._wanted.values())
 
     def update(self, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]) -> None:
         """One request: the epoch moves on."""
         for each in wanted:
-            self._wanted[each.topic, each.partition] = each
+            self.partitions.want(each)
         for key in forgotten:
-            self._wanted.pop(key, None)
+            self.partitions.forget(key)
             self._told.pop(key, None)
         self.epoch = self.epoch % _MAX_INT + 1
 
+    def knows(self, fetched: Fetched) -> bool:
+        """Whether the client was told these offsets."""
+        offsets = (fetched.high_watermark, fetched.log_start_offset)
+        return self._told.get((fetched.wanted.topic, fetched.wanted.partition)) == offsets
+
     def news(self, fetched: Iterable[Fetched]) -> list[Fetched]:
-        """What of it the client does not know yet."""
+        """What of it the client does not know yet, and now is told."""
         return [each for each in fetched if self._is_news(each)]
 
     def _is_news(self, fetched: Fetched) -> bool:
+        if not self.partitions.wants(fetched.wanted):
+            return True
         key = (fetched.wanted.topic, fetched.wanted.partition)
-        offsets = (fetched.high_watermark, fetched.log_start_offset)
-        if fetched.records and key in self._wanted:
-            self._wanted[key] = self._wanted.pop(key)
-        if fetched.error:
+        if fetched.error or fetched.diverging:
             self._told.pop(key, None)  # it is told until it is over
             return True
-        moved = self._told.get(key) != offsets
-        self._told[key] = offsets
-        return moved or bool(fetched.records)
+        known = self.knows(fetched)
+        self._told[key] = (fetched.high_watermark, fetched.log_start_offset)
+        if fetched.records:
+            self.partitions.put_last(key)
+            return True
+        if fetched.is_all:
+            self.partitions.settle(fetched)
+        return not known
 
     def __repr__(self) -> str:
-        return f"<FetchSession {self.id} epoch={self.epoch} partitions={len(self._wanted)}>"
+        return f"<FetchSession {self.id} epoch={self.epoch} partitions={len(self.partitions)}>"
 
 
-class FetchContext(NamedTuple):
-    """One request: what to read, and what becomes of it."""
+_OpenSession: TypeAlias = Callable[[Partitions], FetchSession | None]
 
-    wanted: list[Wanted]
-    finish: Callable[[list[Fetched]], tuple[int, list[Fetched]]]
-    """What was read -> (session id, what of it to answer)."""
+
+class FetchContext(ABC):
+    """One request: what to read, and what becomes of it.
+
+    It is read in passes: what is `due` is read and given to `took`; right after that comes either `finish`, or `more`
+    and another pass.
+    """
+
+    _read: Sequence[Fetched] = ()
+    """What the last pass gave."""
+
+    @property
+    @abstractmethod
+    def due(self) -> Sequence[Wanted]:
+        """What the next pass has to read, in this order."""
+
+    @property
+    @abstractmethod
+    def any_settled(self) -> bool:
+        """Whether there are partitions besides, of which only their logs can tell news."""
+
+    def took(self, fetched: Sequence[Fetched]) -> None:
+        """What was due was read."""
+        self._read = fetched
+
+    @abstractmethod
+    async def more(self, missing: int, deadline: float) -> None:
+        """Wait as `Partitions.more`."""
+
+    @abstractmethod
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        """(session id, what to answer)"""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind that this request alone needs."""
+
+
+class FullFetch(FetchContext):
+    """A request that names all its partitions; `open_session` makes a session of them, if there is room."""
+
+    def __init__(self, wanted: Iterable[Wanted], open_session: _OpenSession | None) -> None:
+        self._wanted = list({(each.topic, each.partition): each for each in wanted}.values())
+        self._open_session = open_session
+        self._partitions: Partitions | None = None
+        """None until it waits: most are answered after the first pass."""
+        self._found: dict[Wanted, Fetched] = {}
+
+    @property
+    def due(self) -> Sequence[Wanted]:
+        return self._wanted if self._partitions is None else self._partitions.due
+
+    @property
+    def any_settled(self) -> bool:
+        return self._partitions is not None and self._partitions.any_settled
+
+    async def more(self, missing: int, deadline: float) -> None:
+        if self._partitions is None:
+            self._partitions = Partitions(self._wanted)
+        for each in self._read:
+            self._found[each.wanted] = each
+            if each.is_all:
+                self._partitions.settle(each)  # if nothing comes, it is answered as it was found
+            else:
+                self._partitions.watch(each)
+        await self._partitions.more(missing, deadline)
+
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        found = self._read
+        if self._found:
+            found = list((self._found | {each.wanted: each for each in self._read}).values())
+        if self._open_session is None:
+            return NO_SESSION, found
+        session = self._open_session(self._partitions or Partitions(self._wanted))
+        if session is None:
+            return NO_SESSION, found
+        self._partitions = None  # they are the session's from now on
+        session.news(found)
+        return session.id, found
+
+    def close(self) -> None:
+        if self._partitions is not None:
+            self._partitions.close()
+
+
+class IncrementalFetch(FetchContext):
+    """A request of a session."""
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+
+    @property
+    def due(self) -> Sequence[Wanted]:
+        return self._session.partitions.due
+
+    @property
+    def any_settled(self) -> bool:
+        return self._session.partitions.any_settled
+
+    async def more(self, missing: int, deadline: float) -> None:
+        partitions = self._session.partitions
+        for each in self._read:
+            if each.is_all and self._session.knows(each):
+                partitions.settle(each)
+            else:
+                partitions.watch(each)
+        await partitions.more(missing, deadline)
+
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        return self._session.id, self._session.news(self._read)
+
+    def close(self) -> None:
+        pass  # the session goes on
 
 
 class FetchSessions:
@@ -113,15 +227,14 @@ class FetchSessions:
         FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new session.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            unique = list({(each.topic, each.partition): each for each in wanted}.values())
+            self._end(session_id)
             if epoch == FINAL_EPOCH:
-                return FetchContext(unique, lambda fetched: (NO_SESSION, fetched))
-            return FetchContext(unique, lambda fetched: (self._open(unique, fetched, by_id, now), fetched))
+                return FullFetch(wanted, None)
+            return FullFetch(wanted, lambda partitions: self._open(partitions, by_id, now))
         session = self._resume(session_id, epoch, by_id)
         session.last_used = now
         session.update(wanted, forgotten)
-        return FetchContext(session.wanted, lambda fetched: (session.id, session.news(fetched)))
+        return IncrementalFetch(session)
 
     def _resume(self, session_id: int, epoch: int, by_id: bool) -> FetchSession:
         session = self._sessions.get(session_id)
@@ -134,17 +247,15 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    def _open(self, wanted: list[Wanted], fetched: list[Fetched], by_id: bool, now: Instant) -> int:
-        """The id of a new session, 0 if there is no room for one."""
+    def _open(self, partitions: Partitions, by_id: bool, now: Instant) -> FetchSession | None:
+        """A new session, None if there is no room for one."""
         if not self._make_room(now):
-            return NO_SESSION
+            return None
         session_id = secrets.randbelow(_MAX_INT) + 1
         while session_id in self._sessions:
             session_id = secrets.randbelow(_MAX_INT) + 1
-        session = self._sessions[session_id] = FetchSession(session_id, by_id, now)
-        session.update(wanted, ())
-        session.news(fetched)
-        return session_id
+        session = self._sessions[session_id] = FetchSession(session_id, partitions, by_id, now)
+        return session
 
     def _make_room(self, now: Instant) -> bool:
         if len(self._sessions) < self._slots:
@@ -152,5 +263,10 @@ class FetchSessions:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now - oldest.last_used <= EVICTION_MS:
             return False
-        del self._sessions[oldest.id]
+        self._end(oldest.id)
         return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.partitions.close()

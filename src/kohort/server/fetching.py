@@ -41,6 +41,13 @@ class Fetched(NamedTuple):
     records: bytes | memoryview = b""
     diverging: bool = False
     """The client says that it read further than the log goes in this epoch (KIP-595): it is told where that ends."""
+    log: Log | None = None
+    """What was read, None with an error."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the client has all that there is."""
+        return self.wanted.offset == self.high_watermark and not (self.error or self.diverging)
 
     @property
     def has_more(self) -> bool:
@@ -127,10 +134,10 @@ def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, 
         raise KafkaError(ErrorCode.offset_out_of_range)
     start, end = log.start_offset, log.end_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.offset > end:
-        return Fetched(wanted, ErrorCode.none, end, start, diverging=True)
+        return Fetched(wanted, ErrorCode.none, end, start, diverging=True, log=log)
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if wanted.offset == end or not (at_least_one or max_bytes > 0):
-        return Fetched(wanted, ErrorCode.none, end, start)
+        return Fetched(wanted, ErrorCode.none, end, start, log=log)
     records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one)
-    return Fetched(wanted, ErrorCode.none, end, start, records)
+    return Fetched(wanted, ErrorCode.none, end, start, records, log=log)

@@ -12,15 +12,15 @@ transactions both isolation levels see the same.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import KafkaError
-from kohort.log.base import Log
 from kohort.server.exchange import Exchange
 from kohort.server.fetch_answer import FIRST_WITH_IDS, pack, pack_error
-from kohort.server.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext, PartitionKey
-from kohort.server.fetching import Limits, Reading, TopicKey, Wanted, find_log, read_all
+from kohort.server.fetch_partitions import PartitionKey
+from kohort.server.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
+from kohort.server.fetching import Limits, Reading, TopicKey, Wanted, read_all
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -33,9 +33,9 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
         exchange.answer_packed(pack_error(exchange.version, error.code), (error.code,))
         return None
     limits = _limits(broker, request)
-    reading = read_all(broker.topics, context.wanted, limits)
-    if _is_enough(reading, limits):
-        _answer(exchange, request, context, reading)
+    reading = _read(broker, context, limits)
+    if _is_enough(reading, limits, context):
+        _answer(exchange, request, context)
         return None
     return _answer_later(broker, exchange, request, context, limits, reading.size)
 
@@ -82,62 +82,46 @@ def _limits(broker: "Broker", request: Any) -> Limits:
     )
 
 
-def _is_enough(reading: Reading, limits: Limits) -> bool:
-    if reading.failed or not reading.waitable or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
+def _read(broker: "Broker", context: FetchContext, limits: Limits) -> Reading:
+    """One pass over what is due."""
+    reading = read_all(broker.topics, context.due, limits)
+    context.took(reading.partitions)
+    return reading
+
+
+def _is_enough(reading: Reading, limits: Limits, context: FetchContext) -> bool:
+    if reading.failed or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
+        return True
+    if not (reading.waitable or context.any_settled):
         return True
     # What is held back by a limit will not come by waiting.
     return reading.size > 0 and any(each.has_more for each in reading.partitions)
 
 
-def _answer(exchange: Exchange, request: Any, context: FetchContext, reading: Reading) -> None:
-    session_id, partitions = context.finish(reading.partitions)
+def _answer(exchange: Exchange, request: Any, context: FetchContext) -> None:
+    session_id, partitions = context.finish()
     isolation_level = request.isolation_level
     body = pack(exchange.version, partitions, session_id=session_id, isolation_level=isolation_level)
     exchange.answer_packed(body, {each.error for each in partitions})
 
 
 async def _answer_later(
-    broker: "Broker", exchange: Exchange, request: Any, context: FetchContext, limits: Limits, size: int
+    broker: "Broker",
+    exchange: Exchange,
+    request: Any,
+    context: FetchContext,
+    limits: Limits,
+    size: int,
 ) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.max_wait_s
-    while True:
-        found = (find_log(broker.topics, wanted) for wanted in context.wanted)
-        await _more((log for log in found if log is not None), limits.min_bytes - size, deadline)
-        reading = read_all(broker.topics, context.wanted, limits)
-        if _is_enough(reading, limits) or loop.time() >= deadline:
-            _answer(exchange, request, context, reading)
-            return
-        size = reading.size
-
-
-async def _more(logs: Iterable[Log], missing: int, deadline: float) -> None:
-    """Return when the logs have grown by `missing` bytes together, when one did anything else, or at the deadline."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not done.done():
-            done.set_result(None)
-
-    def watch(log: Log) -> Callable[[], None]:
-        size = log.size
-
-        def changed() -> None:
-            nonlocal size, missing
-            grown, size = log.size - size, log.size
-            missing -= grown
-            # One that did not grow was trimmed, cleaned or removed: the caller sees what is left.
-            if missing <= 0 or grown <= 0:
-                wake()
-
-        return log.on_append(changed)
-
-    stops = [watch(log) for log in logs]
-    timer = loop.call_at(deadline, wake)
     try:
-        await done
+        while True:
+            await context.more(limits.min_bytes - size, deadline)
+            reading = _read(broker, context, limits)
+            if _is_enough(reading, limits, context) or loop.time() >= deadline:
+                _answer(exchange, request, context)
+                return
+            size = reading.size
     finally:
-        timer.cancel()
-        for stop in stops:
-            stop()
+        context.close()
