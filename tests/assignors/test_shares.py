@@ -42,7 +42,7 @@ def splits(size: int, members: Sequence[int]) -> Iterator[dict[int, int]]:
             yield {members[0]: count, **rest}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(pools(), min_size=1, max_size=3))
 def test_no_division_is_better(of: list[Pool]) -> None:
     shares = fair_shares(of)

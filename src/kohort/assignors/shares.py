@@ -246,7 +246,9 @@ class FreePaths:
         ways = self._ways.get((is_pool, number))
         if ways is None:
             ends = self._flow.from_pool(number) if is_pool else self._flow.from_member(number)
-            ways = self._ways[is_pool, number] = [end for end, cost in ends if not cost][::-1]
+            ways = self._ways[is_pool, number] = [end for end, cost in ends if not cost]
+            # Members below the limit are tried first: paths stay short, and do not block each other.
+            ways.sort(key=lambda end: is_pool and self._flow.loads[end] < self._limit)
         while ways:
             if (not is_pool, ways[-1]) not in self._seen and self._flow.is_free(is_pool, number, ways[-1]):
                 return ways[-1]
