@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import commits, footprint, heartbeats, latency, rebalance, throughput
+from benchmarks import commits, decode, footprint, heartbeats, latency, rebalance, throughput
 
-MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint)
+MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode)
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """From chosen batches to payloads: checked against their CRC, inflated, and taken together for the kernel.
 
-Batches that are not compressed stay where they are. Compressed ones are inflated behind each other into new memory.
+Batches that are not compressed stay where they are. Compressed ones are inflated behind each other into memory that
+each thread keeps: new memory for every 4 MiB would cost as much as decoding them.
 """
 
+import threading
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -36,6 +38,34 @@ class Limits(NamedTuple):
     """Bytes, inflated."""
 
 
+def as_bytes(data: Buffer) -> Array:
+    """`data` as the array that kernels take: of bytes, and read-only."""
+    array = np.frombuffer(data, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+class _Scratch(threading.local):
+    """Memory for what is inflated; it grows to what was ever taken together."""
+
+    def __init__(self) -> None:
+        self._data: Array = np.empty(0, np.uint8)
+
+    def put(self, at: int, records: Buffer) -> None:
+        end = at + len(records)
+        if end > len(self._data):
+            larger = np.empty(max(end, 2 * len(self._data)), np.uint8)
+            larger[:at] = self._data[:at]
+            self._data = larger
+        self._data[at:end] = np.frombuffer(records, np.uint8)
+
+    def first(self, size: int) -> Array:
+        return as_bytes(memoryview(self._data)[:size])
+
+
+_scratch = _Scratch()
+
+
 class _Together:
     """Batches that are being taken together; all compressed, or none."""
 
@@ -43,13 +73,12 @@ class _Together:
         self.compressed = compressed
         self.rows = self.size = 0
         self._batches: list[list[int]] = []
-        self._inflated: list[Buffer] = []
 
     def add(self, batch: list[int], records: Buffer) -> None:
         batch[kernels.SIZE] = len(records)
         if self.compressed:
             batch[kernels.POSITION] = self.size
-            self._inflated.append(records)
+            _scratch.put(self.size, records)
         else:
             batch[kernels.POSITION] += HEADER_SIZE
         self._batches.append(batch)
@@ -57,16 +86,8 @@ class _Together:
         self.size += len(records)
 
     def payload(self, data: Array) -> Payload:
-        if self.compressed:
-            data = as_bytes(b"".join(self._inflated))
-        return Payload(data, np.array(self._batches, np.int64))
-
-
-def as_bytes(data: Buffer) -> Array:
-    """`data` as the array that kernels take: of bytes, and read-only."""
-    array = np.frombuffer(data, np.uint8)
-    array.flags.writeable = False
-    return array
+        """Good until the next batch is added in this thread."""
+        return Payload(_scratch.first(self.size) if self.compressed else data, np.array(self._batches, np.int64))
 
 
 def payloads(data: Array, batches: Table, limits: Limits, *, check_crcs: bool) -> Iterator[Payload]:
