@@ -25,6 +25,7 @@ from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
 from kohort.protocol.framing import FrameReader, MalformedError
 from kohort.protocol.messages import decode_request, frame_head, read_header
 from kohort.server.exchange import Body, Exchange
+from kohort.server.repeat import Repeat
 from kohort.server.request_memory import UNMETERED
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(listener.limits.request_bytes)
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | None = None  # the request in progress
+        self._repeat: Repeat | None = None  # the last request that may come again
         self._out: list[bytes | memoryview] = []  # answers of this turn, not yet written
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +98,10 @@ class Connection(asyncio.Protocol):
         if self.is_open:
             self._listener.bytes_in += len(data)
             self.last_active = self._listener.ticks
-            if len(data) <= UNMETERED and self._is_at_rest and self._reader.is_one_frame(data):
+            alone = len(data) <= UNMETERED and self._is_at_rest
+            if alone and self._repeat is not None and self._answer_again(data, self._repeat):
+                return
+            if alone and self._reader.is_one_frame(data):
                 self._pump(data)
             else:
                 self._reader.feed(data)
@@ -256,11 +261,12 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, data: bytes) -> None:
         api_key, version, correlation_id, client_id, body = read_header(data)
-        answer_now = self._listener.answers_now.get((api_key, version))
-        if answer_now is not None and (answer := answer_now(self._broker, data, body)) is not None:
+        read = self._listener.repeated.get((api_key, version))
+        if read is not None and (ask := read(self._broker, data, body)) is not None:
+            self._repeat = Repeat(data, api_key, version, ask)
             self._listener.requests[api_key] += 1
             self._give_memory_back()
-            self._send(api_key, version, correlation_id, answer)
+            self._send(api_key, version, correlation_id, ask())
             return
         exchange = Exchange(self, api_key, version, correlation_id, client_id)
         self._current = exchange
@@ -277,6 +283,20 @@ class Connection(asyncio.Protocol):
         later = self._listener.handler(api_key)(self._broker, exchange, request)
         if later is not None:
             self._run(later)
+
+    def _answer_again(self, data: bytes, repeat: Repeat) -> bool:
+        """Whether `data`, which came to a connection at rest, was the repeated request, and is done with."""
+        try:
+            answer = repeat.answer(data)
+        except Exception as error:  # as in `_pump`
+            self.failed(error)
+            return True
+        if answer is None or self._transport is None:
+            return False
+        self._listener.requests[repeat.api_key] += 1
+        self._listener.bytes_out += len(answer)
+        self._transport.write(answer)
+        return True
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

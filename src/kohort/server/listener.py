@@ -13,6 +13,7 @@ from kohort.protocol.apis import APIS
 from kohort.server.connection import Connection
 from kohort.server.exchange import Exchange
 from kohort.server.quiet_log import QuietLog
+from kohort.server.repeat import Ask
 from kohort.server.request_memory import RequestMemory
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ BACKLOG: Final = 1024
 TICKS_PER_IDLE_TIME: Final = 20
 """An idle connection is closed at most this fraction of `connections.max.idle.ms` late."""
 
-AnswerNow: TypeAlias = "Callable[[Broker, bytes, int], bytes | None]"
-"""What a handler module may have in `ANSWERS_NOW`: (broker, frame, offset of the body) -> body of the answer."""
+ReadRepeated: TypeAlias = "Callable[[Broker, bytes, int], Ask | None]"
+"""What a handler module may have in `REPEATED`: (broker, frame, offset of the body) -> what answers that request."""
 TakeBytes: TypeAlias = "Callable[[Broker, Exchange, bytes, int], bool]"
 """What a handler module may have in `TAKES_BYTES`: (broker, exchange, frame, offset of the body) -> whether it took the
 request; if not, the request is decoded and given to `handle`."""
@@ -93,7 +94,7 @@ class Listener:
         self.ticks = 0
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
-        self.answers_now: dict[tuple[int, int], AnswerNow] = {}
+        self.repeated: dict[tuple[int, int], ReadRepeated] = {}
         """By API and version: tried before the handler."""
         self.takes_bytes: dict[tuple[int, int], TakeBytes] = {}
         """By API and version: tried before the request is decoded."""
@@ -169,8 +170,8 @@ class Listener:
         if handle is None:
             module = importlib.import_module(APIS[api_key].handler)
             handle = self._handlers[api_key] = module.handle
-            for version, answer in getattr(module, "ANSWERS_NOW", {}).items():
-                self.answers_now[api_key, version] = answer
+            for version, read in getattr(module, "REPEATED", {}).items():
+                self.repeated[api_key, version] = read
             for version, take in getattr(module, "TAKES_BYTES", {}).items():
                 self.takes_bytes[api_key, version] = take
         return handle

@@ -3,19 +3,22 @@
 v1 adds the throttle time, in front of the error; v3 static members (KIP-345); v4 is flexible.
 """
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kohort.errors import ErrorCode
 from kohort.protocol import packed
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.hot import read_heartbeat
 from kohort.server.exchange import Exchange
+from kohort.server.repeat import Ask
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
 
 _USUAL_BYTES: Final = 512
-"""Of a frame; what is longer must not fill a cache that counts entries."""
+"""Of a frame; a connection keeps no longer one."""
 HEARTBEAT: Final = BY_NAME["heartbeat"].key
 
 
@@ -27,22 +30,18 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     exchange.answer_packed(packed.heartbeat(version, error), (error,))
 
 
-@lru_cache(maxsize=16_384)
-def _read(body: bytes) -> tuple[str, int, str, str | None] | None:
-    # A member says the same from one rebalance to the next.
-    return read_heartbeat(body, 0)
+def _read(broker: "Broker", data: bytes, at: int) -> Ask | None:
+    """`handle` of a usual v4 request, for as often as it comes; None if it is not usual."""
+    request = read_heartbeat(data, at) if len(data) <= _USUAL_BYTES else None
+    return None if request is None else partial(_ask, broker, partial(broker.groups.heartbeat, *request))
 
 
-def _answer_now(broker: "Broker", data: bytes, at: int) -> bytes | None:
-    """`handle` from the bytes of a usual v4 request to the body of its answer; None if it is not usual."""
-    request = _read(data[at:]) if len(data) <= _USUAL_BYTES else None
-    if request is None:
-        return None
-    error = broker.groups.heartbeat(*request)
+def _ask(broker: "Broker", heartbeat: Callable[[], ErrorCode]) -> bytes:
+    error = heartbeat()
     if error:
         broker.listener.errors[HEARTBEAT, error] += 1
     return packed.heartbeat(4, error)
 
 
-ANSWERS_NOW: Final = {4: _answer_now}
+REPEATED: Final = {4: _read}
 """By version: what the connection tries before `handle`."""
