@@ -75,7 +75,7 @@ def test_the_same_assignment_from_each_leader(name: str, java: Java) -> None:
 def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
     """Loads at least as even; if as even, no more partitions across racks; if as many, no more moves.
 
-    And over all inputs, no more of both.
+    And over all inputs, no more of both. Compared where Java's result is a valid one: nearly always.
     """
     of = assignor(name)
     costs: list[tuple[Cost, Cost]] = []
@@ -86,10 +86,11 @@ def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
             topics = snapshot(history)
             own, rounds = settle(history, of, lambda members, topics=topics: ours(of, topics, members))
             assert rounds <= 2
+            assert only_subscribed(history, own)
             javas, rounds = settle(
                 history, of, lambda members, topics=topics: read(java.assign(name, topics, members).assignments)
             )
-            if rounds <= ROUNDS:  # Java's cooperative one goes on moving now and then, and never gets to an end
+            if rounds <= ROUNDS and only_subscribed(history, javas):
                 costs.append((Cost.of(history, own), Cost.of(history, javas)))
                 assert costs[-1][0] <= costs[-1][1], (seed, generation)
             # Both kinds of leaders take turns, so each meets what the other left.
@@ -100,7 +101,12 @@ def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
 
 
 ROUNDS = 4
-"""Rebalances in which a cooperative assignor should have given out everything."""
+"""Rebalances in which all should be given out; Java's cooperative assignor sometimes moves on for longer."""
+
+
+def only_subscribed(history: History, division: Division) -> bool:
+    """Java's gives a partition back to a late member that claims it, even if that is not subscribed to it any more."""
+    return all(partition.topic in one.topics for one in history.members for partition in division[one.member_id])
 
 
 def settle(history: History, of: Assignor, assign: Callable[[list[JoinedMember]], Division]) -> tuple[Division, int]:
