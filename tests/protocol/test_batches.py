@@ -63,6 +63,24 @@ class TestRoundTrip:
         assert batch == batches.build([Record(key, None, (), NOW) for key, _ in pairs])
         assert [record.offset for record in batches.decode_records(batch)] == list(range(3_000))
 
+    @quick
+    @given(st.binary(max_size=60), st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=99),
+           st.integers(0, 400), st.sampled_from([0, 1, 60, 63, 64, 1_000, 1_023, 1_024, 8_190]))  # fmt: skip
+    def test_a_run_is_its_pairs(self, start, ends, size, delta):
+        values = [bytes([at]) * size for at in range(len(ends))]
+        keys = [start + end.to_bytes(4, "big", signed=True) for end in ends]
+        pairs = zip(keys, values, strict=True)
+        run = batches.encode_run(batches.key_head(start), ends, values, delta)
+        assert run == b"".join(batches.encode_pair(*pair, at) for at, pair in enumerate(pairs, delta))
+
+    def test_a_header_is_that_of_a_whole_batch(self):
+        batch = batches.build([Record(b"k", b"v", (), NOW), Record(b"l", None, (), NOW)], base_offset=5)
+        content = batch[batches.HEADER_SIZE :]
+        assert batches.head(5, -1, content, 2, NOW) + content == batch
+        stamped = batches.head(5, 0, content, 2, NOW, batches.LOG_APPEND_TIME) + content
+        assert batches.read_header(stamped).is_log_append_time
+        assert batches.crc_is_right(stamped, batches.read_header(stamped))
+
     def test_a_batch_has_a_record(self):
         with pytest.raises(ValueError, match="at least one"):
             batches.build([])

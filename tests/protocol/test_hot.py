@@ -1,12 +1,14 @@
 """What is read straight from the bytes is what kio reads, or is left to kio."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.protocol.hot import read_heartbeat
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.hot import read_heartbeat, read_offset_commit
 from kohort.protocol.messages import decode_request, encode, request
 
-HEARTBEAT = 12
+HEARTBEAT, OFFSET_COMMIT = 12, 8
 texts = st.text(max_size=60) | st.text(alphabet="m", min_size=120, max_size=130)
 
 
@@ -34,3 +36,75 @@ def test_a_heartbeat_that_ends_early_or_has_tags_is_left_to_kio():
     data = encode(request(HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m", group_instance_id="i"))
     assert all(read_heartbeat(data[:end], 0) is None for end in range(len(data)))
     assert read_heartbeat(data[:-1] + b"\x01\x09\x01x", 0) is None
+
+
+def committed(data, version):
+    """What kio reads, in the form of `read_offset_commit`."""
+    read = decode_request(OFFSET_COMMIT, version, data)
+    who = (read.group_id, read.generation_id_or_member_epoch, read.member_id, read.group_instance_id)
+    return who, [
+        (
+            topic.topic_id.bytes if version >= 10 else topic.name.encode(),
+            tuple(each.partition_index & 0xFFFFFFFF for each in topic.partitions),
+            tuple(
+                each.committed_offset.to_bytes(8, "big", signed=True)
+                + each.committed_leader_epoch.to_bytes(4, "big", signed=True)
+                for each in topic.partitions
+            ),
+        )
+        for topic in read.topics
+    ]
+
+
+def same(data, version):
+    """Whether it was read, and then as kio reads it."""
+    found = read_offset_commit(data, 0, by_id=version >= 10)
+    if found is None or (who := read_heartbeat(found[0], 0)) is None:
+        return False
+    assert (who, found[1]) == committed(data, version)
+    return True
+
+
+int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+names = st.text(max_size=20)
+positions = st.lists(st.tuples(int32s, int64s, int32s), min_size=1, max_size=3) | st.just([(0, 1, 2)] * 200)
+
+
+@given(st.integers(8, 10), names, int32s, names, st.none() | names,
+       st.lists(st.tuples(names, st.uuids(), positions), min_size=1, max_size=3))  # fmt: skip
+def test_a_commit_is_read_as_kio_reads_it(version, group, generation, member, instance, topics):
+    who = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": member}
+    asked = [
+        {
+            "name": name,
+            "topic_id": topic_id,
+            "partitions": [
+                {"partition_index": p, "committed_offset": o, "committed_leader_epoch": e, "committed_metadata": ""}
+                for p, o, e in positions
+            ],
+        }
+        for name, topic_id, positions in topics
+    ]
+    assert same(encode(request(OFFSET_COMMIT, version, **who, group_instance_id=instance, topics=asked)), version)
+
+
+USUAL = bytes.fromhex(
+    "0267ffffffff010002027403" + "00000001" + "00" * 12 + "0100" + "00000002" + "00" * 12 + "00000000"
+)
+
+
+def test_what_the_examples_change_is_usual():
+    assert same(USUAL, 9)
+
+
+@given(st.data())
+def test_a_damaged_commit_is_read_as_kio_reads_it_or_not_at_all(data):
+    damaged = bytearray(USUAL)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(USUAL) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(damaged[: data.draw(st.integers(0, len(USUAL)))] if data.draw(st.booleans()) else damaged)
+    for version in (8, 9, 10):
+        try:
+            same(cut, version)
+        except MalformedError:
+            pytest.fail("it was read, and kio refuses it")

@@ -19,6 +19,7 @@ def versions(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=name_of)
 
 
+TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 few = settings(max_examples=15, database=None)
 errors = st.sampled_from(ErrorCode)
 texts = st.text(max_size=5) | st.just("x" * 200)
@@ -114,3 +115,18 @@ def test_offset_commit(case, topics) -> None:
         ],
     )
     assert packed.offset_commit(case[1], topics) == encode(expected)
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@few
+@given(
+    error=errors,
+    topics=st.lists(
+        st.tuples(texts, st.uuids(), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=3)), max_size=3
+    )
+    | st.just([("t", TOPIC_ID, range(300))]),
+)
+def test_offset_commit_with_one_error_for_all(version: int, error: ErrorCode, topics) -> None:
+    columns = [(topic_id.bytes if version >= 10 else name.encode(), parts, ()) for name, topic_id, parts in topics]
+    rows = [(name, topic_id, [(partition, error) for partition in parts]) for name, topic_id, parts in topics]
+    assert packed.offset_commit_columns(version, columns, error) == packed.offset_commit(version, rows)

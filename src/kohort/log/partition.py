@@ -37,8 +37,9 @@ class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_listeners", "_producers", "_saved", "_segments",
-        "_since_snapshot", "config", "end_offset", "size", "start_offset", "topic_partition",
+        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_listeners", "_producers", "_roll_bytes",
+        "_roll_ms", "_saved", "_segments", "_since_snapshot", "config", "end_offset", "size", "start_offset",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +55,7 @@ class PartitionLog:
         operating system is enough.
         """
         self.topic_partition = topic_partition
-        self.config = config
+        self.configure(config)
         self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
         self.end_offset = segments[-1].end_offset
         self.size = sum(segment.size for segment in segments)
@@ -82,6 +83,10 @@ class PartitionLog:
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
+        self._roll_bytes = min(config.segment_bytes, LARGEST)
+        self._roll_ms = config.segment_ms
+        if "compact" in config.cleanup_policy:
+            self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)  # what is active is never compacted
 
     # Appending
 
@@ -107,7 +112,8 @@ class PartitionLog:
         size = HEADER_SIZE + len(content)
         if size > self.config.segment_bytes:
             raise self._too_large(size)
-        self._check_disk()
+        if self._commit is not None:
+            self._check_disk()
         attributes = LOG_APPEND_TIME if self.config.log_append_time else 0
         header = head(self.end_offset, LEADER_EPOCH, content, count, now, attributes)
         self._store((header, content), size, self.end_offset + count - 1, now, now)
@@ -131,7 +137,7 @@ class PartitionLog:
 
     def _store(self, parts: tuple[Buffer, ...], size: int, last_offset: int, timestamp: int, now: int) -> None:
         segment = self._segments[-1]
-        if segment.size and self._is_full(segment, size, last_offset, timestamp, now):
+        if segment.log.size and self._is_full(segment, size, last_offset, timestamp, now):
             segment = self._roll()
         segment.append(parts, size, last_offset, timestamp, now)
         self.end_offset = last_offset + 1
@@ -147,14 +153,10 @@ class PartitionLog:
 
     def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int, now: int) -> bool:
         """Kafka's conditions for a new segment (LogSegment.shouldRoll)."""
-        config = self.config
-        if segment.size + size > min(config.segment_bytes, LARGEST) or last_offset - segment.base_offset > LARGEST:
+        if segment.log.size + size > self._roll_bytes or last_offset - segment.base_offset > LARGEST:
             return True
-        age = timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
-        limit = config.segment_ms
-        if "compact" in config.cleanup_policy:
-            limit = min(limit, config.max_compaction_lag_ms)  # only what is not active can be compacted
-        return age > limit
+        first = segment.first_timestamp
+        return (timestamp - first if first >= 0 else now - segment.created) > self._roll_ms
 
     def _roll(self) -> Segment:
         """Begin a new segment."""

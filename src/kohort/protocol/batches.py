@@ -27,7 +27,7 @@ from kohort.protocol.batch_format import (
 from kohort.protocol.batch_validation import InvalidRecordsError, PayloadError, Rules, validate
 from kohort.protocol.batch_writing import build, head, pack, replace_records, set_delete_horizon, stamp_append_time
 from kohort.protocol.compression import Buffer, Codec
-from kohort.protocol.records import Record, encode_pair, encode_run
+from kohort.protocol.records import Record, encode_pair, encode_run, key_head
 
 __all__ = [
     "CONTROL",
@@ -53,6 +53,7 @@ __all__ = [
     "increment_sequence",
     "inflate",
     "iterate",
+    "key_head",
     "pack",
     "read_header",
     "replace_records",

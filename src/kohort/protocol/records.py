@@ -11,7 +11,6 @@ written out where it counts; `_varint` reads the rest.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
@@ -62,8 +61,8 @@ _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
 """Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one timestamp starts."""
-_MANY = 128
-"""More records than nearly every batch of group state has."""
+_PREFIX_LENGTHS = ((3, 1 << 6), (4, 1 << 13), (5, 1 << 20))
+"""How long they are, and up to which offset delta."""
 _pack_int32 = Struct(">i").pack
 
 
@@ -88,36 +87,44 @@ def encode(record: Record, offset_delta: int, base_timestamp: int) -> bytes:
 
 def encode_pair(key: bytes | None, value: bytes | None, offset_delta: int) -> bytes:
     """`encode` of a record without headers that has the batch's timestamp: group state."""
-    prefix = _PREFIXES[offset_delta] if offset_delta < 1024 else b"\x00\x00" + encode_varint(offset_delta)
+    prefix = _prefix(offset_delta)
     key_size, key = (_NULL, b"") if key is None else (_encoded(len(key)), key)
     value_size, value = (_NULL, b"") if value is None else (_encoded(len(value)), value)
     size = len(prefix) + len(key_size) + len(key) + len(value_size) + len(value) + 1
     return b"".join((_encoded(size), prefix, key_size, key, value_size, value, _NO_HEADERS))
 
 
-def encode_run(key_start: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int) -> bytes:
+def key_head(start: bytes) -> bytes:
+    """What `encode_run` writes before an int32, for keys that consist of `start` and that."""
+    return _encoded(len(start) + 4) + start
+
+
+def encode_run(key_head: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int) -> bytes:
     """`encode_pair` of many: their keys begin alike and end with an int32, their values are of one size."""
-    value_size = _encoded(len(values[0]))
-    key_head = _encoded(len(key_start) + 4) + key_start
+    count, value_size = len(values), _encoded(len(values[0]))
     rest = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
-    prefixes = _sized_prefixes(rest)
-    parts: list[bytes] = []
-    for key_end, value in zip(key_ends, values, strict=True):
-        prefix = prefixes[offset_delta] if offset_delta < _MANY else _sized_prefix(rest, offset_delta)
-        parts += (prefix, key_head, _pack_int32(key_end), value_size, value, _NO_HEADERS)
-        offset_delta += 1
+    if count == 1:
+        prefix = _prefix(offset_delta)
+        size = _encoded(len(prefix) + rest)
+        return b"".join((size, prefix, key_head, _pack_int32(key_ends[0]), value_size, values[0], _NO_HEADERS))
+    # Column by column into one list: no step of it is taken in Python for each record.
+    last = offset_delta + count
+    prefixes = _PREFIXES[offset_delta:last] if last <= 1024 else [*map(_prefix, range(offset_delta, last))]
+    sizes: list[bytes] = []
+    for length, end in _PREFIX_LENGTHS:
+        sizes += [_encoded(length + rest)] * (min(end, last) - offset_delta - len(sizes))
+    parts = [key_head] * (7 * count)
+    parts[0::7] = sizes
+    parts[1::7] = prefixes
+    parts[3::7] = map(_pack_int32, key_ends)
+    parts[4::7] = [value_size] * count
+    parts[5::7] = values
+    parts[6::7] = [_NO_HEADERS] * count
     return b"".join(parts)
 
 
-def _sized_prefix(rest: int, offset_delta: int) -> bytes:
-    """How a record starts that has `rest` bytes after its offset delta."""
-    delta = _encoded(offset_delta)
-    return _encoded(2 + len(delta) + rest) + b"\x00\x00" + delta
-
-
-@lru_cache(maxsize=256)
-def _sized_prefixes(rest: int) -> Sequence[bytes]:
-    return tuple(_sized_prefix(rest, delta) for delta in range(_MANY))
+def _prefix(offset_delta: int) -> bytes:
+    return _PREFIXES[offset_delta] if offset_delta < 1024 else b"\x00\x00" + encode_varint(offset_delta)
 
 
 def measure(data: bytes, position: int, count: int) -> None:

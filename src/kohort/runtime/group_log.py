@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from kohort.coordinator.records import CorruptRecordError, OffsetCommits, Record, Row, decode, encode, offset_key_start
 from kohort.log.base import Log
-from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate
+from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate, key_head
 from kohort.types import Instant
 
 _READ_BYTES = 1 << 20
@@ -29,7 +29,7 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
                 parts, count, size = [], 0, 0
             group = new_group
             if isinstance(record, OffsetCommits):
-                encoded = encode_run(_key_start(group, record.topic), record.partitions, record.values, count)
+                encoded = encode_run(_key_head(group, record.topic), record.partitions, record.values, count)
                 count += len(record.values)
             else:
                 encoded = encode_pair(*encode(record), count)
@@ -40,7 +40,9 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
         log.append_encoded(parts[0] if len(parts) == 1 else b"".join(parts), count, now)
 
 
-_key_start = lru_cache(maxsize=4_096)(offset_key_start)
+@lru_cache(maxsize=4_096)
+def _key_head(group: str, topic: str) -> bytes:
+    return key_head(offset_key_start(group, topic))
 
 
 def read_records(log: Log) -> Iterator[list[Row]]:
