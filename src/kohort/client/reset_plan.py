@@ -169,7 +169,7 @@ def _committed(read: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
 
 
 def _unique(changes: Iterable[Change]) -> tuple[Change, ...]:
-    by_place = {}
+    by_place: dict[tuple[GroupId, TopicPartition], Change] = {}
     for change in changes:
         if by_place.setdefault((change.group, change.partition), change) is not change:
             raise ValueError(f"{change.partition} of {change.group} is there twice")
