@@ -172,6 +172,10 @@ class Cluster:
                 raise
             return await self._connections.get((node_id, purpose), moved.address)
 
+    async def release(self, purpose: str) -> None:
+        """Close the connections for that purpose: whoever used them is done."""
+        await self._connections.release(purpose)
+
     async def any_connection(self) -> Connection:
         """A connection to any broker: one that is open, else the first that opens of all brokers and bootstrap servers.
 

@@ -126,6 +126,13 @@ class Connection(asyncio.BufferedProtocol):
         """The highest version of an API that both sides speak; None if there is none."""
         return common_version(api, self._offered)
 
+    def how(self, api: str, least: int = 0, most: int | None = None) -> Wire:
+        """The highest version that both sides and the caller can use. Raises UnsupportedVersionError."""
+        version = common_version(api, self._offered, least, most)
+        if version is None:
+            raise unsupported(api, self._offered, least, most)
+        return wire(api, version)
+
     async def send(
         self,
         api: str,
@@ -142,7 +149,7 @@ class Connection(asyncio.BufferedProtocol):
         UnsupportedVersionError, BrokerUnreachableError, RequestTimeoutError after `timeout_ms` (default:
         `request_timeout_ms`). Error codes inside the response are the caller's affair.
         """
-        how = self._wire(api, min_version, max_version)
+        how = self.how(api, min_version, max_version)
         return self.decode(how, await self.submit(how, how.body(fields), timeout_ms=timeout_ms))
 
     def decode(self, how: Wire, frame: Frame) -> Any:
@@ -200,15 +207,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests
 
-    def _wire(self, api: str, least: int, most: int | None) -> Wire:
-        version = common_version(api, self._offered, least, most)
-        if version is None:
-            raise unsupported(api, self._offered, least, most)
-        return wire(api, version)
-
     async def _send_now(self, api: str, /, *, min_version: int = 0, **fields: Any) -> Any:
         """`send`, also while others have to wait for authentication."""
-        how = self._wire(api, min_version, None)
+        how = self.how(api, min_version, None)
         return self.decode(how, await self._submit_now(how, how.body(fields)))
 
     def _submit_now(self, how: Wire, body: bytes) -> "asyncio.Future[Frame]":

@@ -123,6 +123,11 @@ class Connections:
         known = self._failed.get(address)
         return known[1] if known else 0.0
 
+    async def release(self, purpose: str) -> None:
+        """Close the connections of a purpose that nobody has any more."""
+        keys = [key for key in self._open if key[1] == purpose]
+        await asyncio.gather(*(self._open.pop(key).close() for key in keys))
+
     def drop_all(self, why: BrokerUnreachableError) -> None:
         """End every open connection for that reason; new ones can be opened."""
         for each in self._open.values():

@@ -12,6 +12,7 @@ KohortError
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.types import TopicPartition
 
 
 class BrokerUnreachableError(KohortError):
@@ -41,6 +42,46 @@ class GaveUpError(KohortError):
     def code(self) -> ErrorCode | None:
         """The wire code of the last attempt's error, if it had one."""
         return self.last.code if isinstance(self.last, KafkaError) else None
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """Nothing is to be read at `offset`; the log begins at `log_start_offset` (-1 if the broker did not tell)."""
+
+    def __init__(self, tp: TopicPartition, offset: int, log_start_offset: int) -> None:
+        begins = f"; the log begins at {log_start_offset}" if log_start_offset >= 0 else ""
+        advice = "seek to an offset that is there, or set out_of_range to earliest or latest"
+        super().__init__(ErrorCode.offset_out_of_range, f"{tp} has no offset {offset}{begins}; {advice}")
+        self.topic_partition = tp
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+
+
+class LogTruncatedError(KohortError):
+    """The log ended at `end_offset` when the epoch ended that was read last, and `offset` lies behind that."""
+
+    def __init__(self, tp: TopicPartition, offset: int, end_offset: int) -> None:
+        super().__init__(
+            f"{tp} was truncated to offset {end_offset} by an unclean leader election, {offset} was to be read next;"
+            f" records that were read are gone: seek to {end_offset} to go on"
+        )
+        self.topic_partition = tp
+        self.offset = offset
+        self.end_offset = end_offset
+
+
+class TopicRecreatedError(KohortError):
+    """The topic has another id than when the partition was added."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(
+            f"topic {tp.topic} was deleted and made anew: offset and records of {tp} are of the topic that is gone;"
+            " remove the partition and add it again where the new topic is to be read from"
+        )
+        self.topic_partition = tp
+
+
+class NotAssignedError(KohortError):
+    """The partition was not added, or was removed."""
 
 
 WRONG_LEADER: Final = frozenset(
