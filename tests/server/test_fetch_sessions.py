@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.server.fetch_context import FetchContext
 from kohort.server.fetch_partitions import Partitions
-from kohort.server.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
+from kohort.server.fetch_sessions import EVICTION_MS, FetchSessions
 from kohort.server.fetching import Fetched, Wanted
 from kohort.types import Instant
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import KafkaError
 from kohort.server.exchange import Exchange
 from kohort.server.fetch_answer import FIRST_WITH_IDS, pack, pack_error
+from kohort.server.fetch_context import NO_SESSION, FetchContext
 from kohort.server.fetch_partitions import PartitionKey
-from kohort.server.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
+from kohort.server.fetch_sessions import FINAL_EPOCH
 from kohort.server.fetching import Limits, Reading, TopicKey, Wanted, read_all
 
 if TYPE_CHECKING:
