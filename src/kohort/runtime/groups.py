@@ -24,11 +24,11 @@ from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
+from kohort.runtime.alarm import Alarm
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import HostState, ShardHost
-from kohort.runtime.timers import TimerHeap
-from kohort.types import ConnectionId, Instant
+from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
 
@@ -58,9 +58,7 @@ class Groups:
         self.appends = Histogram(APPEND_BOUNDS_S)
         """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable."""
         self._clock = clock
-        self._timers: TimerHeap[tuple[ShardHost, Shard, TimerKey]] = TimerHeap()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at: Instant | None = None
+        self._timers: Alarm[tuple[ShardHost, Shard, TimerKey]] = Alarm(clock, self._timer_is_due)
         self._expiration_s = expiration_interval_ms / 1_000
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -99,9 +97,9 @@ class Groups:
         """Log and answer what is decided, refuse what is parked."""
         if self._loading is not None:
             self._loading.cancel()
-        for handle in (self._alarm, self._expiration):
-            if handle is not None:
-                handle.cancel()
+        self._timers.close()
+        if self._expiration is not None:
+            self._expiration.cancel()
         for host in self._hosts:
             await host.close()
 
@@ -113,6 +111,7 @@ class Groups:
 
     def submit(self, request: Request) -> None:
         """Have the group's shard decide; the answer goes to `request.request_id`, now or later."""
+        self._timers.heard = True
         if isinstance(request, ListGroups):
             cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
         else:
@@ -125,12 +124,14 @@ class Groups:
 
     def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
         """What a heartbeat is answered. It is the one request that can always be answered at once."""
+        self._timers.heard = True
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
     def commit(
         self, answer: "Callable[[ErrorCode], None]", committer: Committer, version: int, topics: Sequence[OffsetColumns]
     ) -> None:
         """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes that, now or later."""
+        self._timers.heard = True
         self._host(committer.group).commit(answer, committer, version, topics)
 
     def connection_closed(self, connection: ConnectionId) -> None:
@@ -183,27 +184,13 @@ class Groups:
         key = (host, host.shard, timer.key)
         if isinstance(timer, Cancel):
             self._timers.cancel(key)
-            return
-        self._timers.set(key, timer.deadline)
-        if self._alarm_at is None or timer.deadline < self._alarm_at:
-            self._set_alarm()
+        else:
+            self._timers.set(key, timer.deadline)
 
-    def _set_alarm(self) -> None:
-        deadline = self._timers.next_deadline()
-        if deadline is None or (self._alarm_at is not None and self._alarm_at <= deadline):
-            return  # an alarm that rings too early sets itself again
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = deadline
-        delay_s = max(deadline - self._clock.now(), 0) / 1_000
-        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm_at = None
-        for host, shard, key in self._timers.due(self._clock.now()):
-            if host.shard is shard:
-                host.post(TimerFired(key))
-        self._set_alarm()
+    def _timer_is_due(self, key: tuple[ShardHost, Shard, TimerKey]) -> None:
+        host, shard, timer = key
+        if host.shard is shard:
+            host.post(TimerFired(timer))
 
     # --- what is known ---
 
