@@ -1,7 +1,8 @@
 """A Fetch response, read without copying its records.
 
-kio would copy every partition's records out of the frame; here they are views of it. Versions 4 to 18 are read; what is not needed (replicas to prefer, snapshots, endpoints) is passed over. Counts that lie are harmless: every
-element is read from bytes that are there, and where they end so does the reading, with MalformedError.
+kio would copy every partition's records out of the frame; here they are views of it. Versions 4 to 18 are read; what is
+not needed (replicas to prefer, snapshots, endpoints) is passed over. Counts that lie are harmless: every element is
+read from bytes that are there, and where they end so does the reading, with MalformedError.
 """
 
 from collections.abc import Iterator
