@@ -51,9 +51,12 @@ def _built(name: str, sources: Iterable[Path], command: Callable[[Path], list[st
     return program
 
 
-def run(command: Sequence[str], complaint: str, cwd: Path | None = None) -> str:
-    """The standard output of a command that has to end well."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+def run(command: Sequence[str], complaint: str, cwd: Path | None = None, timeout_s: float = 600) -> str:
+    """The standard output of a command that has to end well, and in time."""
+    try:
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired as late:
+        raise MissingError(f"{complaint}: it had not ended after {timeout_s:.0f} s") from late
     if done.returncode:
         raise MissingError(f"{complaint}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout
