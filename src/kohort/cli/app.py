@@ -12,11 +12,12 @@ from kohort.server.config_def import did_you_mean
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
+    "groups": "list, describe, delete and reset consumer groups; plan, undo",
     "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }
 """Command → what it does. Its module under `kohort.cli` is imported when it is named: it has `add_arguments(parser)`,
-and `run(options)`, which gives the exit code."""
+`run(options)`, which gives the exit code, and perhaps `words(arguments)`, which puts the command line in order."""
 
 EPILOG: Final = """\
 exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or configuration,
@@ -59,7 +60,8 @@ def _run_command(name: str, arguments: Sequence[str]) -> int:
     module = importlib.import_module(f"kohort.cli.{name}")
     parser = Parser(f"kohort {name}", module.__doc__)
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(arguments))
+    words = module.words(arguments) if hasattr(module, "words") else arguments
+    code: int = module.run(parser.parse_args(words))
     return code
 
 

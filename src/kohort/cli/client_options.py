@@ -1,0 +1,172 @@
+"""How commands reach a cluster: the options that all of them share, and running them to an exit code.
+
+`--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may hold anything that
+Java's or librdkafka's clients know; what concerns the connection is taken, the rest is passed over, so that the file
+of another tool will do. A name given by `-X` is meant for us: an unknown one is refused.
+"""
+
+import argparse
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.cli.options import RefusedError
+from kohort.cli.output import tell
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.client.security import Security
+from kohort.errors import ConfigError, KohortError
+from kohort.server.config_def import did_you_mean
+
+FAILED: Final = 1
+TIMEOUT_MS: Final = 30_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+
+_NAMES: Final = {
+    "bootstrap.servers": "bootstrap",
+    "metadata.broker.list": "bootstrap",
+    "client.id": "client_id",
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+}
+_SECURITY: Final = {
+    "security.protocol": "protocol",
+    "sasl.mechanism": "mechanism",
+    "sasl.mechanisms": "mechanism",
+    "sasl.username": "username",
+    "sasl.password": "password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+_OTHER: Final = ("sasl.jaas.config", "ssl.endpoint.identification.algorithm")
+_JAAS: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="servers to connect to first (default: bootstrap.servers of -X or --command-config, else localhost:9092)",
+    )
+    add(
+        "-F",
+        "--command-config",
+        metavar="FILE",
+        type=Path,
+        help="properties file, as Java's and librdkafka's clients have",
+    )
+    add("-X", metavar="NAME=VALUE", action="append", default=[], dest="properties", help="one property; repeatable")
+    add("--timeout", metavar="MS", type=int, default=TIMEOUT_MS, help="how long to try (default: 30000)")
+
+
+def client_config(options: argparse.Namespace) -> ClientConfig:
+    """Raises RefusedError."""
+    try:
+        return _config(options, _file(options.command_config), _given(options.properties))
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _config(options: argparse.Namespace, file: dict[str, str], given: dict[str, str]) -> ClientConfig:
+    if options.timeout < 1:
+        raise ConfigError(f"--timeout {options.timeout}: is no number of milliseconds to try for")
+    properties = file | given
+    if options.bootstrap is not None:
+        properties["bootstrap.servers"] = options.bootstrap
+    fields: dict[str, Any] = {
+        "default_api_timeout_ms": options.timeout,
+        "request_timeout_ms": min(options.timeout, REQUEST_TIMEOUT_MS),
+        **{_NAMES[name]: _typed(name, value) for name, value in properties.items() if name in _NAMES},
+    }
+    return ClientConfig(**fields, security=_security(properties))
+
+
+def _typed(name: str, value: str) -> int | str:
+    if not name.endswith(".ms"):
+        return value
+    if not value.strip().isdecimal():
+        raise ConfigError(f"{name}={value}: is not a number of milliseconds")
+    return int(value)
+
+
+def _security(properties: dict[str, str]) -> Security:
+    fields: dict[str, Any] = {_SECURITY[name]: value for name, value in properties.items() if name in _SECURITY}
+    fields |= {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get(_OTHER[0], ""))}
+    if properties.get(_OTHER[1], "https").lower() in ("", "none"):
+        fields["ssl_check_hostname"] = False
+    if "protocol" in fields:
+        fields["protocol"] = fields["protocol"].upper()
+    return Security(**fields)
+
+
+def _given(words: Iterable[str]) -> dict[str, str]:
+    """What `-X` says. Raises ConfigError."""
+    known = [*_NAMES, *_SECURITY, *_OTHER]
+    properties = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"-X {word}: is not NAME=VALUE")
+        if name not in known:
+            raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, known)}")
+        properties[name] = value
+    return properties
+
+
+def _file(path: Path | None) -> dict[str, str]:
+    """The properties in a file. Raises ConfigError."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--command-config {path}: cannot be read: {error}") from None
+    properties = {}
+    for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and not name.startswith(("#", "!")):
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
+    """The exit code of `work`; what goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
+    config = client_config(options)
+
+    async def connected() -> int:
+        async with Cluster(config) as cluster:
+            return await work(cluster)
+
+    return run_to_exit_code(connected())
+
+
+def run_with_admin(options: argparse.Namespace, work: Callable[[Admin], Awaitable[int]]) -> int:
+    """As `run_with_cluster`."""
+    return run_with_cluster(options, lambda cluster: work(Admin(cluster)))
+
+
+def run_to_exit_code(work: Awaitable[int]) -> int:
+    async def awaited() -> int:
+        return await work
+
+    try:
+        return asyncio.run(awaited())
+    except RefusedError:
+        raise
+    except KohortError as error:
+        tell(" ".join(str(error).split()))
+        return FAILED

@@ -1,0 +1,65 @@
+"""Options that several `kohort groups` commands share: which groups, which topics, which states."""
+
+import argparse
+from collections.abc import Sequence
+
+from kohort.cli.options import RefusedError
+from kohort.client.admin import Admin
+from kohort.client.admin_values import CONSUMER
+from kohort.types import GroupId
+
+
+def add_group_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--group", metavar="GROUP", action="append", default=[], help="a group; repeatable")
+    parser.add_argument("--all-groups", action="store_true", help="all consumer groups")
+
+
+def check_groups(options: argparse.Namespace) -> None:
+    """Raises RefusedError unless the groups are told in one way."""
+    if options.all_groups == bool(options.group):
+        raise RefusedError("say which groups: --group GROUP (repeatable) or --all-groups")
+    if "" in options.group:
+        raise RefusedError("--group: an empty group id is no group")
+
+
+async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:
+    """Those named, without duplicates, or all that there are. Raises KohortError when not all brokers answer."""
+    if not options.all_groups:
+        return list(dict.fromkeys(map(GroupId, options.group)))
+    listing = await admin.list_groups()
+    for failure in listing.failures.values():
+        raise failure  # "All" must not mean "those that we happened to reach".
+    return [group.group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
+
+
+def add_topic_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--topic", metavar="TOPIC[:0,1,2]", action="append", default=[], help=help)
+
+
+def topics(options: argparse.Namespace) -> dict[str, set[int] | None]:
+    """Topic → its partitions, None for all. Raises RefusedError."""
+    scope: dict[str, set[int] | None] = {}
+    for text in options.topic:
+        topic, colon, indexes = text.partition(":")
+        if not topic:
+            raise RefusedError(f"--topic {text}: has no name")
+        wanted = _indexes(text, indexes) if colon else None
+        before = scope.get(topic, set())
+        scope[topic] = None if wanted is None or before is None else before | wanted
+    return scope
+
+
+def _indexes(text: str, indexes: str) -> set[int]:
+    words = indexes.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise RefusedError(f"--topic {text}: partitions are numbers, as in {text.partition(':')[0]}:0,1,2")
+    return set(map(int, words))
+
+
+def one_of(flag: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The names in a comma-separated list, in Kafka's spelling. Raises RefusedError."""
+    by_lower = {name.lower(): name for name in known}
+    names = [word.strip() for word in text.split(",") if word.strip()]
+    if wrong := [name for name in names if name.lower() not in by_lower]:
+        raise RefusedError(f"{flag} {','.join(wrong)}: is not one of {' | '.join(known)}")
+    return tuple(by_lower[name.lower()] for name in names)

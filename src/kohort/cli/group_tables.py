@@ -1,0 +1,144 @@
+"""Tables of groups with the columns of kafka-consumer-groups, and the same for JSON."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from kohort.cli.output import Table
+from kohort.client.admin_values import GroupDescription, MemberDescription
+from kohort.client.lag import Standing
+from kohort.types import TopicPartition
+
+
+def offsets_table(groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Standing]]], verbose: bool) -> Table:
+    """A row per partition that is committed or assigned."""
+    columns = [
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
+    ]
+    if verbose:
+        columns.insert(3, "LEADER-EPOCH")
+    rows = [
+        _offset_row(group, standing, _owner(group, partition), verbose)
+        for group, standings in groups
+        for partition, standing in standings.items()
+    ]
+    return Table(columns, rows)
+
+
+def _offset_row(
+    group: GroupDescription, at: Standing, owner: MemberDescription | None, verbose: bool
+) -> Sequence[object]:
+    said = at.as_dict()
+    epoch = (said["leader_epoch"],) if verbose else ()
+    who = (None, None, None) if owner is None else (owner.member_id, owner.client_host, owner.client_id)
+    return (
+        group.group,
+        at.partition.topic,
+        at.partition.partition,
+        *epoch,
+        said["committed_offset"],
+        at.end,
+        at.lag,
+        *who,
+    )
+
+
+def _owner(group: GroupDescription, partition: TopicPartition) -> MemberDescription | None:
+    return next((member for member in group.members if partition in (member.assignment or ())), None)
+
+
+def members_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
+    """A row per member; static members' instance ids if there are any."""
+    static = any(member.instance_id is not None for group in groups for member in group.members)
+    columns = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if static else []), "HOST", "CLIENT-ID", "#PARTITIONS"]
+    if verbose:
+        columns += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    rows = [_member_row(group, member, static, verbose) for group in groups for member in group.members]
+    return Table(columns, rows)
+
+
+def _member_row(group: GroupDescription, of: MemberDescription, static: bool, verbose: bool) -> Sequence[object]:
+    count = None if of.assignment is None else len(of.assignment)
+    told = (
+        (of.epoch, partitions_told(of.assignment), group.assignment_epoch, partitions_told(of.target))
+        if verbose
+        else ()
+    )
+    instance = (of.instance_id,) if static else ()
+    return (group.group, of.member_id, *instance, of.client_host, of.client_id, count, *told)
+
+
+def partitions_told(partitions: Sequence[TopicPartition] | None) -> str | None:
+    """As in Kafka: `orders:0,1,2;payments:0`."""
+    if not partitions:
+        return None
+    topics = groupby(sorted(partitions), attrgetter("topic"))
+    return ";".join(f"{topic}:{','.join(str(each.partition) for each in together)}" for topic, together in topics)
+
+
+def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
+    columns = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]
+    if verbose:
+        columns[4:4] = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+    rows = [
+        (
+            group.group,
+            f"{group.coordinator_address} ({group.coordinator})",
+            group.assignor,
+            group.state,
+            *((group.epoch, group.assignment_epoch) if verbose else ()),
+            len(group.members),
+        )
+        for group in groups
+    ]
+    return Table(columns, rows)
+
+
+def as_json(of: GroupDescription, standings: Mapping[TopicPartition, Standing] | None) -> dict[str, Any]:
+    """The group in full; offsets and lag only where they were asked for."""
+    told: dict[str, Any] = {
+        "group": of.group,
+        "state": of.state,
+        "type": of.type,
+        "protocol_type": of.protocol_type,
+        "assignor": of.assignor or None,
+        "coordinator": {"node_id": of.coordinator, "address": of.coordinator_address},
+        "group_epoch": of.epoch,
+        "assignment_epoch": of.assignment_epoch,
+        "members": [_member_json(member) for member in of.members],
+    }
+    if standings is not None:
+        owners = {each: member.member_id for member in of.members for each in member.assignment or ()}
+        told["offsets"] = [at.as_dict() | {"member_id": owners.get(each)} for each, at in standings.items()]
+        told["lag"] = sum(at.lag or 0 for at in standings.values())
+    return told
+
+
+def _member_json(of: MemberDescription) -> dict[str, Any]:
+    return {
+        "member_id": of.member_id,
+        "instance_id": of.instance_id,
+        "client_id": of.client_id,
+        "client_host": of.client_host,
+        "rack": of.rack,
+        "epoch": of.epoch,
+        "topics": None if of.topics is None else list(of.topics),
+        "assignment": _partitions_json(of.assignment),
+        "target_assignment": _partitions_json(of.target),
+    }
+
+
+def _partitions_json(of: Sequence[TopicPartition] | None) -> list[dict[str, Any]] | None:
+    if of is None:
+        return None
+    topics = groupby(sorted(of), attrgetter("topic"))
+    return [{"topic": topic, "partitions": [each.partition for each in together]} for topic, together in topics]

@@ -1,0 +1,65 @@
+"""Look at consumer groups and change what they have committed.
+
+Every option of Kafka's kafka-consumer-groups is here by its name, and its own way of calling works too: `kohort groups
+--describe --group orders` is `kohort groups describe --group orders`.
+"""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.cli.options import RefusedError
+
+SUBCOMMANDS: Final = {
+    "list": "the groups that there are",
+    "describe": "members, committed offsets and lag, or state of groups",
+    "delete": "forget groups and all that they committed",
+    "delete-offsets": "forget what a group committed for some topics",
+    "reset": "move committed offsets: a dry run unless --execute",
+    "apply": "execute a plan that reset has written",
+    "diff": "compare a plan with where its groups stand now",
+    "undo": "bring back the offsets from before a reset",
+    "plan": "who would get which partitions if members or partitions changed",
+}
+"""Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`."""
+
+VERBS: Final = {
+    "--list": "list",
+    "--describe": "describe",
+    "--delete": "delete",
+    "--delete-offsets": "delete-offsets",
+    "--reset-offsets": "reset",
+}
+"""How Kafka's tool names what to do."""
+
+EPILOG: Final = """\
+exit codes: 0 done; 1 failed, or a part of it failed; 2 wrong options, nothing was asked; 3 refused because of what was
+found: members in the group, offsets that moved since the plan was made, lag above --max-lag"""
+
+
+def words(arguments: Sequence[str]) -> Sequence[str]:
+    """The command line with a verb of Kafka's tool put in front as a subcommand. Raises RefusedError."""
+    if arguments and arguments[0] in SUBCOMMANDS:
+        return arguments
+    verbs = [word for word in arguments if word in VERBS]
+    if len(verbs) > 1:
+        raise RefusedError(f"{' and '.join(verbs)}: choose one of them")
+    return [VERBS[verbs[0]], *(word for word in arguments if word not in VERBS)] if verbs else arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, what in SUBCOMMANDS.items():
+        module = importlib.import_module(f"kohort.cli.groups_{name.replace('-', '_')}")
+        command = commands.add_parser(name, help=what, description=module.__doc__)
+        command.epilog = EPILOG
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    code: int = options.run(options)
+    return code

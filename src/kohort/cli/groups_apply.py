@@ -1,0 +1,20 @@
+"""Execute a plan that `kohort groups reset --plan FILE` has written: what was reviewed is what is done. Refused if a
+group has moved since (see `kohort groups diff FILE`), unless --force."""
+
+import argparse
+from dataclasses import replace
+
+from kohort.cli import plan_files, plan_running
+from kohort.client.resetting import now_ms
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_running.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    plan = plan_files.read(options.file)
+    executed = replace(plan, executed_at_ms=now_ms())
+    told = f"done and verified; to undo it: kohort groups undo {options.file}"
+    return plan_running.carry_out(options, plan, executed, told)

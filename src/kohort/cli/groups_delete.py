@@ -1,0 +1,60 @@
+"""Forget groups without members, and all that they committed. There is no undo: see `kohort groups reset --to-current
+--plan FILE` to keep the offsets first."""
+
+import argparse
+
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
+from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.client.admin import Admin
+from kohort.client.resetting import members_told
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.types import GroupId
+
+FAILED = 1
+HAS_MEMBERS = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add_group_arguments(parser)
+    add_output_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    check_groups(options)
+
+    async def work(admin: Admin) -> int:
+        results = await admin.delete_groups(await groups_of(options, admin))
+        told = {group: await _told(admin, group, error) for group, error in results.items()}
+        _show(options, told)
+        for group, why in told.items():
+            if why:
+                tell(f"group {group} is not deleted: {why}")
+        return _code(list(results.values()))
+
+    return run_with_admin(options, work)
+
+
+async def _told(admin: Admin, group: GroupId, error: KohortError | None) -> str:
+    if not isinstance(error, KafkaError) or error.code is not ErrorCode.non_empty_group:
+        return "" if error is None else str(error)
+    described = (await admin.describe_groups([group]))[group]
+    return str(error if isinstance(described, KohortError) else f"it has members: {members_told(described)}")
+
+
+def _show(options: argparse.Namespace, told: dict[GroupId, str]) -> None:
+    table = Table(("GROUP", "STATUS"), [(group, f"Error: {why}" if why else "Deleted") for group, why in told.items()])
+    as_json = [{"group": group, "deleted": not why, "error": why or None} for group, why in told.items()]
+    show(options.output, table, as_json)
+
+
+def _code(errors: list[KohortError | None]) -> int:
+    """Members in the way are another matter than a coordinator that cannot be reached."""
+    left = [error for error in errors if error is not None]
+    if not left:
+        return 0
+    members = all(isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group for error in left)
+    return HAS_MEMBERS if members else FAILED

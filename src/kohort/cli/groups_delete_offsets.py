@@ -1,0 +1,49 @@
+"""Forget what a group committed for some topics or partitions; members must not be reading them."""
+
+import argparse
+
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_options import add_topic_argument, topics
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, add_output_argument, check_output, show
+from kohort.client.admin import Admin
+from kohort.client.resetting import partitions_of
+from kohort.errors import KafkaError
+from kohort.types import GroupId, TopicPartition
+
+FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
+    add_topic_argument(parser, "whose offsets to forget; repeatable")
+    add_output_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    scope = topics(options)
+    if not scope:
+        raise RefusedError("say which offsets: --topic TOPIC[:0,1,2] (repeatable)")
+
+    async def work(admin: Admin) -> int:
+        wanted = sorted(await partitions_of(admin, scope))
+        outcomes = await admin.delete_offsets(GroupId(options.group), wanted)
+        _show(options, outcomes)
+        return FAILED if any(outcomes.values()) else 0
+
+    return run_with_admin(options, work)
+
+
+def _show(options: argparse.Namespace, outcomes: dict[TopicPartition, KafkaError | None]) -> None:
+    rows = [
+        (each.topic, each.partition, "Successful" if error is None else f"Error: {error}")
+        for each, error in sorted(outcomes.items())
+    ]
+    as_json = [
+        {"topic": each.topic, "partition": each.partition, "deleted": error is None, "error": error and str(error)}
+        for each, error in sorted(outcomes.items())
+    ]
+    show(options.output, Table(("TOPIC", "PARTITION", "STATUS"), rows), as_json)

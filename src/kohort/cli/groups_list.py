@@ -1,0 +1,75 @@
+"""List consumer groups, by name; --state and --type show more, or select."""
+
+import argparse
+
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_options import one_of
+from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.client.admin import Admin
+from kohort.client.admin_values import CONSUMER, GROUP_STATES, GROUP_TYPES, GroupListing
+
+FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    parser.add_argument(
+        "--state",
+        metavar="STATES",
+        nargs="?",
+        const="",
+        help="show states; with names (stable,empty) only groups in them",
+    )
+    parser.add_argument(
+        "--type",
+        metavar="TYPES",
+        nargs="?",
+        const="",
+        help="show types; with names (classic,consumer) only such groups",
+    )
+    add_output_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    states = one_of("--state", options.state or "", GROUP_STATES)
+    types = one_of("--type", options.type or "", GROUP_TYPES)
+
+    async def work(admin: Admin) -> int:
+        listing = await admin.list_groups(states=states, types=types)
+        groups = [group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
+        _show(options, groups)
+        for node, failure in listing.failures.items():
+            tell(f"broker {node} did not answer, its groups are missing here: {failure}")
+        return FAILED if listing.failures else 0
+
+    return run_with_admin(options, work)
+
+
+def _show(options: argparse.Namespace, groups: list[GroupListing]) -> None:
+    every = {
+        "GROUP": [group.group for group in groups],
+        "TYPE": None if options.type is None else [group.type for group in groups],
+        "STATE": None if options.state is None else [group.state for group in groups],
+    }
+    columns = {name: cells for name, cells in every.items() if cells is not None}
+    if len(columns) == 1 and options.output == "table":
+        for group in groups:  # As in Kafka: names alone, for a loop in a shell.
+            print(group.group)
+        return
+    show(
+        options.output,
+        Table(list(columns), list(zip(*columns.values(), strict=True))),
+        [_json(each) for each in groups],
+    )
+
+
+def _json(of: GroupListing) -> dict[str, object]:
+    return {
+        "group": of.group,
+        "state": of.state,
+        "type": of.type,
+        "protocol_type": of.protocol_type,
+        "coordinator": of.coordinator,
+    }

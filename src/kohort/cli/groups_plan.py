@@ -1,0 +1,197 @@
+"""Show who would get which partitions if members joined or left or topics grew: the assignor's own result, without a
+rebalance. Without a change: what a rebalance would do now. Nothing is changed."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_tables import partitions_told
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.client.admin import Admin
+from kohort.client.admin_values import CONSUMER, GroupDescription, MemberDescription
+from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.types import GroupId, MemberId
+
+if TYPE_CHECKING:
+    from kohort.assignors.base import Member, Topics
+    from kohort.assignors.plan import Change, Plan
+
+NEW: Final = "new-{number}"
+"""Member ids of those that would join."""
+DEFAULT_ASSIGNOR: Final = "range"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add = parser.add_argument
+    add("--group", metavar="GROUP", required=True, help="the group")
+    add("--join", metavar="N", type=int, default=0, help="so many members more")
+    add(
+        "--leave",
+        metavar="MEMBER",
+        action="append",
+        default=[],
+        help="without this one (its id, instance or client id)",
+    )
+    add("--partitions", metavar="TOPIC=N", action="append", default=[], help="with so many partitions of a topic")
+    add("--topic", metavar="TOPIC", action="append", default=[], help="what joining members subscribe to")
+    add("--assignor", metavar="NAME", help="range, roundrobin, sticky or cooperative-sticky (default: the group's)")
+    add("--moves", action="store_true", help="a row per partition that moves, instead of one per member")
+    add_output_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    growing = _growing(options.partitions)
+    if options.join < 0:
+        raise RefusedError(f"--join {options.join}: is not a number of members")
+
+    async def work(admin: Admin) -> int:
+        group = await _described(admin, GroupId(options.group))
+        try:
+            plan = await _plan(admin, options, group, growing)
+        except ConfigError as error:
+            raise RefusedError(str(error)) from error
+        _show(options, group, plan)
+        return 0
+
+    return run_with_admin(options, work)
+
+
+def _growing(words: Sequence[str]) -> dict[str, int]:
+    growing = {}
+    for word in words:
+        topic, _, count = word.rpartition("=")
+        if not topic or not count.isdecimal():
+            raise RefusedError(f"--partitions {word}: is not TOPIC=N")
+        growing[topic] = int(count)
+    return growing
+
+
+async def _described(admin: Admin, group: GroupId) -> GroupDescription:
+    """The group with its members' subscriptions. Raises KohortError."""
+    described = (await admin.describe_groups([group]))[group]
+    if isinstance(described, KohortError):
+        raise described
+    if described.members and described.protocol_type != CONSUMER:
+        raise KohortError(f"group {group} is of type {described.protocol_type}: its members are no consumers")
+    if any(member.topics is None or member.assignment is None for member in described.members):
+        raise KohortError(f"group {group} is {described.state}: its coordinator tells subscriptions once it is Stable")
+    return described
+
+
+async def _plan(admin: Admin, options: argparse.Namespace, group: GroupDescription, growing: dict[str, int]) -> "Plan":
+    from kohort.assignors.plan import plan
+    from kohort.assignors.registry import assignor
+
+    chosen = assignor(options.assignor or group.assignor or DEFAULT_ASSIGNOR)
+    members = [_member(each) for each in group.members]
+    change = _change(options, group, members, growing)
+    wanted = {topic for member in (*members, *change.joining) for topic in member.topics}
+    return plan(chosen, await _topics(admin, wanted | growing.keys()), members, change)
+
+
+def _member(of: MemberDescription) -> "Member":
+    from kohort.assignors.base import Member
+
+    return Member(
+        member_id=of.member_id,
+        instance_id=of.instance_id,
+        topics=of.topics or (),
+        owned_partitions=of.assignment or (),
+        rack=of.rack,
+    )
+
+
+def _change(
+    options: argparse.Namespace, group: GroupDescription, members: Sequence["Member"], growing: dict[str, int]
+) -> "Change":
+    from kohort.assignors.base import Member
+    from kohort.assignors.plan import Change
+
+    topics = tuple(options.topic or sorted({topic for member in members for topic in member.topics}))
+    if options.join and not topics:
+        raise RefusedError("the group has no members to tell what is read: say so with --topic TOPIC")
+    joining = [Member(member_id=MemberId(NEW.format(number=1 + n)), topics=topics) for n in range(options.join)]
+    return Change(joining=joining, leaving=_leaving(options.leave, group.members), partitions=growing)
+
+
+def _leaving(names: Sequence[str], members: Sequence[MemberDescription]) -> set[MemberId]:
+    """Raises ConfigError for a name that no member has, or several have."""
+    leaving: set[MemberId] = set()
+    for name in names:
+        meant = [each.member_id for each in members if name in (each.member_id, each.instance_id, each.client_id)]
+        if len(meant) != 1:
+            known = ", ".join(each.member_id for each in members) or "none"
+            raise ConfigError(f"--leave {name}: is {len(meant)} of the members; they are {known}")
+        leaving.add(meant[0])
+    return leaving
+
+
+async def _topics(admin: Admin, names: set[str]) -> "Topics":
+    """Those that exist, with the racks of their replicas."""
+    metadata = await admin.cluster.metadata(names)
+    racks = {node: broker.rack for node, broker in metadata.brokers.items()}
+    return {
+        name: [
+            frozenset(rack for replica in each.replicas if (rack := racks.get(replica))) for each in topic.partitions
+        ]
+        for name, topic in metadata.topics.items()
+        if topic.error is ErrorCode.none
+    }
+
+
+# --- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") -> None:
+    table = _moves_table(plan) if options.moves else _members_table(group, plan)
+    show(options.output, table, _as_json(plan))
+    tell(
+        f"{len(plan.moves)} of {sum(map(len, plan.after.values()))} partitions move, {plan.moved} of them away from "
+        f"members that stay; {plan.rounds} rebalance{'' if plan.rounds == 1 else 's'}, {plan.interrupted} partitions "
+        "interrupted"
+    )
+
+
+def _members_table(group: GroupDescription, plan: "Plan") -> Table:
+    clients = {member.member_id: member.client_id for member in group.members}
+    columns = ("CONSUMER-ID", "CLIENT-ID", "#BEFORE", "#AFTER", "GAINS", "LOSES", "ASSIGNMENT")
+    rows = []
+    for member in (*plan.before, *(each for each in plan.after if each not in plan.before)):
+        before, after = set(plan.before.get(member, ())), set(plan.after.get(member, ()))
+        counts = (
+            len(before) if member in plan.before else None,
+            len(after) if member in plan.after else None,
+            len(after - before),
+            len(before - after),
+        )
+        rows.append((member, clients.get(member), *counts, partitions_told(sorted(after))))
+    return Table(columns, rows)
+
+
+def _moves_table(plan: "Plan") -> Table:
+    rows = [(move.partition.topic, move.partition.partition, move.before, move.after) for move in plan.moves]
+    return Table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
+
+
+def _as_json(plan: "Plan") -> dict[str, Any]:
+    return {
+        "before": {member: list(map(list, partitions)) for member, partitions in plan.before.items()},
+        "after": {member: list(map(list, partitions)) for member, partitions in plan.after.items()},
+        "moves": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "from": each.before,
+                "to": each.after,
+            }
+            for each in plan.moves
+        ],
+        "moved_from_staying": plan.moved,
+        "rebalances": plan.rounds,
+        "interrupted": plan.interrupted,
+    }

@@ -1,0 +1,91 @@
+"""Move the committed offsets of groups without members. A dry run that shows what would be, unless --execute; executed,
+it is read back and compared, and the plan that undoes it is kept.
+
+One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration or
+--from-file. One scope: --topic (repeatable) or --all-topics: all that the group has committed. New offsets stay within
+the log, with a warning where they are not what was asked for.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from kohort.cli import plan_files
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_options import add_group_arguments, add_topic_argument, check_groups, groups_of, topics
+from kohort.cli.options import RefusedError
+from kohort.cli.output import add_output_argument, check_output, tell, warn
+from kohort.cli.reset_options import add_specification_arguments, scope_is_told, specification
+from kohort.cli.reset_tables import guarded, show_plan
+from kohort.client.admin import Admin
+from kohort.client.reset_csv import write_offsets
+from kohort.client.reset_plan import ResetPlan
+from kohort.client.resetting import execute, now_ms, plan_reset
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add_group_arguments(parser)
+    add_topic_argument(parser, "a topic, or some of its partitions; repeatable")
+    parser.add_argument("--all-topics", action="store_true", help="all topics that the group has committed")
+    add_specification_arguments(parser)
+    parser.add_argument("--execute", action="store_true", help="do it")
+    parser.add_argument("--dry-run", action="store_true", help="only show it (the default)")
+    parser.add_argument("--export", action="store_true", help="print the new offsets as Kafka's CSV, for --from-file")
+    parser.add_argument("--plan", metavar="FILE", type=Path, help="write old and new offsets there (JSON)")
+    parser.add_argument("--no-plan", action="store_true", help="execute without keeping a plan: no undo")
+    add_output_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    _check(options)
+    wanted = specification(options, now_ms())
+    scope = topics(options) if options.topic else None
+
+    async def work(admin: Admin) -> int:
+        groups = await groups_of(options, admin)
+        plan = await plan_reset(admin, groups, wanted, scope)
+        for change in plan.changes:
+            if change.warning:
+                warn(f"{change.partition} of group {change.group}: {change.warning}")
+        if options.execute:
+            await _execute(admin, options, plan)
+        elif options.plan:
+            plan_files.write_new(options.plan, plan)
+        _show(options, plan)
+        if not options.execute:
+            tell("dry run: nothing was changed; add --execute to do it")
+        return 0
+
+    return run_with_admin(options, lambda admin: guarded(work(admin)))
+
+
+def _check(options: argparse.Namespace) -> None:
+    check_output(options)
+    check_groups(options)
+    if options.execute and options.dry_run:
+        raise RefusedError("choose one of --execute and --dry-run")
+    if options.plan and options.no_plan:
+        raise RefusedError("choose one of --plan and --no-plan")
+    if options.plan and options.plan.exists():
+        raise RefusedError(f"--plan {options.plan}: is there already, and may be what undoes an earlier reset")
+    if not scope_is_told(options):
+        raise RefusedError("say how far it goes: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics")
+
+
+async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -> None:
+    path = None if options.no_plan or not plan.changes else options.plan or plan_files.default_path(plan)
+    if path is not None:
+        plan_files.write_new(path, plan)  # First: should we be killed in between, the old offsets are known.
+    await execute(admin, plan)
+    if path is not None:
+        plan_files.rewrite(path, replace(plan, executed_at_ms=now_ms()))
+        tell(f"done and verified; to undo it: kohort groups undo {path}")
+
+
+def _show(options: argparse.Namespace, plan: ResetPlan) -> None:
+    if options.export:
+        print(write_offsets(plan.changes, with_group=len(options.group) != 1), end="")
+    else:
+        show_plan(options.output, plan)

@@ -1,0 +1,20 @@
+"""Bring back the offsets from before a reset; commits that it made where there were none are deleted. Refused if a
+group has moved since the reset, unless --force. `kohort groups apply` of the same file does the reset again."""
+
+import argparse
+from dataclasses import replace
+
+from kohort.cli import plan_files, plan_running
+from kohort.client.resetting import now_ms
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_running.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    made = plan_files.read(options.file)
+    return plan_running.carry_out(
+        options, made.inverse(now_ms()), replace(made, executed_at_ms=None), "undone and verified"
+    )

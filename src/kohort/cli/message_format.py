@@ -1,0 +1,190 @@
+r"""Records as text, in kcat's formats: `-f '%t [%p] at %o: key %k: %s\n'`, `-J`, and delimiters with escapes.
+
+| token | what | token | what |
+|---|---|---|---|
+| `%s` | value | `%S` | its length, -1 for null |
+| `%k` | key | `%K` | its length, -1 for null |
+| `%R` | the value's length as 4 bytes, big-endian | `%T` | timestamp in ms |
+| `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
+| `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or (`\0NN`) octal or decimal |
+
+What is null is written as nothing, or as NULL with `-Z`; so are, as in kcat, empty keys and values then.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
+from typing import Final, Protocol, TypeAlias
+
+from kohort.errors import ConfigError
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Message(Protocol):
+    """What of a record is written."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def timestamp_type(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+Write: TypeAlias = Callable[[Message], bytes]
+
+NULL: Final = b"NULL"
+_TOKEN: Final = re.compile(r"%(.?)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]*)|(0[0-7]*|[1-9][0-9]*)|(.))", re.DOTALL)
+_NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
+_pack_length: Final = Struct(">i").pack
+
+
+def unescape(text: str) -> bytes:
+    r"""The bytes of a delimiter or of a format's literal part; an unknown `\q` is `q`."""
+    parts, at = [], 0
+    for found in _ESCAPE.finditer(text):
+        parts += [_bytes(text[at : found.start()]), _escaped(found)]
+        at = found.end()
+    return b"".join((*parts, _bytes(text[at:])))
+
+
+def _escaped(found: re.Match[str]) -> bytes:
+    hexadecimal, number, character = found.groups()
+    if character is not None:
+        return _NAMED.get(character) or _bytes(character)
+    value = int(hexadecimal or "0", 16) if number is None else int(number, 8 if number.startswith("0") else 10)
+    return bytes((value & 0xFF,))
+
+
+def _bytes(text: str) -> bytes:
+    """Arguments that are no UTF-8 come as Python has read them from the system, and go out as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def formatter(template: str, *, null: bytes = b"") -> Write:
+    """How a record is written by `-f`. Raises ConfigError."""
+    parts: list[Write] = []
+    at = 0
+    for found in _TOKEN.finditer(template):
+        parts.append(_literal(template[at : found.start()]))
+        parts.append(_token(found[1], null))
+        at = found.end()
+    parts.append(_literal(template[at:]))
+    return _joined([part for part in parts if part is not _NOTHING])
+
+
+def delimited(delimiter: bytes, key_delimiter: bytes | None, *, with_offset: bool, null: bytes = b"") -> Write:
+    """How a record is written without a format: [offset, key,] value, delimiter."""
+    parts = [_token("s", null), _constant(delimiter)]
+    if key_delimiter is not None:
+        parts = [_token("k", null), _constant(key_delimiter), *parts]
+        if with_offset:
+            parts = [_token("o", null), _constant(key_delimiter), *parts]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Write]) -> Write:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda message: b"".join([part(message) for part in parts])
+
+
+def _literal(text: str) -> Write:
+    return _constant(unescape(text)) if text else _NOTHING
+
+
+def _constant(data: bytes) -> Write:
+    return lambda _: data
+
+
+_NOTHING: Final = _constant(b"")
+
+
+def _token(letter: str, null: bytes) -> Write:
+    match letter:
+        case "s":
+            return lambda message: message.value or null
+        case "k":
+            return lambda message: message.key or null
+        case "h":
+            return lambda message: _headers(message.headers)
+        case _ if letter in _TOKENS:
+            return _TOKENS[letter]
+        case "":
+            raise ConfigError("the format ends with a %; %% is a percent sign")
+        case _:
+            known = " ".join(f"%{each}" for each in ("s", "k", "h", *_TOKENS))
+            raise ConfigError(f"the format has an unknown token %{letter}; there are {known}")
+
+
+def _length(of: bytes | None) -> int:
+    return -1 if of is None else len(of)
+
+
+def _headers(headers: Iterable[Header]) -> bytes:
+    """What is null is NULL here, whether or not with -Z."""
+    return b",".join(_bytes(name) + b"=" + (NULL if value is None else value) for name, value in headers)
+
+
+_TOKENS: Final[dict[str, Write]] = {
+    "S": lambda message: b"%d" % _length(message.value),
+    "K": lambda message: b"%d" % _length(message.key),
+    "R": lambda message: _pack_length(_length(message.value)),
+    "t": lambda message: _bytes(message.topic),
+    "p": lambda message: b"%d" % message.partition,
+    "o": lambda message: b"%d" % message.offset,
+    "T": lambda message: b"%d" % message.timestamp,
+    "%": lambda _: b"%",
+}
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+_JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
+_TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
+
+
+def json_envelope(broker_of: Callable[[Message], int]) -> Write:
+    """How a record is written by `-J`: one object on one line, members in kcat's order.
+
+    Bytes that are no UTF-8 go out as they are, as in kcat: such a line is JSON to nobody, but loses nothing.
+    """
+
+    def write(message: Message) -> bytes:
+        envelope: dict[str, object] = {
+            "topic": message.topic,
+            "partition": message.partition,
+            "offset": message.offset,
+            "tstype": _TIMESTAMP_TYPES.get(message.timestamp_type, "unknown"),
+            "ts": message.timestamp,
+            "broker": broker_of(message),
+        }
+        if message.headers:
+            envelope["headers"] = [each for name, value in message.headers for each in (name, _text(value))]
+        envelope["key"] = _text(message.key)
+        envelope["payload"] = _text(message.value)
+        text = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
+        return _bytes(_JSON_ESCAPE.sub(_as_kcat, text)) + b"\n"
+
+    return write
+
+
+def _as_kcat(escape: re.Match[str]) -> str:
+    """`\\u001F`, where Python writes `\\u001f`."""
+    return escape[0] if escape[1] is None else f"\\u{escape[1].upper()}"
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "surrogateescape")

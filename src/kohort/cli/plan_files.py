@@ -1,0 +1,56 @@
+"""Plans on disk: never written over another, never half written, kept where --plan says or in the state directory."""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from kohort.cli.options import RefusedError
+from kohort.cli.output import warn
+from kohort.client.reset_plan import PlanError, ResetPlan
+from kohort.client.reset_times import instant
+
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+MAX_NAME: Final = 80
+
+
+def default_path(plan: ResetPlan) -> Path:
+    """Where an executed reset is kept when --plan names nothing: XDG's state directory."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    name = _UNUSUAL.sub("_", "+".join(plan.groups))[:MAX_NAME]
+    at = instant(plan.made_at_ms).strftime("%Y%m%dT%H%M%S.%f")[:-3]
+    return Path(state) / "kohort" / "resets" / f"{at}Z-{name}.json"
+
+
+def write_new(path: Path, plan: ResetPlan) -> None:
+    """Raises RefusedError when it exists or cannot be written: nothing has been changed then."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(plan.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        raise RefusedError(f"{path}: is there already, and may be what undoes an earlier reset") from None
+    except OSError as error:
+        raise RefusedError(
+            f"the plan cannot be kept: {error}; say where with --plan FILE, or go without an undo by --no-plan"
+        ) from None
+
+
+def rewrite(path: Path, plan: ResetPlan) -> None:
+    """In place of what is there, all at once. The plan itself is done: that this fails is only a warning."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_text(plan.to_json(), encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        warn(f"{path}: does not tell when it was executed: {error}")
+
+
+def read(path: Path) -> ResetPlan:
+    """Raises RefusedError."""
+    try:
+        return ResetPlan.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PlanError) as error:
+        raise RefusedError(f"{path}: {error}") from None

@@ -1,0 +1,114 @@
+"""The options that say where a reset goes: one of eight, by Kafka's names."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from kohort.cli.options import RefusedError
+from kohort.cli.output import tell
+from kohort.client.reset_csv import read_offsets
+from kohort.client.reset_specs import (
+    ShiftBy,
+    Specification,
+    ToCurrent,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToOffsets,
+    ToTime,
+)
+from kohort.client.reset_times import Moment, parse_datetime, parse_duration
+from kohort.errors import ConfigError
+from kohort.types import GroupId
+
+FLAGS: Final = (
+    "to_earliest",
+    "to_latest",
+    "to_current",
+    "to_offset",
+    "shift_by",
+    "to_datetime",
+    "by_duration",
+    "from_file",
+)
+
+
+def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--to-earliest", action="store_true", help="to the start of the log")
+    add("--to-latest", action="store_true", help="to the end of the log")
+    add("--to-current", action="store_true", help="to where it is; to the end where nothing is committed")
+    add("--to-offset", metavar="OFFSET", type=int, help="to this offset")
+    add("--shift-by", metavar="N", type=int, help="by so many offsets, forwards or (-N) backwards")
+    add(
+        "--to-datetime",
+        metavar="TIME",
+        help="to the first record not older: ISO 8601, as in 2026-01-31T09:30:00.000+01:00; UTC if no zone is told",
+    )
+    add("--by-duration", metavar="PnDTnHnMnS", help="to the first record not older than this long ago")
+    add("--from-file", metavar="CSV", type=Path, help="as in a CSV file of --export (- is standard input)")
+
+
+def scope_is_told(options: argparse.Namespace) -> bool:
+    """A file names its partitions itself; anything else needs one scope."""
+    told = [bool(options.topic), options.all_topics]
+    return not any(told) if options.from_file is not None else sum(told) == 1
+
+
+def specification(options: argparse.Namespace, now_ms: int) -> Specification:
+    """What was asked for. Raises RefusedError."""
+    given = [flag for flag in FLAGS if not any(getattr(options, flag) is absent for absent in (None, False))]
+    if len(given) != 1:
+        every = ", ".join(f"--{flag.replace('_', '-')}" for flag in FLAGS)
+        raise RefusedError(f"say where to, in one way: {every}")
+    try:
+        return _specification(options, given[0], now_ms)
+    except ConfigError as error:
+        raise RefusedError(f"--{given[0].replace('_', '-')}: {error}") from error
+
+
+def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Specification:
+    match flag:
+        case "to_earliest":
+            return ToEarliest()
+        case "to_latest":
+            return ToLatest()
+        case "to_current":
+            return ToCurrent()
+        case "to_offset":
+            return ToOffset(options.to_offset)
+        case "shift_by":
+            return ShiftBy(options.shift_by)
+        case "to_datetime":
+            return _to_time("to-datetime", parse_datetime(options.to_datetime))
+        case "by_duration":
+            # Not before 1970: Kafka gives negative timestamps other meanings, of which -1 is the log's end.
+            at_ms = max(now_ms - parse_duration(options.by_duration), 0)
+            return _to_time(f"by-duration {options.by_duration}:", Moment(at_ms, zone_given=True))
+        case _:
+            return _from_file(options)
+
+
+def _to_time(name: str, moment: Moment) -> ToTime:
+    """Says on stderr which moment is meant: the zone is what people get wrong."""
+    if moment.at_ms < 0:
+        raise ConfigError(f"{moment.told()} is before 1970: use --to-earliest")
+    assumed = "" if moment.zone_given else "; no zone was told: read as UTC, as Kafka does"
+    tell(f"{name} {moment.told()}{assumed}")
+    return ToTime(moment.at_ms, f"{name} {moment.told().split(' ')[0]}")
+
+
+def _from_file(options: argparse.Namespace) -> ToOffsets:
+    path = options.from_file
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    if options.all_groups:
+        raise ConfigError("goes with --group, not with --all-groups")
+    groups = list(dict.fromkeys(map(GroupId, options.group)))
+    offsets = read_offsets(text, groups)
+    if left := [group for group in groups if not any(of == group for of, _ in offsets)]:
+        raise ConfigError(f"{path}: has no offsets of {', '.join(left)}")
+    return ToOffsets(offsets, f"from-file {path}")

@@ -1,0 +1,44 @@
+"""Plans, and how far groups are from them, as tables; and the exit code when that is why a command refuses."""
+
+import json
+import sys
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from kohort.cli.output import Table, show, tell
+from kohort.client.reset_plan import Change, Drift, ResetPlan
+from kohort.client.resetting import ActiveGroupError, DriftError
+
+REFUSED_BY_STATE: Final = 3
+
+
+def show_plan(output: str, plan: ResetPlan) -> None:
+    """Old and new offset of every partition; as JSON it is the plan file."""
+    columns = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET", "MOVES")
+    show(output, Table(columns, [_row(change) for change in plan.changes]), json.loads(plan.to_json()))
+
+
+def _row(of: Change) -> Sequence[object]:
+    old, new = (None if each is None else each.offset for each in (of.old, of.new))
+    moves = of.moves
+    if sys.stdout.isatty() and moves:
+        return (of.group, of.partition.topic, of.partition.partition, old, new, f"{moves:+d}")
+    return (of.group, of.partition.topic, of.partition.partition, old, new, moves)
+
+
+def drift_table(drifts: Sequence[Drift]) -> Table:
+    columns = ("GROUP", "TOPIC", "PARTITION", "EXPECTED-OFFSET", "CURRENT-OFFSET")
+    rows = [(each.group, each.partition.topic, each.partition.partition, each.expected, each.found) for each in drifts]
+    return Table(columns, rows)
+
+
+async def guarded(work: Awaitable[int]) -> int:
+    """The exit code 3 where the groups' state is why it was refused; offsets that moved are shown."""
+    try:
+        return await work
+    except ActiveGroupError as error:
+        tell(str(error))
+    except DriftError as error:
+        show("table", drift_table(error.drifts), None, to=sys.stderr)
+        tell(str(error))
+    return REFUSED_BY_STATE
