@@ -182,11 +182,10 @@ class Committer:
         if not isinstance(outcome, KafkaError):
             return _AGAIN
         code = outcome.code
-        if code in _OF_THE_MEMBERSHIP and self._identity() != identity:
-            return _AGAIN
         if code in _OF_THE_MEMBERSHIP or code in _FOR_GOOD:
             self._on_fenced(identity.generation, code)
-            return _ended(holding)
+            # Not all is lost if the member has a newer generation, or is about to: it is joining with what it owns.
+            return _AGAIN if holding.ending.commits else _ended(holding)
         return _AGAIN if code is ErrorCode.rebalance_in_progress or _passes(code) else outcome
 
     def _want_again(self, wanted: dict[Holding, _Wanted]) -> None:

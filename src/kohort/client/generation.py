@@ -186,11 +186,11 @@ class Generation:
         the next interval, or when the partition is revoked; `wait` says otherwise. Raises GenerationEndedError when a
         partition is not this member's any more, `CommitError` with the errors by partition.
         """
-        named = {self._holding(each): _offset(offset) for each, offset in offsets.items()}
+        named = {holding: holding.offset(given) for holding, given in self._held(offsets)}
         await self._workplace.commit(named, wait=wait)
 
-    def position(self, partition: TopicPartition) -> int:
-        """Offset of the next record that `records` yields."""
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next record that `records` yields; None until it is known."""
         self._holding(partition)
         return self._workplace.fetcher.position(partition)
 
@@ -221,6 +221,11 @@ class Generation:
         if holding is None:
             raise GenerationEndedError(f"{partition} is not assigned to this member in generation {self.id}")
         return holding
+
+    def _held(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> list[tuple[Holding, int | OffsetAndMetadata]]:
+        return [(self._holding(each), given) for each, given in offsets.items()]
 
     # --- for the group ---
 
@@ -337,7 +342,3 @@ class BoundGeneration(Generation):
         if partition == self._bound.partition:
             return self._bound
         return self._present._holding(partition)
-
-
-def _offset(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    return given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset=given)

@@ -18,7 +18,7 @@ belongs into `asyncio.to_thread`. Whatever ends the membership for good is raise
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from difflib import get_close_matches
@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.fetcher import Fetcher
+from kohort.client.fetcher import Fetcher, OutOfRange
 from kohort.client.generation import Generation
 from kohort.client.group_chores import start_chores
 from kohort.client.group_config import GroupConfig
@@ -38,6 +38,7 @@ from kohort.client.subscribing import Subscribing
 from kohort.errors import ConfigError, KohortError
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {"first": "earliest", "last": "latest", "none": "error"}
 _GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
 _CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
@@ -106,11 +107,13 @@ class ConsumerGroup:
         return Fetcher(
             cluster,
             isolation=config.isolation_level,
+            out_of_range=OUT_OF_RANGE.get(config.start, "earliest"),
             fetch_min_bytes=config.fetch_min_bytes,
             fetch_max_bytes=config.fetch_max_bytes,
             fetch_max_wait_ms=config.fetch_max_wait_ms,
             max_partition_fetch_bytes=config.max_partition_fetch_bytes,
             check_crcs=config.check_crcs,
+            rack=config.rack or "",
         )
 
     async def close(self) -> None:

@@ -279,7 +279,13 @@ class GroupRun:
     # --- for generations ---
 
     def stream(self, holding: Holding) -> AsyncIterator[Batch]:
-        return stream(self.fetcher, holding)
+        return stream(self.fetcher, holding, self._gone)
+
+    def _gone(self, holding: Holding, error: KohortError) -> None:
+        """The fetcher noticed before the watch did that the topic was deleted, or made anew."""
+        self.watch.forget([holding.partition.topic])
+        self.tell("topics", str(error))
+        self.member.tell(self.membership.lose, (holding.partition,), str(error))
 
     async def commit(self, offsets: Mapping[Holding, OffsetAndMetadata], *, wait: bool | None) -> None:
         waits = self.config.commit_interval_ms == 0 if wait is None else wait

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.membership_events import End
+from kohort.client.metadata import NO_EPOCH
 from kohort.types import TopicPartition
 
 Work: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
@@ -90,11 +91,21 @@ class Holding:
         """Whether the fetcher has it."""
         self.shown = False
         """Whether the application has seen it in an assignment."""
+        self.last_offset = -1
+        """The end of the batch that was handed out last."""
+        self.last_epoch = NO_EPOCH
         self.busy_since: float | None = None
         """When the batch that is being worked on was handed out, by the loop's clock."""
         self.busy_with = ""
         self.generation: object = None
         """The `Generation` that has the partition now."""
+
+    def offset(self, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+        """What to commit for an offset: with the leader epoch, if it ends the batch that was handed out last."""
+        if isinstance(given, OffsetAndMetadata):
+            return given
+        epoch = self.last_epoch if given == self.last_offset else NO_EPOCH
+        return OffsetAndMetadata(offset=given, leader_epoch=epoch)
 
     def __repr__(self) -> str:
         end = f" {self.ending.end.value}" if self.ending.end else ""

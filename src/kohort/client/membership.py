@@ -276,7 +276,8 @@ class Membership:
         request = JoinGroup(
             member_id=self.member_id, protocols=self._subscriber.protocols(owned, generation), reason=reason
         )
-        self._tell("join", reason or "first join")
+        if not self.member_id or reason:
+            self._tell("join", reason or "as a new member")
         self._awaited = self._send(request, self._request_timeout_ms + self.config.rebalance_timeout_ms)
 
     def _join_answered(self, answer: JoinAnswer, now: int) -> None:
@@ -296,7 +297,9 @@ class Membership:
         self._is_leader = answer.leader == answer.member_id
         self._members = answer.members
         self._beat = None  # the answer to an older generation's says nothing of this one
-        self._stay_alive(now)
+        # The session began when the answer was given, and nobody knows how long ago that was.
+        self._stay_alive(now - self.config.heartbeat_interval_ms)
+        self._beat_at = now + self.config.heartbeat_interval_ms
         if self._is_leader and not answer.skip_assignment:
             self.phase = Phase.ASSIGNING
             assign = Assign(generation=self.generation, protocol=self._protocol, members=answer.members)
@@ -313,7 +316,7 @@ class Membership:
 
     def _sync_answered(self, answer: SyncAnswer, now: int) -> None:
         if answer.error is ErrorCode.none:
-            self._synced(answer.assignment, now)
+            self._synced(answer.assignment)
         elif answer.error is ErrorCode.rebalance_in_progress:
             self.phase = Phase.OUT
             self._want_join("the group rebalances again")
@@ -324,7 +327,7 @@ class Membership:
         else:
             self._answered_with(answer.error, "SyncGroup", now)
 
-    def _synced(self, assignment: bytes, now: int) -> None:
+    def _synced(self, assignment: bytes) -> None:
         try:
             decoded = decode_assignment(assignment) if assignment else Assignment(partitions=())
         except MalformedError as error:
@@ -332,7 +335,6 @@ class Membership:
             return
         self.phase = Phase.STABLE
         self._failures, self._failing_since = 0, None
-        self._stay_alive(now)
         if self._leaving is not None:
             return  # its only use was to have commits accepted in this generation
         new = decoded.partitions

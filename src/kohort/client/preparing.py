@@ -7,6 +7,7 @@ from kohort.client.backoff import retrying
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.generation import Generation
 from kohort.client.membership_events import Grant
+from kohort.client.metadata import NO_EPOCH
 from kohort.client.starting import find_starts
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Preparing:
         for holding in run.holdings.values():
             if holding.start is not None and holding.ending.end is None and not holding.is_fetched:
                 holding.is_fetched = True
-                run.fetcher.add(holding.partition, holding.start)
+                epoch = NO_EPOCH if holding.committed is None else holding.committed.leader_epoch
+                run.fetcher.add(holding.partition, holding.start, epoch)
         run.prepared(generation)
 
     async def _remember_topics(self, grant: Grant) -> None:

@@ -1,28 +1,40 @@
 """A partition's batches, until the member gives it up."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeAlias
 
+from kohort.client.errors import UNKNOWN_TOPIC, GaveUpError, TopicRecreatedError
 from kohort.client.fetcher import Batch, Fetcher
 from kohort.client.holding import Holding
+from kohort.errors import KafkaError, KohortError
 
+OnGone: TypeAlias = Callable[[Holding, KohortError], None]
 WAIT_MS: Final = 1_000
 """How long one look into the fetcher may take."""
 
 
-async def stream(fetcher: Fetcher, holding: Holding) -> AsyncIterator[Batch]:
+async def stream(fetcher: Fetcher, holding: Holding, on_gone: OnGone) -> AsyncIterator[Batch]:
     """Batches while the partition has not begun to end; what is read ahead is then left to its next owner.
 
-    While a batch is being worked on, `holding.busy_since` says since when.
+    While a batch is being worked on, `holding.busy_since` says since when. Raises what the fetcher does, but that the
+    topic is gone is told to `on_gone`, and ends the stream.
     """
     loop = asyncio.get_running_loop()
     began = loop.create_task(holding.ending.began.wait())
     try:
         while holding.ending.end is None:
-            batch = await _next(fetcher, holding, began)
+            try:
+                batch = await _next(fetcher, holding, began)
+            except (TopicRecreatedError, GaveUpError, KafkaError) as error:
+                if not _is_gone(error):
+                    raise
+                on_gone(holding, error)
+                await asyncio.wait((began,), timeout=WAIT_MS / 1_000)
+                continue
             if batch is None:
                 continue
+            holding.last_offset, holding.last_epoch = batch.next_offset, batch.leader_epoch
             holding.busy_since = loop.time()
             holding.busy_with = f"the batch before offset {batch.next_offset}"
             yield batch
@@ -30,6 +42,10 @@ async def stream(fetcher: Fetcher, holding: Holding) -> AsyncIterator[Batch]:
     finally:
         holding.busy_since = None
         began.cancel()
+
+
+def _is_gone(error: TopicRecreatedError | GaveUpError | KafkaError) -> bool:
+    return isinstance(error, TopicRecreatedError) or error.code in UNKNOWN_TOPIC
 
 
 async def _next(fetcher: Fetcher, holding: Holding, began: "asyncio.Task[bool]") -> Batch | None:

@@ -1,0 +1,65 @@
+"""The proof: over more than 1,000 random rebalances, in a world of late, lost and doubled requests, killed members and
+restarted coordinators, every record is processed; none twice within a generation; and nobody works on a partition that
+another one still works on: it was drained first, or its loss was noticed in time.
+"""
+
+from unittest.mock import patch
+
+import pytest
+from chaos import Chaos
+from world import run
+
+from kohort.client import group_run
+from kohort.client.membership import Membership
+
+EAGER = ["range", "roundrobin", "sticky"]
+COOPERATIVE = ["cooperative-sticky"]
+NETWORK = {"break_probability": 0.02, "delay_ms": (0, 30)}
+
+
+def witness(seed, assignors, rebalances, **options):
+    async def test(world):
+        chaos = Chaos(world, assignors=assignors, **options)
+        await chaos.run(rebalances)
+        chaos.assert_all_processed()
+        return chaos
+
+    return run(test, seed, **NETWORK)
+
+
+@pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_thousand_random_rebalances(assignors, seed):
+    chaos = witness(seed, assignors, 100)
+    assert chaos.world.coordinator.rebalances >= 100
+    assert len(chaos.witness.ends) == 3  # all three ways
+
+
+@pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+def test_the_same_seed_gives_the_same_run(assignors):
+    first, second = (witness(3, assignors, 20) for _ in range(2))
+    assert first.witness.in_generation == second.witness.in_generation
+    assert first.world.now == second.world.now
+
+
+def test_batched_commits_lose_nothing_either():
+    witness(1, COOPERATIVE, 50, commit_interval_ms=5_000)
+    witness(1, EAGER, 50, commit_interval_ms=5_000)
+
+
+# --- the witness is not blind ---
+
+
+async def _at_once(_tasks, _seconds):
+    """What a client does that does not drain."""
+
+
+def test_it_sees_work_that_is_not_drained():
+    with patch.object(group_run, "drain", _at_once), pytest.raises((AssertionError, BaseExceptionGroup)):
+        witness(1, EAGER, 100)
+
+
+def test_it_sees_members_that_do_not_notice_that_their_session_is_over():
+    endless = property(lambda self: None)
+    with patch.object(Membership, "_expires_at", endless), pytest.raises((AssertionError, BaseExceptionGroup)):
+        witness(1, COOPERATIVE, 200)
