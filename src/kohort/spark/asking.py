@@ -1,0 +1,92 @@
+"""What a reader asks the cluster: which partitions there are, and where they begin and end.
+
+Everything here runs on the loop of `background`, is bounded in time by the client, and raises KohortError.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from kohort.client.cluster import Cluster, Metadata
+from kohort.client.offsets import EARLIEST as FIRST
+from kohort.client.offsets import LATEST as END
+from kohort.client.offsets import Offset, list_offsets
+from kohort.errors import ConfigError, KohortError
+from kohort.spark import background
+from kohort.spark.options import Bound, ReadOptions, Subscription
+from kohort.spark.positions import EARLIEST, Positions, validate_partitions
+from kohort.types import TopicPartition
+
+
+class Asking:
+    """Questions of one reader, asked from a plain function."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Those that the subscription names and that exist, sorted. Topics that do not exist have none."""
+        return background.run(self._partitions())
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each begins."""
+        return background.run(self._at(dict.fromkeys(partitions, FIRST)))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each ends: under read_committed, before the first transaction that is open."""
+        return background.run(self._at(dict.fromkeys(partitions, END)))
+
+    def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
+        """The offsets that `bound` means. Raises ConfigError if they do not fit the partitions that there are."""
+        return background.run(self._resolve(bound, tuple(partitions)))
+
+    async def _cluster(self) -> Cluster:
+        return await background.cluster(self.options.kafka)
+
+    async def _partitions(self) -> tuple[TopicPartition, ...]:
+        subscription = self.options.subscription
+        names = subscription.topics or {tp.topic for tp in subscription.partitions} or None
+        metadata = await (await self._cluster()).metadata(names)
+        return tuple(sorted(_chosen(metadata, subscription)))
+
+    async def _resolve(self, bound: Bound, partitions: tuple[TopicPartition, ...]) -> Positions:
+        if bound.everywhere is not None:
+            return await self._at(dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END))
+        if bound.at is not None:
+            validate_partitions(bound.option, bound.at, partitions)
+            special = {tp: FIRST if offset == EARLIEST else END for tp, offset in bound.at.items() if offset < 0}
+            return bound.at | await self._at(special)
+        times = dict.fromkeys(partitions, bound.timestamp or 0) if bound.timestamps is None else bound.timestamps
+        validate_partitions(bound.option, times, partitions)
+        return await self._by_time(bound, times)
+
+    async def _by_time(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Positions:
+        found = await self._at(times)
+        too_young = sorted(tp for tp, offset in found.items() if offset < 0)
+        if too_young and bound.option.startswith("starting") and not self.options.latest_if_no_match:
+            raise ConfigError(
+                f"option {bound.option}: {too_young[0]} has no record at or after {times[too_young[0]]}; "
+                "set startingOffsetsByTimestampStrategy to latest to start at the end of such partitions"
+            )
+        return found | await self._at(dict.fromkeys(too_young, END))
+
+    async def _at(self, wanted: Mapping[TopicPartition, int]) -> Positions:
+        if not wanted:
+            return {}
+        found = await list_offsets(await self._cluster(), wanted, self.options.isolation)
+        return {tp: _offset(outcome) for tp, outcome in found.items()}
+
+
+def _offset(outcome: Offset | KohortError) -> int:
+    if isinstance(outcome, KohortError):
+        raise outcome
+    return outcome.offset
+
+
+def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPartition]:
+    for name, topic in metadata.topics.items():
+        if subscription.pattern is not None and (topic.is_internal or not re.fullmatch(subscription.pattern, name)):
+            continue
+        for partition in topic.partitions:
+            tp = TopicPartition(name, partition.index)
+            if not subscription.partitions or tp in subscription.partitions:
+                yield tp

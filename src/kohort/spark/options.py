@@ -1,0 +1,252 @@
+"""Options of `.format("kohort")`: those of Spark's Kafka source and sink, by their names, and `groupMode`.
+
+Names are compared without regard to case, as Spark does. What is unknown, contradictory, or without effect in the kind
+of query at hand raises ConfigError, which names the option. The results are frozen, picklable values.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final, Literal, TypeAlias, cast
+
+from kohort.client.config import ClientConfig
+from kohort.errors import ConfigError
+from kohort.spark import connecting, positions
+from kohort.spark.connecting import PREFIX, number
+from kohort.spark.positions import EARLIEST, LATEST, Positions
+from kohort.types import TopicPartition
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+
+_SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
+_STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+"""In the order in which they count, as in Spark."""
+_ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode")
+_READ: Final = (
+    *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
+    "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
+)  # fmt: skip
+_NO_COUNTERPART: Final = {
+    "kafkaconsumer.polltimeoutms": "set kafka.request.timeout.ms",
+    "fetchoffset.numretries": "set kafka.default.api.timeout.ms",
+    "fetchoffset.retryintervalms": "set kafka.retry.backoff.ms",
+    "groupidprefix": "a query that needs a group names it in group.id",
+    "minoffsetspertrigger": "set the trigger's interval",
+    "maxtriggerdelay": "set the trigger's interval",
+}
+_READ_KAFKA: Final = connecting.KNOWN | {
+    "group.id", "isolation.level", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "check.crcs",
+    "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.instance.id",
+    "partition.assignment.strategy",
+}  # fmt: skip
+
+
+class GroupMode(Enum):
+    """How a streaming query relates to a consumer group."""
+
+    NONE = "none"
+    """Not at all: offsets are in the checkpoint only."""
+    REPORTING = "reporting"
+    """Positions come from the checkpoint; progress is committed, so that lag tools see it."""
+    MEMBER = "member"
+    """The query joins the group, and shares the partitions with its other members."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What is read: exactly one of the three."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Where reading starts or ends.
+
+    `everywhere` is EARLIEST or LATEST, `at` an offset for each partition; `timestamp` (ms), or `timestamps`, the first
+    record at or after that time. `option` is where it was said, for errors.
+    """
+
+    option: str
+    everywhere: int | None = None
+    at: Positions | None = None
+    timestamp: int | None = None
+    timestamps: Positions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Everything that a reader is told."""
+
+    kafka: Pairs
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    latest_if_no_match: bool = False
+    """`startingOffsetsByTimestampStrategy`: LATEST, instead of an error, for partitions without so young a record."""
+    max_offsets_per_trigger: int | None = None
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    include_headers: bool = False
+    isolation: Isolation = "read_uncommitted"
+    check_crcs: bool = True
+    group_id: str | None = None
+    group_mode: GroupMode = GroupMode.NONE
+
+    def client_config(self) -> ClientConfig:
+        """How to connect."""
+        return connecting.client_config(dict(self.kafka))
+
+    def kafka_option(self, name: str) -> str | None:
+        """A `kafka.*` option, by its name without the prefix."""
+        return dict(self.kafka).get(name)
+
+
+def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Validate the options of a read. Raises ConfigError."""
+    given = _Given(options)
+    given.refuse_unknown(_READ)
+    connecting.refuse_unknown(given.kafka, frozenset(_READ_KAFKA))
+    connecting.client_config(given.kafka)
+    if streaming:
+        given.refuse(_ENDING, "a stream has no end; leave it out, or read a batch")
+    else:
+        given.refuse(
+            _STREAM_ONLY, "a batch read belongs to no group and has no triggers; leave it out, or read a stream"
+        )
+    group_id, mode = _group(given) if streaming else (None, GroupMode.NONE)
+    return ReadOptions(
+        kafka=tuple(sorted(given.kafka.items())),
+        subscription=_subscription(given),
+        starting=_starting(given, streaming),
+        ending=_bound(given, _ENDING, "latest"),
+        latest_if_no_match=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger"),
+        min_partitions=given.number("minPartitions"),
+        max_records_per_partition=given.number("maxRecordsPerPartition"),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_headers=given.flag("includeHeaders", False),
+        isolation=cast("Isolation", _isolation(given)),
+        check_crcs=given.flag("kafka.check.crcs", True),
+        group_id=group_id,
+        group_mode=mode,
+    )
+
+
+class _Given:
+    """Options by their names in lower case, and the `kafka.*` ones without the prefix."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self.kafka = {
+            name.removeprefix(PREFIX): value for name, value in self._options.items() if name.startswith(PREFIX)
+        }
+
+    def get(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def among(self, names: tuple[str, ...]) -> list[str]:
+        """Those of `names` that are given."""
+        return [name for name in names if self.get(name) is not None]
+
+    def refuse_unknown(self, known: tuple[str, ...]) -> None:
+        lower = {name.lower(): name for name in known}
+        for name in self._options:
+            if name in lower or name.startswith(PREFIX):
+                continue
+            if name in _NO_COUNTERPART:
+                raise ConfigError(f"option {name} has no counterpart here, leave it out: {_NO_COUNTERPART[name]}")
+            near = get_close_matches(name, lower, n=1)
+            raise ConfigError(f"option {name} is not known" + (f"; is it {lower[near[0]]}?" if near else ""))
+
+    def refuse(self, names: tuple[str, ...], why: str) -> None:
+        if found := self.among(names):
+            raise ConfigError(f"option {found[0]}: {why}")
+
+    def number(self, name: str) -> int | None:
+        text = self.get(name)
+        return None if text is None else number(name, text, least=1)
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
+
+    def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
+        text = (self.get(name) or default).lower()
+        if text not in values:
+            raise ConfigError(f"option {name} is {text!r}; it is one of {', '.join(values)}")
+        return text
+
+
+def _subscription(given: _Given) -> Subscription:
+    found = given.among(_SUBSCRIPTIONS)
+    if len(found) != 1:
+        which = f"{' and '.join(found)} contradict each other" if found else "none is given"
+        raise ConfigError(f"one of the options {', '.join(_SUBSCRIPTIONS)} says what to read; {which}")
+    option, text = found[0], given.get(found[0]) or ""
+    if option == "assign":
+        return Subscription(partitions=positions.parse_assignment(option, text))
+    if option == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ConfigError(f"option subscribePattern is no regular expression: {text!r} ({error})") from None
+        return Subscription(pattern=text)
+    topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not topics:
+        raise ConfigError("option subscribe names no topic; names are separated by commas")
+    return Subscription(topics=topics)
+
+
+def _bound(given: _Given, options: tuple[str, ...], default: str) -> Bound:
+    """The first of the options counts; two would be a contradiction that Spark decides silently."""
+    found = given.among(options)
+    if len(found) > 1:
+        raise ConfigError(f"options {' and '.join(found)} contradict each other; give one")
+    option = found[0] if found else options[-1]
+    text = (given.get(option) or default).strip()
+    if option.endswith("OffsetsByTimestamp"):
+        return Bound(option=option, timestamps=positions.parse(option, text, least=0))
+    if option.endswith("Timestamp"):
+        return Bound(option=option, timestamp=number(option, text))
+    is_start = option.startswith("starting")
+    match text.lower():
+        case "latest":
+            return Bound(option=option, everywhere=LATEST)
+        case "earliest":
+            if not is_start:
+                raise ConfigError("option endingOffsets is earliest: a read would end before its first record")
+            return Bound(option=option, everywhere=EARLIEST)
+    return Bound(option=option, at=positions.parse(option, text, least=EARLIEST if is_start else LATEST))
+
+
+def _starting(given: _Given, streaming: bool) -> Bound:
+    bound = _bound(given, _STARTING, "latest" if streaming else "earliest")
+    if not streaming and (bound.everywhere == LATEST or LATEST in (bound.at or {}).values()):
+        raise ConfigError(
+            "option startingOffsets is latest: a batch read would start at its end; it is earliest, or JSON"
+        )
+    return bound
+
+
+def _isolation(given: _Given) -> str:
+    return given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted")
+
+
+def _group(given: _Given) -> tuple[str | None, GroupMode]:
+    names = [each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None]
+    if len(set(names)) > 1:
+        raise ConfigError("options group.id and kafka.group.id contradict each other; give one")
+    default = GroupMode.MEMBER if names else GroupMode.NONE
+    mode = GroupMode(given.choice("groupMode", tuple(each.value for each in GroupMode), default.value))
+    if mode is not GroupMode.NONE and not (names and names[0]):
+        raise ConfigError(f"option groupMode is {mode.value}: it needs the group's name in group.id")
+    if mode is GroupMode.MEMBER and given.get("assign") is not None:
+        raise ConfigError("option assign: a member is assigned partitions by its group; subscribe, or set groupMode")
+    return (names[0] if names else None), mode

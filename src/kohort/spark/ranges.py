@@ -1,0 +1,73 @@
+"""Offset ranges: what one Spark task reads, how large ones are split, how a limit is shared; as in Spark's source."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from kohort.spark.positions import Positions
+from kohort.types import TopicPartition
+
+
+@dataclass(frozen=True)
+class OffsetRange(InputPartition):
+    """Records of one partition with offsets in [start, end)."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """One for each partition that has something to read."""
+    return [
+        OffsetRange(tp.topic, tp.partition, start[tp], end[tp])
+        for tp in sorted(end)
+        if tp in start and end[tp] > start[tp]
+    ]
+
+
+def split(found: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
+    """Split large ranges, so that there are at least `min_partitions`, of at most `max_records` each.
+
+    Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks by its size, small ones stay whole.
+    """
+    whole = list(found)
+    if max_records is not None:
+        whole = [part for each in whole for part in _parts(each, math.ceil(each.size / max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(each.size for each in whole)
+    large = [each for each in whole if round(each.size / total * min_partitions) > 1]
+    tasks = min_partitions - (len(whole) - len(large))
+    size = sum(each.size for each in large)
+    shares = {each: max(round(each.size / size * tasks), 1) for each in large}
+    return [part for each in whole for part in _parts(each, shares.get(each, 1))]
+
+
+def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
+    """`whole` in `count` parts that differ by one offset at most; never in empty ones."""
+    count = min(count, whole.size)
+    cuts = [whole.start + whole.size * at // count for at in range(count + 1)]
+    for start, end in pairwise(cuts):
+        yield OffsetRange(whole.topic, whole.partition, start, end)
+
+
+def limited(limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Positions:
+    """The ends of a micro-batch of about `limit` records: each partition's part by how much it has, at least one."""
+    sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start.get(tp, end[tp])}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(end)
+    found = dict(end)
+    for tp, size in sizes.items():
+        share = limit * size / total
+        found[tp] = start[tp] + min(size, math.ceil(share) if share < 1 else math.floor(share))
+    return found

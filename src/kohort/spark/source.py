@@ -1,0 +1,28 @@
+"""`spark.dataSource.register(KohortDataSource)`: Kafka topics as `.format("kohort")`.
+
+Spark makes these objects in several processes and pickles them: nothing here connects to anything before it is asked to
+plan or to read.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from kohort.spark.batch import BatchReader
+from kohort.spark.options import parse_read
+from kohort.spark.schema import read_schema, validate_read_schema
+
+
+class KohortDataSource(DataSource):
+    """Reads Kafka topics with the schema and the options of Spark's Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kohort"
+
+    def schema(self) -> StructType:
+        return read_schema(include_headers=self.options.get("includeHeaders", "false").lower() == "true")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_read(self.options, streaming=False)
+        validate_read_schema(schema, options)
+        return BatchReader(options)

@@ -1,0 +1,57 @@
+"""One Spark session and one server for all of these tests: each costs seconds to start."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from peers.kohort import kohort
+from spark.topics import Topics
+
+pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kohort[spark]'")
+
+
+def java_version() -> int:
+    """The feature version of the Java on the PATH; 0 without one."""
+    if shutil.which("java") is None:
+        return 0
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    digits = told.partition('"')[2].partition(".")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[Any]:
+    """A local Spark with the data source registered."""
+    if java_version() < 17:
+        pytest.skip("Spark needs Java 17 or later on the PATH")
+    from pyspark.sql import SparkSession
+
+    from kohort.spark import KohortDataSource
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "700m",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("kohort")
+    spark = builder.config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(KohortDataSource)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def topics() -> Iterator[Topics]:
+    """A server, and what makes topics on it."""
+    with kohort({"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}) as address:
+        yield Topics(address)

@@ -1,0 +1,91 @@
+"""Offset ranges, and offsets as Spark writes them. No Spark is needed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.errors import ConfigError
+from kohort.spark.positions import from_spark, to_spark, validate_partitions
+from kohort.spark.ranges import OffsetRange, limited, ranges, split
+from kohort.types import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+partitions = st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 12))
+spans = st.dictionaries(partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), max_size=8)
+
+
+def ends(found):
+    return {tp: (start, start + size) for tp, (start, size) in found.items()}
+
+
+class TestAsSparkWritesThem:
+    @given(st.dictionaries(partitions, st.integers(0, 2**50)))
+    def test_there_and_back(self, positions):
+        assert from_spark(to_spark(positions)) == positions
+
+    def test_they_are_sorted_by_number(self):
+        found = to_spark({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+        assert list(found) == ["a", "b"]
+        assert list(found["b"]) == ["9", "10"]
+
+    def test_none_is_nothing(self):
+        assert from_spark(None) == from_spark({}) == {}
+
+
+class TestSplitting:
+    def test_only_what_has_something(self):
+        assert ranges({A0: 3, A1: 5, B0: 1}, {A0: 7, A1: 5}) == [OffsetRange("a", 0, 3, 7)]
+
+    @given(spans, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6))
+    def test_nothing_is_lost_or_read_twice(self, found, min_partitions, max_records):
+        span = ends(found)
+        whole = ranges({tp: at for tp, (at, _) in span.items()}, {tp: end for tp, (_, end) in span.items()})
+        if max_records is not None:
+            max_records = max(max_records, sum(each.size for each in whole) // 50 + 1)
+        parts = split(whole, min_partitions, max_records)
+        assert all(part.size > 0 for part in parts)
+        for each in whole:
+            mine = [part for part in parts if (part.topic, part.partition) == (each.topic, each.partition)]
+            assert mine[0].start == each.start
+            assert mine[-1].end == each.end
+            assert all(one.end == other.start for one, other in zip(mine, mine[1:], strict=False))
+        if max_records is not None:
+            assert all(part.size <= max_records for part in parts)
+
+    def test_large_ones_get_more_tasks(self):
+        parts = split([OffsetRange("a", 0, 0, 900), OffsetRange("a", 1, 0, 100)], 10, None)
+        assert len(parts) == 10
+        assert [part.partition for part in parts].count(1) == 1
+
+    def test_not_more_than_there_are_records(self):
+        assert len(split([OffsetRange("a", 0, 0, 3)], 10, None)) == 3
+
+
+class TestLimit:
+    @given(spans, st.integers(1, 10**6))
+    def test_it_is_kept_up_to_one_record_per_partition(self, found, limit):
+        start = {tp: at for tp, (at, _) in ends(found).items()}
+        end = {tp: at for tp, (_, at) in ends(found).items()}
+        got = limited(limit, start, end)
+        assert all(start[tp] <= got[tp] <= end[tp] for tp in end)
+        assert sum(got[tp] - start[tp] for tp in end) <= limit + len(end)
+
+    @given(spans, st.integers(1, 1000))
+    def test_every_partition_moves_on(self, found, limit):
+        start = {tp: at for tp, (at, _) in ends(found).items()}
+        end = {tp: at for tp, (_, at) in ends(found).items()}
+        got = limited(limit, start, end)
+        assert all(got[tp] > start[tp] for tp in end if end[tp] > start[tp])
+
+    def test_each_gets_its_share(self):
+        assert limited(100, {A0: 0, A1: 0}, {A0: 900, A1: 100}) == {A0: 90, A1: 10}
+
+
+class TestPartitionsOfAnOption:
+    def test_all_of_them_are_needed(self):
+        with pytest.raises(ConfigError, match="option startingOffsets has no offset for a-1"):
+            validate_partitions("startingOffsets", [A0], [A0, A1])
+
+    def test_and_no_others(self):
+        with pytest.raises(ConfigError, match="option startingOffsets names b-0, which is not read or does not exist"):
+            validate_partitions("startingOffsets", [A0, B0], [A0])
