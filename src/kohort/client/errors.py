@@ -84,6 +84,18 @@ class NotAssignedError(KohortError):
     """The partition was not added, or was removed."""
 
 
+class DeliveryTimeoutError(KohortError):
+    """Records were given up; whether they are in the log is not known if they had been sent."""
+
+    def __init__(self, tp: TopicPartition, message: str) -> None:
+        super().__init__(message)
+        self.topic_partition = tp
+
+
+class BufferFullError(KohortError):
+    """The brokers take records more slowly than they are sent: `buffer_memory` stayed used up for `max_block_ms`."""
+
+
 WRONG_LEADER: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
