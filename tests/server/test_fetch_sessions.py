@@ -336,7 +336,7 @@ class TestMore:
 
     async def test_two_that_wait(self) -> None:
         partitions, logs = Partitions(wanted(0)), [FakeLog()]
-        partitions.settle(found_in(logs, partitions.due[0]))
+        partitions.watch(found_in(logs, partitions.due[0]), settled=True)
         deadline = asyncio.get_running_loop().time() + 60
         tasks = [asyncio.create_task(partitions.more(missing, deadline)) for missing in (1, 2)]
         await asyncio.sleep(0)

@@ -63,7 +63,7 @@ class FetchSession:
             self.partitions.put_last(key)
             return True
         if fetched.is_all:
-            self.partitions.settle(fetched)
+            self.partitions.watch(fetched, settled=True)
         return not known
 
     def __repr__(self) -> str:
@@ -133,10 +133,7 @@ class FullFetch(FetchContext):
             self._partitions = Partitions(self._wanted)
         for each in self._read:
             self._found[each.wanted] = each
-            if each.is_all:
-                self._partitions.settle(each)  # if nothing comes, it is answered as it was found
-            else:
-                self._partitions.watch(each)
+            self._partitions.watch(each, settled=each.is_all)  # if nothing comes, it is answered as it was found
         await self._partitions.more(missing, deadline)
 
     def finish(self) -> tuple[int, Sequence[Fetched]]:
@@ -174,10 +171,7 @@ class IncrementalFetch(FetchContext):
     async def more(self, missing: int, deadline: float) -> None:
         partitions = self._session.partitions
         for each in self._read:
-            if each.is_all and self._session.knows(each):
-                partitions.settle(each)
-            else:
-                partitions.watch(each)
+            partitions.watch(each, settled=each.is_all and self._session.knows(each))
         await partitions.more(missing, deadline)
 
     def finish(self) -> tuple[int, Sequence[Fetched]]:

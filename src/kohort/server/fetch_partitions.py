@@ -69,24 +69,23 @@ class Partitions:
         self._due.pop(key, None)
         self._due[key] = None
 
-    def settle(self, fetched: Fetched) -> None:
-        """It is not due until its log changes. Not to be called if anything else ran since it was read."""
-        if self.watch(fetched):
-            self._due.pop((fetched.wanted.topic, fetched.wanted.partition), None)
+    def watch(self, fetched: Fetched, *, settled: bool = False) -> None:
+        """Be told when the log that was read changes; with `settled`, the partition is not due until then.
 
-    def watch(self, fetched: Fetched) -> bool:
-        """Be told when the log that was read changes; whether that is so now."""
+        Not to be called if anything else ran since it was read.
+        """
         log = fetched.log
-        if self._closed or log is None or not self.wants(fetched.wanted):
-            return False
         key = (fetched.wanted.topic, fetched.wanted.partition)
+        if self._closed or log is None or self._wanted.get(key) is not fetched.wanted:
+            return
         known = self._watches.get(key)
-        if known is not None:
-            if known.log is log:
-                return True
-            known.stop()  # the topic was deleted and made again
-        self._watches[key] = _Watch(self, key, log)
-        return True
+        if known is not None and known.log is not log:  # the topic was deleted and made again
+            known.stop()
+            known = None
+        if known is None:
+            self._watches[key] = _Watch(self, key, log)
+        if settled:
+            self._due.pop(key, None)
 
     def changed(self, watch: "_Watch", grown: int) -> None:
         """A log grew by so many bytes; one that did not grow was trimmed, cleaned or removed."""

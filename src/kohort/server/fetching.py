@@ -87,14 +87,6 @@ def find(topics: "Topics", key: TopicKey) -> "Topic | None":
     return topics.get(key) if isinstance(key, str) else None if key is None else topics.by_id(key)
 
 
-def find_log(topics: "Topics", wanted: Wanted) -> Log | None:
-    """The log of a partition, None if there is none."""
-    topic = find(topics, wanted.topic)
-    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
-        return None
-    return topic.partitions[wanted.partition]
-
-
 def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Reading:
     """Read the partitions in their order, until the limits are reached; all of them get at least their offsets.
 
@@ -103,9 +95,14 @@ def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Read
     """
     left, size, failed, waitable = max(0, limits.max_bytes), 0, False, False
     fetched: list[Fetched] = []
+    key: TopicKey = None
+    topic: Topic | None = None
     for each in wanted:
+        if each.topic is not key:  # mostly they come by topic
+            key = each.topic
+            topic = find(topics, key)
         try:
-            one = _read(topics, each, min(each.max_bytes, left), size == 0, limits.from_replica)
+            one = _read(topic, each, min(each.max_bytes, left), size == 0, limits.from_replica)
         except KafkaError as error:
             one = Fetched(each, error.code)
             failed = failed or error.code not in UNKNOWN
@@ -115,17 +112,19 @@ def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Read
         fetched.append(one)
         failed = failed or one.diverging
         waitable = waitable or one.error not in UNKNOWN
-        size += len(one.records)
-        left = max(0, left - len(one.records))
+        if one.records:
+            size += len(one.records)
+            left = max(0, left - len(one.records))
     return Reading(fetched, size, failed, waitable)
 
 
-def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, from_replica: bool) -> Fetched:
+def _read(topic: "Topic | None", wanted: Wanted, max_bytes: int, at_least_one: bool, from_replica: bool) -> Fetched:
     """Raises KafkaError with the code of the partition, OSError."""
-    log = find_log(topics, wanted)
-    if log is None:
-        by_id = not isinstance(wanted.topic, str) and find(topics, wanted.topic) is None
-        raise KafkaError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
+    if topic is None and not isinstance(wanted.topic, str):
+        raise KafkaError(ErrorCode.unknown_topic_id)
+    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    log = topic.partitions[wanted.partition]
     if from_replica:
         raise KafkaError(ErrorCode.not_leader_or_follower)
     if error := judge(wanted.leader_epoch):
@@ -138,6 +137,6 @@ def _read(topics: "Topics", wanted: Wanted, max_bytes: int, at_least_one: bool, 
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if wanted.offset == end or not (at_least_one or max_bytes > 0):
-        return Fetched(wanted, ErrorCode.none, end, start, log=log)
+        return Fetched(wanted, ErrorCode.none, end, start, b"", False, log)
     records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one)
-    return Fetched(wanted, ErrorCode.none, end, start, records, log=log)
+    return Fetched(wanted, ErrorCode.none, end, start, records, False, log)
