@@ -42,15 +42,15 @@ def read_heartbeat(data: bytes, at: int) -> tuple[str, int, str, str | None] | N
 
 
 _NO_TAGS: Final = b"\0"
-_OFFSET_BYTES: Final = 18
+OFFSET_BYTES: Final = 18
 """Of a partition in an OffsetCommit v8-10 without metadata and tags: partition, offset and leader epoch, then a byte
 each for the metadata (null or empty) and the tags."""
 _MANY: Final = 1_000
 """Partitions of a topic in one request; for each number a layout is kept."""
 
 
-def read_offset_commit(data: bytes, at: int, *, by_id: bool) -> tuple[bytes, list[Columns]] | None:
-    """(who commits, the topics) of an OffsetCommitRequest v8-10; v10 names topics by id.
+def read_offset_commit(data: bytes, at: int, *, by_id: bool) -> tuple[bytes, list[Columns], int] | None:
+    """(who commits, the topics, where it ends) of an OffsetCommitRequest v8-10; v10 names topics by id.
 
     Who commits is told as in a heartbeat: these bytes, and no tags behind them, are what `read_heartbeat` reads.
     Partitions are unsigned here: a negative one is larger than any that exists.
@@ -69,19 +69,27 @@ def read_offset_commit(data: bytes, at: int, *, by_id: bool) -> tuple[bytes, lis
             many, first = data[end] - 1, end + 1
             if many > 126:
                 many, first = (many - 127 | data[first] << 7) - 1, first + 1
-            topic_end = first + _OFFSET_BYTES * many
-            if not 0 < many <= _MANY or data[first - 1] > 127 or data[topic_end]:
+            if not 0 < many <= _MANY or data[first - 1] > 127 or (data[position] > 127 and not by_id):
                 return None
-            if data[position] > 127 and not by_id:
+            offsets = read_offsets(data, first, many)
+            if offsets is None:
                 return None
-            if data[first + 16 : topic_end : 18].strip(b"\0\1") or data[first + 17 : topic_end : 18].strip(b"\0"):
-                return None
-            fields = _offsets(many).unpack_from(data, first)
-            topics.append((data[start:end], fields[::2], fields[1::2]))
-            position = topic_end + 1
-        return None if data[position] else (data[at:topics_at] + _NO_TAGS, topics)
+            topics.append((data[start:end], *offsets))
+            position = first + OFFSET_BYTES * many + 1
+        return None if data[position] else (data[at:topics_at] + _NO_TAGS, topics, position + 1)
     except (IndexError, struct_error):
         return None
+
+
+def read_offsets(data: bytes, first: int, count: int) -> tuple[Sequence[int], Sequence[bytes]] | None:
+    """The partitions and positions of a topic in an OffsetCommitRequest v8-10 that has no tags; None if one has
+    metadata or tags. Raises struct.error or IndexError if the data end early.
+    """
+    end = first + OFFSET_BYTES * count
+    if data[end] or data[first + 16 : end : 18].strip(b"\0\1") or data[first + 17 : end : 18].strip(b"\0"):
+        return None
+    fields = _offsets(count).unpack_from(data, first)
+    return fields[::2], fields[1::2]
 
 
 @lru_cache(maxsize=128)

@@ -29,6 +29,7 @@ from kohort.server.repeat import Repeat
 from kohort.server.request_memory import UNMETERED
 
 if TYPE_CHECKING:
+    from kohort.server.commit_again import CommitAgain
     from kohort.server.listener import Listener
 
 READ_AHEAD: Final = 64 * 1024
@@ -61,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(listener.limits.request_bytes)
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | None = None  # the request in progress
-        self._repeat: Repeat | None = None  # the last request that may come again
+        self._repeat: Repeat | CommitAgain | None = None  # the last request that may come again
         self._out: list[bytes | memoryview] = []  # answers of this turn, not yet written
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,6 +125,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_open = False
+        self._repeat = None  # it may refer to this connection
         self._give_memory_back()
         for task in self._tasks:
             task.cancel()
@@ -152,6 +154,14 @@ class Connection(asyncio.Protocol):
             # Not from here: the next request may bring other connections their answers, those theirs, and so on.
             self._flush()
             self._pump_next_turn()
+
+    def expect_again(self, request: "CommitAgain") -> None:
+        """A request in progress may come again."""
+        self._repeat = request
+
+    def begin(self, exchange: Exchange) -> None:
+        """A request is in progress that came again."""
+        self._current = exchange
 
     def count_error(self, api_key: int, error: int) -> None:
         """An answer bears `error`."""
@@ -284,8 +294,8 @@ class Connection(asyncio.Protocol):
         if later is not None:
             self._run(later)
 
-    def _answer_again(self, data: bytes, repeat: Repeat) -> bool:
-        """Whether `data`, which came to a connection at rest, was the repeated request, and is done with."""
+    def _answer_again(self, data: bytes, repeat: "Repeat | CommitAgain") -> bool:
+        """Whether `data`, which came to a connection at rest, was the repeated request, and is taken care of."""
         try:
             answer = repeat.answer(data)
         except Exception as error:  # as in `_pump`
@@ -294,8 +304,9 @@ class Connection(asyncio.Protocol):
         if answer is None or self._transport is None:
             return False
         self._listener.requests[repeat.api_key] += 1
-        self._listener.bytes_out += len(answer)
-        self._transport.write(answer)
+        if answer:
+            self._listener.bytes_out += len(answer)
+            self._transport.write(answer)
         return True
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -18,7 +18,8 @@ from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, 
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import packed
-from kohort.protocol.hot import Columns, read_heartbeat, read_offset_commit
+from kohort.protocol.hot import OFFSET_BYTES, Columns, read_heartbeat, read_offset_commit
+from kohort.server.commit_again import KEPT_BYTES, CommitAgain
 from kohort.server.exchange import Exchange
 from kohort.server.handlers import milliseconds
 from kohort.server.refusals import Refusals
@@ -55,11 +56,13 @@ def _take_bytes(broker: "Broker", exchange: Exchange, data: bytes, at: int) -> b
     read = read_offset_commit(data, at, by_id=by_id)
     if read is None:
         return False
-    who, topics = read
+    who, topics, end = read
     committer = _committer(who)
     columns = _columns(broker, topics, by_id)
     if committer is None or columns is None:
         return False
+    if len(topics) == 1 and end == len(data) <= KEPT_BYTES + OFFSET_BYTES * len(topics[0][1]):
+        exchange.connection.expect_again(CommitAgain(broker, exchange, data, committer, topics[0], columns[0]))
     broker.groups.commit(partial(_answer_columns, exchange, topics), committer, exchange.version, columns)
     return True
 
