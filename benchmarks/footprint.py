@@ -6,7 +6,8 @@ Every round starts each server anew, one at a time, with an empty directory, and
   is answered (its coordinator found, its member id handed out),
 - resident memory after that, idle,
 - what memory grows by with 2,000 connections, for each; with a membership of each of them in groups of ten, for each
-  member; with 100,000 committed offsets (1,000 groups, 100 partitions each), for each offset.
+  member (a tenth of what its group takes is in it, and what 2,000 joins at once leave behind in the heap); with 100,000
+  committed offsets (1,000 groups, 100 partitions each), for each offset.
 
 Growth is of resident memory for Kohort. A JVM's grows with its garbage, so Apache Kafka is asked for its live objects
 after a full collection (`jcmd PID GC.class_histogram`). Offsets are committed to a server started anew, so that they do

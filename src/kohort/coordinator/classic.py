@@ -34,6 +34,7 @@ from kohort.errors import ErrorCode
 from kohort.types import Instant
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_ALIKE: Final = ("protocols", "client_id", "session_timeout_ms", "rebalance_timeout_ms")
 
 
 class State(StrEnum):
@@ -200,6 +201,7 @@ class Group:
     # --- members ---
 
     def add_session(self, session: Session) -> None:
+        self._share_values(session)
         self.sessions[session.member_id] = session
         self._supported.update(session.protocol_names)
         if session.instance_id is not None:
@@ -215,7 +217,17 @@ class Group:
         self.unsynced.discard(member_id)
         return session
 
+    def _share_values(self, session: Session) -> None:
+        # The members of a group are mostly alike. What came in requests of their own need not be kept for each.
+        other = next(iter(self.sessions.values()), session)
+        for name in _ALIKE:
+            value = getattr(other, name)
+            if value == getattr(session, name):
+                setattr(session, name, value)
+
     def update_protocols(self, session: Session, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        if protocols == session.protocols:
+            return
         self._withdraw(session.protocol_names)
         session.protocols = protocols
         self._supported.update(session.protocol_names)

@@ -98,7 +98,7 @@ def _join_new_member(group: Group, request: JoinGroup, step: Step) -> None:
 
 def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: Step) -> None:
     timer = Instant(step.now + request.session_timeout_ms)
-    group.pending.add(member_id, PendingMember(request.client_id, request.connection, timer))
+    group.pending.add(PendingMember(member_id, request.client_id, request.connection, timer))
     step.set_timer(SessionExpires(group.id, member_id), request.session_timeout_ms)
     step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
 
@@ -111,7 +111,7 @@ def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
     pending = group.pending.pop(request.member_id)
     assert pending is not None
     # The id's timer becomes the member's: it fires too early, and sets itself again.
-    _add_member(group, request, request.member_id, step, timer=pending.timer)
+    _add_member(group, request, pending.member_id, step, timer=pending.timer)
 
 
 def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step, *, timer: Instant | None = None) -> None:

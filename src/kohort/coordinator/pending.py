@@ -8,8 +8,9 @@ from kohort.types import ConnectionId, Instant
 
 @dataclass(slots=True)
 class PendingMember:
-    """Whom an id was given to."""
+    """An id, and whom it was given to."""
 
+    member_id: str
     client_id: str
     connection: ConnectionId
     timer: Instant
@@ -39,21 +40,23 @@ class PendingMembers:
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 
-    def add(self, member_id: str, pending: PendingMember) -> None:
+    def add(self, pending: PendingMember) -> None:
         """An id was handed out; the one that the same client got before by this connection is awaited no more."""
-        self._members[member_id] = pending
-        self._awaited.setdefault(pending.connection, {})[_asker(member_id, pending)] = member_id
+        self._members[pending.member_id] = pending
+        self._awaited.setdefault(pending.connection, {})[_asker(pending)] = pending.member_id
 
     def pop(self, member_id: str) -> PendingMember | None:
         """Forget an id, which joined, left or expired; None if it is not pending."""
         pending = self._members.pop(member_id, None)
         if pending is not None:
             awaited = self._awaited.get(pending.connection, {})
-            asker = _asker(member_id, pending)
+            asker = _asker(pending)
             if awaited.get(asker) == member_id:
                 del awaited[asker]
                 if not awaited:
                     del self._awaited[pending.connection]
+        if not self._members:
+            self.clear()  # which gives the memory back that a dict keeps for what it held once
         return pending
 
     def clear(self) -> None:
@@ -74,6 +77,6 @@ class PendingMembers:
         self._awaited.pop(connection, None)
 
 
-def _asker(member_id: str, pending: PendingMember) -> str:
+def _asker(pending: PendingMember) -> str:
     # Without a connection nobody is known to have asked before.
-    return member_id if pending.connection is None else pending.client_id
+    return pending.member_id if pending.connection is None else pending.client_id

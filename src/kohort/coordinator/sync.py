@@ -38,6 +38,7 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
         return
     group.unsynced.discard(request.member_id)
     if not group.unsynced:
+        group.unsynced = set()  # an empty one that held many keeps their room
         step.cancel_timer(SyncPhaseEnds(group.id))
     if group.round is None:
         assert group.logged is not None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -62,7 +62,7 @@ class Groups:
         self._expiration_s = expiration_interval_ms / 1_000
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._journal: OrderedDict[str, deque[Rebalance]] = OrderedDict()
+        self._journal: OrderedDict[str, list[Rebalance]] = OrderedDict()
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
         self._to_flush: list[ShardHost] = []
@@ -80,6 +80,8 @@ class Groups:
             )
             for log in logs
         ]
+        self._alone = {host: (host,) for host in self._hosts}
+        """For `_joined_by`, which has such a tuple for nearly every connection."""
 
     # --- life ---
 
@@ -117,8 +119,10 @@ class Groups:
         else:
             host = self._host(request.group)
             if isinstance(request, JoinGroup) and request.connection is not None:
-                known = self._joined_by.get(request.connection, ())
-                if host not in known:
+                known = self._joined_by.get(request.connection)
+                if known is None:
+                    self._joined_by[request.connection] = self._alone[host]
+                elif host not in known:
                     self._joined_by[request.connection] = (*known, host)
             host.submit(request)
 
@@ -224,8 +228,9 @@ class Groups:
         return {**totals, "groups": groups, "shards": shards, "timers": len(self._timers)}
 
     def _ended(self, rebalance: Rebalance) -> None:
-        entries = self._journal.setdefault(rebalance.group, deque(maxlen=_JOURNAL_ENTRIES))
+        entries = self._journal.setdefault(rebalance.group, [])  # a deque takes 600 bytes, and most have few
         entries.append(rebalance)
+        del entries[:-_JOURNAL_ENTRIES]
         self._journal.move_to_end(rebalance.group)
         if len(self._journal) > _JOURNAL_GROUPS:
             self._journal.popitem(last=False)
