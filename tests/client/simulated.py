@@ -15,7 +15,7 @@ def simulated(seed=0, **world_options):
         def in_world(**arguments):
             return run(lambda world: test(world, **arguments), seed, **world_options)
 
-        first, *others = inspect.signature(test).parameters.values()
+        _world, *others = inspect.signature(test).parameters.values()
         in_world.__signature__ = inspect.Signature(others)
         in_world.__name__, in_world.__doc__, in_world.__module__ = test.__name__, test.__doc__, test.__module__
         if hasattr(test, "pytestmark"):

@@ -101,6 +101,7 @@ async def test_errors_are_told_by_partition(world):
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.rebalance_in_progress,
         ErrorCode.request_timed_out,
+        ErrorCode.unknown_topic_or_partition,
     ],
 )
 @simulated()
@@ -128,7 +129,7 @@ async def test_it_is_not_tried_for_ever(world, monkeypatch):
     assert 60_000 <= took <= 63_000
 
 
-@pytest.mark.parametrize("code", [ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed])
+@pytest.mark.parametrize("code", [ErrorCode.invalid_commit_offset_size, ErrorCode.topic_authorization_failed])
 @simulated()
 async def test_what_concerns_a_partition_is_told_at_once(world, code, monkeypatch):
     answering(monkeypatch, code)

@@ -250,9 +250,7 @@ async def test_the_next_owner_starts_behind_what_was_drained(world):
 @simulated()
 async def test_what_a_kept_task_raises_comes_out_and_ends_the_rest(world):
     async def work(generation, partition):
-        while generation.id == 1:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(1)
+        await until(lambda: generation.id > 1)
         raise ValueError(partition)
 
     first = App(world, work, **COOPERATIVE)

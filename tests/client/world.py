@@ -101,10 +101,12 @@ class World:
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
         self.coordinator = Coordinator(**coordinator)
+        self.coordinator.topic_ids = {}
         self.is_up = True
         self.topics = {name: [0] * count for name, count in (topics or {"orders": 4}).items()}
         """Topic -> the end offset of each partition."""
-        self.ids = {name: UUID(int=number) for number, name in enumerate(self.topics, 1)}
+        self.ids = self.coordinator.topic_ids
+        self.ids |= {name: UUID(int=number) for number, name in enumerate(self.topics, 1)}
         self.delay_ms = delay_ms
         self.break_probability = break_probability
         self.late = set()
@@ -320,6 +322,7 @@ async def _leave(coordinator, _connection, fields):
 
 
 async def _commit(coordinator, _connection, fields):
+    ids = coordinator.topic_ids
     offsets = {
         (topic["name"], each["partition_index"]): OffsetToCommit(
             topic["name"],
@@ -330,7 +333,14 @@ async def _commit(coordinator, _connection, fields):
         )
         for topic in fields["topics"]
         for each in topic["partitions"]
+        if ids.get(topic["name"]) == topic["topic_id"]
     }
+    unknown = [
+        (TopicPartition(topic["name"], each["partition_index"]), ErrorCode.unknown_topic_id)
+        for topic in fields["topics"]
+        for each in topic["partitions"]
+        if ids.get(topic["name"]) != topic["topic_id"]
+    ]
     answer = await coordinator.ask(
         "commit",
         fields["group_id"],
@@ -340,7 +350,8 @@ async def _commit(coordinator, _connection, fields):
         instance_id=fields["group_instance_id"],
     )
     return _by_topic(
-        (tp, SimpleNamespace(partition_index=tp.partition, error_code=error)) for tp, error in answer.results
+        (tp, SimpleNamespace(partition_index=tp.partition, error_code=error))
+        for tp, error in [*unknown, *answer.results]
     )
 
 
@@ -428,7 +439,7 @@ class FakeFetcher:
         until = self.world.loop.time() + max_wait_ms / 1_000
         while True:
             if tp in self.fails:
-                raise self.fails[tp]
+                raise self.fails.pop(tp)
             first = self.positions[tp]
             last = min(self.end(tp), first + self.world.random.randint(1, 5))
             if first < last and tp not in self.paused and not self.cluster.is_dead:

@@ -9,7 +9,8 @@ cooperative rebalance is committed in the new generation. An answer that fences 
 has goes to the membership; one that fences an older one is tried again in the new.
 
 What passes is tried again until `default_api_timeout_ms` is over. REBALANCE_IN_PROGRESS does: the coordinator takes no
-commits between the join and the sync of a generation.
+commits between the join and the sync of a generation. So do unknown topics, ids of them too: if the topic is gone
+indeed, or was made anew, the watch finds that out, and its partitions are lost.
 """
 
 import asyncio
@@ -186,7 +187,7 @@ class Committer:
             self._on_fenced(identity.generation, code)
             # Not all is lost if the member has a newer generation, or is about to: it is joining with what it owns.
             return _AGAIN if holding.ending.commits else _ended(holding)
-        return _AGAIN if code is ErrorCode.rebalance_in_progress or _passes(code) else outcome
+        return _AGAIN if code is ErrorCode.rebalance_in_progress or is_retriable(code) else outcome
 
     def _want_again(self, wanted: dict[Holding, _Wanted]) -> None:
         for holding, each in wanted.items():
@@ -208,11 +209,6 @@ def _ended(holding: Holding) -> GenerationEndedError:
         f"{holding.partition} is not this member's any more: it was {how} ({ending.cause or 'fenced'}). "
         "Its next owner starts at the last committed offset; stop working on it"
     )
-
-
-def _passes(code: ErrorCode) -> bool:
-    """UNKNOWN_TOPIC_OR_PARTITION passes for Kafka's clients too; here who asked is told of it at once."""
-    return is_retriable(code) and code is not ErrorCode.unknown_topic_or_partition
 
 
 def _error(code: ErrorCode) -> _Outcome:

@@ -102,7 +102,8 @@ class GroupConfig:
         """The drain timeout, with the default filled in."""
         if self.drain_timeout_ms is not None:
             return self.drain_timeout_ms
-        return min(self.rebalance_timeout_ms * 2 // 3, self.rebalance_timeout_ms - self.heartbeat_interval_ms)
+        longest = max(self.rebalance_timeout_ms - self.heartbeat_interval_ms, 0)
+        return min(self.rebalance_timeout_ms * 2 // 3, longest)
 
     @property
     def start(self) -> Literal["first", "last", "none"] | int:
