@@ -29,6 +29,8 @@ class Connections:
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
         self._failed: dict[Address, tuple[Backoff, float]] = {}
+        self._attempts: dict[Address, int] = {}  # the number of the last attempt
+        self._count = 0
         self._closed = False
 
     async def get(self, key: Key, address: Address) -> Connection:
@@ -49,11 +51,14 @@ class Connections:
     async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:
         """The first connection to any of the candidates that opens.
 
-        They are tried one after the other, those that failed lately last; the next also when the one before takes
-        long. Raises BrokerUnreachableError, or AuthenticationError if one refused us, when all have failed.
+        They are tried one after the other, those that failed lately last, else those that were tried lately: one that
+        takes connections and hangs must not be all that is ever tried. The next also when the one before takes long.
+        Raises BrokerUnreachableError, or AuthenticationError if one refused us, when all have failed.
         """
         now = asyncio.get_running_loop().time()
-        todo = sorted(candidates, key=lambda each: max(self._not_before(each[1]), now))
+        todo = sorted(
+            candidates, key=lambda each: (max(self._not_before(each[1]), now), self._attempts.get(each[1], 0))
+        )
         waiting: set[asyncio.Task[Connection]] = set()
         addresses: dict[asyncio.Task[Connection], Address] = {}
         failures: dict[Address, BaseException] = {}
@@ -90,6 +95,8 @@ class Connections:
             return under_way[1]
         if self._closed:
             raise BrokerUnreachableError("the client is closed")
+        self._count += 1
+        self._attempts[address] = self._count
         task = asyncio.get_running_loop().create_task(self._opened(key, address))
         self._opening[key] = address, task
         task.add_done_callback(lambda done: self._attempted(key, done))

@@ -158,7 +158,7 @@ class ProduceBatch:
         return Delivery(self, count, timestamp)
 
     def append_encoded(self, payload: bytes, count: int, max_timestamp: int) -> Delivery:
-        """Take records that are encoded already, with deltas from 0 and the batch's base timestamp, as its only ones."""
+        """Take records that are encoded already, with deltas from 0 and the batch's base timestamp; no others."""
         self._parts.append(payload)
         self.count = count
         self.size += len(payload)

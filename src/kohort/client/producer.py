@@ -44,7 +44,7 @@ _numbers: Final = itertools.count(1)
 
 
 class Producer:
-    """Used from one event loop. Given a Cluster it shares that, which stays open; given a ClientConfig it makes its own."""
+    """Used from one event loop. A Cluster that it is given stays open; of a ClientConfig it makes one of its own."""
 
     def __init__(
         self,

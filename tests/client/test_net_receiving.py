@@ -1,0 +1,50 @@
+"""Frames out of bytes that come in any pieces."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.client.receiving import SHARED, Receiver
+from kohort.protocol.framing import MalformedError
+
+
+def fed(receiver: Receiver, data: bytes, at_once: int) -> list[bytes]:
+    """The frames that come of `data`, written in pieces of up to `at_once` bytes into what is lent."""
+    frames = []
+    at = 0
+    while at < len(data):
+        memory = receiver.lend()
+        assert len(memory) > 0
+        piece = data[at : at + min(at_once, len(memory))]
+        memory[: len(piece)] = piece
+        frames += [bytes(frame) for frame in receiver.take(len(piece))]
+        at += len(piece)
+    return frames
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(4, 300), st.sampled_from([SHARED // 2 - 4, SHARED // 2, SHARED, 3 * SHARED])), max_size=8
+    ),
+    st.sampled_from([1, 3, 7, 1000, SHARED - 1, SHARED, 1 << 20]),
+)
+def test_any_pieces_give_the_same_frames(sizes: list[int], at_once: int) -> None:
+    frames = [bytes((number + at) % 251 for at in range(size)) for number, size in enumerate(sizes)]
+    stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+    assert fed(Receiver(1 << 20), stream, max(at_once, len(stream) // 5000)) == frames
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 1001, 2**31 - 1, -(2**31)])
+def test_a_size_that_no_answer_has(size: int) -> None:
+    with pytest.raises(MalformedError, match="4 to 1,000 are accepted"):
+        fed(Receiver(1000), struct.pack(">i", size), 4)
+
+
+def test_a_large_frame_is_received_in_place() -> None:
+    receiver = Receiver(1 << 20)
+    fed(receiver, struct.pack(">i", 500_000), 4)
+    memory = receiver.lend()
+    assert len(memory) == 500_000
+    assert [len(frame) for frame in receiver.take(500_000)] == [500_000]
