@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -53,5 +55,34 @@ def session() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def topics() -> Iterator[Topics]:
     """A server, and what makes topics on it."""
-    with kohort({"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}) as address:
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",  # records in tests are of a fixed day
+        "offsets.topic.num.partitions": "2",
+    }
+    with kohort(settings) as address:
         yield Topics(address)
+
+
+@pytest.fixture
+def member(topics: Topics) -> Callable[..., Any]:
+    """A plain member of a group, by confluent-kafka; it joins, and keeps what it is given until it is left."""
+    from confluent_kafka import Consumer
+
+    @contextmanager
+    def join(group: str, topic: str) -> Iterator[Any]:
+        consumer = Consumer(
+            {"bootstrap.servers": topics.address, "group.id": group, "enable.auto.commit": False,
+             "session.timeout.ms": 6_000, "auto.offset.reset": "earliest"}
+        )  # fmt: skip
+        consumer.subscribe([topic])
+        try:
+            deadline = time.monotonic() + 20
+            while not consumer.assignment():
+                assert time.monotonic() < deadline, "no assignment"
+                consumer.poll(0.1)
+            yield consumer
+        finally:
+            consumer.close()
+
+    return join

@@ -1,5 +1,7 @@
 """Offset ranges, and offsets as Spark writes them. No Spark is needed."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +50,7 @@ class TestSplitting:
             mine = [part for part in parts if (part.topic, part.partition) == (each.topic, each.partition)]
             assert mine[0].start == each.start
             assert mine[-1].end == each.end
-            assert all(one.end == other.start for one, other in zip(mine, mine[1:], strict=False))
+            assert all(one.end == other.start for one, other in itertools.pairwise(mine))
         if max_records is not None:
             assert all(part.size <= max_records for part in parts)
 

@@ -1,14 +1,14 @@
 """Topics with records in them, for readers: made over our own client, batch by batch."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
-from kohort.types import TopicPartition
+from kohort.types import GroupId, TopicPartition
 
 NOW = 1_700_000_000_000
 
@@ -19,38 +19,14 @@ class Topics:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def create(self, name: str, partitions: int = 1, **configs: str) -> None:
-        async def ask(cluster: Cluster) -> None:
-            topic = {
-                "name": name,
-                "num_partitions": partitions,
-                "replication_factor": 1,
-                "assignments": [],
-                "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
-            }
-            connection = await cluster.any_connection()
-            answer = await connection.send("create_topics", topics=[topic])
-            assert not answer.topics[0].error_code, answer
-
-        self._run(ask)
+    def create(self, name: str, partitions: int = 1) -> None:
+        self._run(lambda cluster: Admin(cluster).create_topic(name, partitions=partitions))
 
     def delete(self, name: str) -> None:
-        async def ask(cluster: Cluster) -> None:
-            connection = await cluster.any_connection()
-            answer = await connection.send("delete_topics", max_version=5, topic_names=[name])
-            assert not answer.responses[0].error_code, answer
-
-        self._run(ask)
+        self._run(lambda cluster: Admin(cluster).delete_topic(name))
 
     def grow(self, name: str, partitions: int) -> None:
-        async def ask(cluster: Cluster) -> None:
-            topic = {"name": name, "count": partitions, "assignments": None}
-            answer = await (await cluster.any_connection()).send(
-                "create_partitions", topics=[topic], validate_only=False
-            )
-            assert not answer.results[0].error_code, answer
-
-        self._run(ask)
+        self._run(lambda cluster: Admin(cluster).create_partitions(name, partitions))
 
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Delete the records before `offset`."""
@@ -85,19 +61,11 @@ class Topics:
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
         """The group's committed offsets."""
-
-        async def ask(cluster: Cluster) -> dict[str, dict[int, int]]:
-            connection = await cluster.coordinator(group)
-            answer = await connection.send(
-                "offset_fetch", max_version=7, group_id=group, topics=None, require_stable=False
-            )
-            found: defaultdict[str, dict[int, int]] = defaultdict(dict)
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    found[topic.name][each.partition_index] = each.committed_offset
-            return dict(found)
-
-        return self._run(ask)
+        told = self._run(lambda cluster: Admin(cluster).committed([GroupId(group)]))[GroupId(group)]
+        found: dict[str, dict[int, int]] = {}
+        for tp, offset in sorted(told.items()):
+            found.setdefault(tp.topic, {})[tp.partition] = offset.offset
+        return found
 
     def _run(self, ask):
         async def work():

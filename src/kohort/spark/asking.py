@@ -90,3 +90,12 @@ def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPar
             tp = TopicPartition(name, partition.index)
             if not subscription.partitions or tp in subscription.partitions:
                 yield tp
+
+
+def validate_topics(options: ReadOptions, there: set[str]) -> None:
+    """Raise ConfigError for topics that were named and do not exist."""
+    subscription = options.subscription
+    named = {*subscription.topics, *(tp.topic for tp in subscription.partitions)}
+    if missing := sorted(named - there):
+        option = "assign" if subscription.partitions else "subscribe"
+        raise ConfigError(f"option {option}: topic {', '.join(missing)} does not exist")

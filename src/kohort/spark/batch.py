@@ -5,9 +5,8 @@ from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kohort.errors import ConfigError
 from kohort.spark import fetching
-from kohort.spark.asking import Asking
+from kohort.spark.asking import Asking, validate_topics
 from kohort.spark.options import ReadOptions
 from kohort.spark.ranges import OffsetRange, ranges, split
 
@@ -31,12 +30,3 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         wanted = cast("OffsetRange", partition)
         return fetching.read(self._options, wanted) if wanted.size else iter(())
-
-
-def validate_topics(options: ReadOptions, there: set[str]) -> None:
-    """Raise ConfigError for topics that were named and do not exist."""
-    subscription = options.subscription
-    named = {*subscription.topics, *(tp.topic for tp in subscription.partitions)}
-    if missing := sorted(named - there):
-        option = "assign" if subscription.partitions else "subscribe"
-        raise ConfigError(f"option {option}: topic {', '.join(missing)} does not exist")

@@ -4,12 +4,14 @@ Spark makes these objects in several processes and pickles them: nothing here co
 plan or to read.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
-from kohort.spark.options import parse_read
+from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
+from kohort.spark.stream import StreamReader
 
 
 class KohortDataSource(DataSource):
@@ -26,3 +28,10 @@ class KohortDataSource(DataSource):
         options = parse_read(self.options, streaming=False)
         validate_read_schema(schema, options)
         return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = parse_read(self.options, streaming=True)
+        validate_read_schema(schema, options)
+        if options.group_mode is GroupMode.MEMBER:
+            raise ConfigError("option groupMode: queries cannot be members yet; set it to reporting, or to none")
+        return StreamReader(options)

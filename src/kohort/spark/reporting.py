@@ -1,0 +1,52 @@
+"""`groupMode=reporting`: what a query has processed, committed to a group so that every lag tool sees it.
+
+The checkpoint decides where the query goes on; nobody reads these commits but people. So a commit that fails is told in
+the log, and made up for by the next one: it never stops the query. A group whose members are alive refuses them
+(UNKNOWN_MEMBER_ID): a group that is reported to has no members.
+"""
+
+import logging
+from typing import Final
+
+from kohort.client.admin import Admin
+from kohort.client.admin_values import OffsetAndMetadata
+from kohort.errors import KohortError
+from kohort.spark import background
+from kohort.spark.options import ReadOptions
+from kohort.spark.positions import Positions
+from kohort.types import GroupId
+
+logger: Final = logging.getLogger("kohort.spark")
+
+
+class Reporter:
+    """Commits of one query."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._committed: Positions = {}
+        self._told = ""
+
+    def report(self, positions: Positions) -> None:
+        """Commit what has changed since the last time. Waits for the answer: the process may end right after."""
+        changed = {tp: offset for tp, offset in positions.items() if self._committed.get(tp) != offset}
+        if not changed:
+            return
+        try:
+            errors = background.run(self._commit(changed))
+        except KohortError as error:
+            self._tell(str(error))
+            return
+        self._committed |= {tp: offset for tp, offset in changed.items() if tp not in errors}
+        self._tell("; ".join(f"{tp}: {error}" for tp, error in errors.items()))
+
+    async def _commit(self, positions: Positions) -> dict[object, KohortError]:
+        cluster = await background.cluster(self._options.kafka)
+        offsets = {tp: OffsetAndMetadata(offset=offset) for tp, offset in positions.items()}
+        outcomes = await Admin(cluster).commit(GroupId(self._options.group_id or ""), offsets)
+        return {tp: error for tp, error in outcomes.items() if error is not None}
+
+    def _tell(self, error: str) -> None:
+        if error and error != self._told:
+            logger.warning("progress could not be committed to group %s: %s", self._options.group_id, error)
+        self._told = error
