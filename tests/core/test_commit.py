@@ -49,7 +49,8 @@ def test_generation_minus_1_makes_a_simple_group(bench):
         OffsetCommitRecord(OffsetCommitKey("g", "u", 1), OffsetCommitValue(8, -1, "", bench.now)),
     )
     results = ((TopicPartition("t", 0), ErrorCode.none), (TopicPartition("u", 1), ErrorCode.none))
-    assert call.result == Result(records, (Reply(call.request.request_id, OffsetCommitResponse(results)),))
+    assert tuple(row for columns in call.result.records for row in columns.rows()) == records
+    assert call.result[1:] == Result(replies=(Reply(call.request.request_id, OffsetCommitResponse(results)),))[1:]
     assert bench.state() is State.EMPTY
     assert bench.group().protocol_type == ""
 
@@ -188,6 +189,17 @@ def test_only_the_partition_with_too_much_metadata_is_refused(bench):
         (TopicPartition("t", 1), ErrorCode.none),
     )
     assert (stored(bench, "t", 0), stored(bench, "t", 1)) == (-1, 8)
+
+
+def test_values_of_one_size_that_follow_each_other_are_columns(bench):
+    """The records of a commit are in the order of the request, whatever they are."""
+    notes = {("t", 0): "", ("t", 1): "", ("t", 2): "note", ("u", 0): "", ("t", 3): "", ("t", 4): "note"}
+    offsets = {at: OffsetToCommit(*at, 10 * n, metadata=note) for n, (at, note) in enumerate(notes.items())}
+    call = bench.commit("g", offsets)
+    assert [list(columns.partitions) for columns in call.result.records] == [[0, 1], [2], [0], [3], [4]]
+    assert [(*row.key[1:], row.value.offset, row.value.metadata) for row in bench.log] == [
+        (*at, 10 * n, note) for n, (at, note) in enumerate(notes.items())
+    ]
 
 
 def test_null_metadata_is_stored_as_empty(bench):

@@ -43,7 +43,9 @@ def commit(served, *offsets, group="g", generation=-1, member_id="", version=9):
 @given(st.lists(st.tuples(int64s, int32s), min_size=1, max_size=5), int64s, st.uuids())
 def test_values_packed_together_are_those_packed_one_by_one(offsets, now, topic_id):
     values = [OffsetCommitValue(offset, epoch, "", now, topic_id=topic_id) for offset, epoch in offsets]
-    assert list(pack_offsets([position(*each) for each in offsets], now, topic_id.bytes)) == [*map(pack_offset, values)]
+    assert list(pack_offsets([position(*each) for each in offsets], now, topic_id.bytes)) == [
+        pack_offset(*value) for value in values
+    ]
 
 
 def test_columns_are_read_as_rows():
@@ -63,8 +65,8 @@ def test_committed_offsets_are_a_mapping():
     offsets = CommittedOffsets()
     assert not offsets
     value = OffsetCommitValue(7, 3, "note", 5)
-    offsets.store("t", (0, 1), (pack_offset(value), pack_offset(value._replace(offset=8))))
-    offsets.store("u", (1,), (pack_offset(value),))
+    offsets.store("t", (0, 1), (pack_offset(*value), pack_offset(*value._replace(offset=8))))
+    offsets.store("u", (1,), (pack_offset(*value),))
     assert offsets
     assert dict(offsets) == {("t", 0): value, ("t", 1): value._replace(offset=8), ("u", 1): value}
     assert (len(offsets), offsets.get(TopicPartition("t", 2)), offsets.get(TopicPartition("v", 0))) == (3, None, None)

@@ -164,7 +164,8 @@ def test_the_assigning_leader_sees_owned_partitions_generation_rack_and_instance
 def test_a_commit_of_many_partitions_is_one_append_with_epoch_and_metadata(bench):
     offsets = {("t", p): OffsetToCommit("t", p, 10 * p, leader_epoch=p, metadata=str(p)) for p in range(5)}
     call = bench.commit("g", offsets)
-    assert [(r.value.offset, r.value.leader_epoch, r.value.metadata) for r in call.result.records] == [
+    rows = [row for columns in call.result.records for row in columns.rows()]
+    assert [(r.value.offset, r.value.leader_epoch, r.value.metadata) for r in rows] == [
         (10 * p, p, str(p)) for p in range(5)
     ]
 

@@ -22,6 +22,7 @@ from kohort.coordinator.records import (
     OffsetCommits,
     OffsetCommitValue,
     new_empty_group_record,
+    pack_offset,
     pack_offsets,
     too_long,
 )
@@ -53,20 +54,25 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
         _hear_of(group, request.member_id, now)
     expires = NO_TIMESTAMP if request.retention_ms == -1 else min(now + request.retention_ms, _LAST_TIMESTAMP)
     has_expiry = expires != NO_TIMESTAMP
-    records = []
+    records: list[OffsetCommits] = []
+    partitions: list[int] = []
+    values: list[bytes] = []
+    of = ("", 0)
     results = []
     for topic, partition, offset, leader_epoch, metadata, topic_id in request.offsets:
         at = TopicPartition(topic, partition)
         if metadata and _metadata_too_large(metadata, config.offset_metadata_max_bytes):
             results.append((at, ErrorCode.offset_metadata_too_large))
             continue
-        key = OffsetCommitKey(request.group, topic, partition)
-        # The record version that holds an expiry has no topic id: what is served must be what is loaded.
-        id_ = None if has_expiry else topic_id
-        records.append(
-            OffsetCommitRecord(key, OffsetCommitValue(offset, leader_epoch, metadata or "", now, expires, id_))
-        )
         results.append((at, NONE))
+        # The record version that holds an expiry has no topic id.
+        value = pack_offset(offset, leader_epoch, metadata or "", now, expires, None if has_expiry else topic_id)
+        if of != (topic, len(value)):
+            of = topic, len(value)
+            partitions, values = [], []
+            records.append(OffsetCommits(request.group, topic, partitions, values))
+        partitions.append(partition)
+        values.append(value)
     return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),))
 
 

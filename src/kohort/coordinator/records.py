@@ -80,7 +80,7 @@ class OffsetCommitRecord(NamedTuple):
 
 
 class OffsetCommits(NamedTuple):
-    """Many `OffsetCommitRecord`s of one group and topic, column by column: what a usual OffsetCommit is decided to.
+    """`OffsetCommitRecord`s of one group and topic, column by column: what an OffsetCommit is decided to.
 
     The values are what `pack_offset` makes, for they are kept and logged as bytes and looked into when fetched.
     """
@@ -148,7 +148,7 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
     if isinstance(record, OffsetCommitRecord):
         (group, topic, partition), value = record
         key = offset_key_start(group, topic) + _INT32.pack(partition)
-        return key, None if value is None else pack_offset(value)
+        return key, None if value is None else pack_offset(*value)
     metadata = record.value
     return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
 
@@ -177,19 +177,20 @@ def _cutter(count: int) -> struct.Struct:
     return struct.Struct(f"{_USUAL_OFFSET.size}s" * count)
 
 
-def pack_offset(value: OffsetCommitValue) -> bytes:
-    """The bytes of a committed offset, in the log and in memory."""
-    offset, leader_epoch, text, timestamp, expires, topic_id = value
+def pack_offset(
+    offset: int, leader_epoch: int, text: str, timestamp: int, expires: int = NO_TIMESTAMP, topic_id: UUID | None = None
+) -> bytes:
+    """The bytes of an `OffsetCommitValue` with these fields, in the log and in memory."""
     if not text and expires == NO_TIMESTAMP and topic_id is not None:
         return _USUAL_OFFSET.pack(4, offset, leader_epoch, 1, timestamp, _TOPIC_ID_TAG, _id_bytes(topic_id))
     metadata = text.encode()
-    if value.expire_timestamp != NO_TIMESTAMP:
-        timestamps = struct.pack(">qq", value.commit_timestamp, value.expire_timestamp)
-        return _OFFSET_V1.pack(1, value.offset) + len(metadata).to_bytes(2, "big") + metadata + timestamps
-    head = _OFFSET_V4.pack(4, value.offset, value.leader_epoch) + _unsigned_varint(len(metadata) + 1) + metadata
-    if value.topic_id is None:
-        return head + _TIMESTAMP_NO_TAGS.pack(value.commit_timestamp, 0)
-    return head + value.commit_timestamp.to_bytes(8, "big", signed=True) + _TOPIC_ID_TAG + value.topic_id.bytes
+    if expires != NO_TIMESTAMP:
+        timestamps = struct.pack(">qq", timestamp, expires)
+        return _OFFSET_V1.pack(1, offset) + len(metadata).to_bytes(2, "big") + metadata + timestamps
+    head = _OFFSET_V4.pack(4, offset, leader_epoch) + _unsigned_varint(len(metadata) + 1) + metadata
+    if topic_id is None:
+        return head + _TIMESTAMP_NO_TAGS.pack(timestamp, 0)
+    return head + timestamp.to_bytes(8, "big", signed=True) + _TOPIC_ID_TAG + topic_id.bytes
 
 
 @lru_cache(maxsize=1_024)

@@ -286,7 +286,7 @@ def _replay_offset(group: Group, record: OffsetCommitRecord) -> None:
     if record.value is None:
         group.offsets.discard(topic, partition)
     else:
-        group.offsets.store(topic, (partition,), (pack_offset(record.value),))
+        group.offsets.store(topic, (partition,), (pack_offset(*record.value),))
 
 
 def _replay_group(group: Group, record: GroupMetadataRecord) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from kohort.coordinator.records import CorruptRecordError, OffsetCommits, Record, Row, decode, encode, offset_key_start
 from kohort.log.base import Log
@@ -29,7 +30,7 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
                 parts, count, size = [], 0, 0
             group = new_group
             if isinstance(record, OffsetCommits):
-                encoded = encode_run(_key_head(group, record.topic), record.partitions, record.values, count)
+                encoded = encode_run(_key_head_of(group, record.topic), record.partitions, record.values, count)
                 count += len(record.values)
             else:
                 encoded = encode_pair(*encode(record), count)
@@ -40,9 +41,19 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
         log.append_encoded(parts[0] if len(parts) == 1 else b"".join(parts), count, now)
 
 
-@lru_cache(maxsize=4_096)
+_CACHED_CHARS: Final = 255
+"""Longer group ids are legal and rare: they must not fill a cache that counts entries."""
+
+
+def _key_head_of(group: str, topic: str) -> bytes:
+    return _cached_key_head(group, topic) if len(group) <= _CACHED_CHARS else _key_head(group, topic)
+
+
 def _key_head(group: str, topic: str) -> bytes:
     return key_head(offset_key_start(group, topic))
+
+
+_cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 
 
 def read_records(log: Log) -> Iterator[list[Row]]:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.config import GroupConfig
-from kohort.coordinator.records import Record
+from kohort.coordinator.records import OffsetCommits, Row
 from kohort.coordinator.requests import (
     ConnectionClosed,
     DeleteGroup,
@@ -76,10 +76,10 @@ class Call:
 class Bench:
     """One shard, its log, its timers and its clients."""
 
-    def __init__(self, config: GroupConfig = DEFAULT, *, log: Iterable[Record] = ()) -> None:
+    def __init__(self, config: GroupConfig = DEFAULT, *, log: Iterable[Row] = ()) -> None:
         self.config = config
         self.now = Instant(1_700_000_000_000)
-        self.log: list[Record] = list(log)
+        self.log: list[Row] = list(log)
         self.calls: dict[int, Call] = {}
         self.journal: list[Any] = []
         self._ids = count(1)
@@ -136,7 +136,8 @@ class Bench:
     def _apply(self, result: Result) -> None:
         for record in result.records:
             self.shard.replay(record)
-        self.log += result.records
+        for record in result.records:
+            self.log += record.rows() if isinstance(record, OffsetCommits) else (record,)
         for timer in result.timers:
             if isinstance(timer, Cancel):
                 self.timers.cancel(timer.key)
