@@ -1,1 +1,80 @@
-"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task scopes."""
+"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task scopes.
+
+    from kohort.client import ConsumerGroup, Producer
+
+The names here are what applications use; each is imported from its module when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kohort.client.admin_values import OffsetAndMetadata
+    from kohort.client.batch import Batch
+    from kohort.client.cluster import Cluster
+    from kohort.client.config import ClientConfig
+    from kohort.client.dead_letters import DeadLetters
+    from kohort.client.fetcher import Fetcher
+    from kohort.client.generation import Generation
+    from kohort.client.group import ConsumerGroup, GroupClosedError
+    from kohort.client.group_config import GroupConfig, GroupEvent
+    from kohort.client.group_errors import (
+        CommitError,
+        CoordinatorUnavailableError,
+        GenerationEndedError,
+        GroupError,
+        StuckError,
+    )
+    from kohort.client.membership_events import End
+    from kohort.client.producer import Producer
+    from kohort.client.record import Record
+
+_MODULES: Final = {
+    "Batch": "batch",
+    "ClientConfig": "config",
+    "Cluster": "cluster",
+    "CommitError": "group_errors",
+    "ConsumerGroup": "group",
+    "CoordinatorUnavailableError": "group_errors",
+    "DeadLetters": "dead_letters",
+    "End": "membership_events",
+    "Fetcher": "fetcher",
+    "Generation": "generation",
+    "GenerationEndedError": "group_errors",
+    "GroupClosedError": "group",
+    "GroupConfig": "group_config",
+    "GroupError": "group_errors",
+    "GroupEvent": "group_config",
+    "OffsetAndMetadata": "admin_values",
+    "Producer": "producer",
+    "Record": "record",
+    "StuckError": "group_errors",
+}
+
+__all__ = [
+    "Batch",
+    "ClientConfig",
+    "Cluster",
+    "CommitError",
+    "ConsumerGroup",
+    "CoordinatorUnavailableError",
+    "DeadLetters",
+    "End",
+    "Fetcher",
+    "Generation",
+    "GenerationEndedError",
+    "GroupClosedError",
+    "GroupConfig",
+    "GroupError",
+    "GroupEvent",
+    "OffsetAndMetadata",
+    "Producer",
+    "Record",
+    "StuckError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
