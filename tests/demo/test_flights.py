@@ -9,7 +9,7 @@ from kohort.demo import flights
 from kohort.demo.errors import DemoError
 from kohort.demo.flights import Flight, departure_delay
 from kohort.demo.main import address
-from kohort.demo.member import Pace, count
+from kohort.demo.work import Job, Pace, count
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
@@ -44,6 +44,14 @@ def test_delays_are_counted_by_carrier() -> None:
 def test_a_member_keeps_to_its_pace() -> None:
     pace = Pace(started=100.0, seconds=20.0)
     assert [pace.due(1_000, now) for now in (99.0, 100.0, 105.0, 120.0, 500.0)] == [0, 0, 250, 1_000, 1_000]
+    assert [pace.early(250, 1_000, now) for now in (100.0, 103.0, 105.0, 500.0)] == [5.0, 2.0, 0.0, 0.0]
+    assert pace.early(0, 0, 100.0) == 0.0
+
+
+def test_a_member_is_told_its_job_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job("127.0.0.1:9092", "counters-1", "flights", "member-1", Pace(81.25, 22.0))
+    monkeypatch.setattr("sys.argv", ["member.py", *job.arguments()])
+    assert Job.told() == job
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("127.0.0.1:9092", ("127.0.0.1", 9092)), ("[::1]:1", ("::1", 1))])

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from demo.examples import STARTED, group, rebalance, told
 from kohort.coordinator.journal import Cause
+from kohort.demo.crew import Departure
 from kohort.demo.group import GroupState, group_state
 from kohort.demo.summary import Outcome, sentences, summary
 from kohort.demo.tally import Report, Tally, tally
@@ -32,8 +33,9 @@ def outcome(processed: Tally | None = None, state: GroupState | None = None) -> 
     return Outcome(
         group=state or finished(),
         tally=processed or tally(REPORTS),
-        names=("member-1", "member-2", "member-3"),
+        libraries={"member-1": "kohort", "member-2": "kohort", "member-3": "librdkafka"},
         started=STARTED,
+        departures={"member-3": Departure(STARTED + 2.0, STARTED + 2.3)},
         killed={"member-2": STARTED + 3.0},
     )
 
@@ -45,6 +47,8 @@ def test_a_right_end_has_no_problems() -> None:
 def test_the_sentences_tell_counts_death_and_delays() -> None:
     assert sentences(outcome()) == [
         "1,500 of 1,500 records were processed, counted and committed.",
+        "member-3 was asked to leave at 2.0 s and gone 0.3 s later, its work finished, committed and handed over: none "
+        "of its 0 records had to be processed again.",
         "member-2 was killed at 3.0 s; its session ended 6.0 s later (session.timeout.ms=6000), and 50 records that "
         "it had processed but not yet committed were processed a second time.",
         "They counted 1,500 flights of 2 carriers: at departure UA was 10.0 minutes late on average, HA 1.0.",
@@ -66,6 +70,14 @@ def test_what_is_wrong_is_told() -> None:
     ]
 
 
+def test_only_a_killed_member_may_make_others_repeat_its_records() -> None:
+    late = Report(member="member-3", partition=0, first=1_000, next=1_100, at=2)
+    again = Report(member="member-1", partition=0, first=1_000, next=1_300, at=3)
+    processed = tally([*REPORTS, late, again])
+    assert "100 records of member-3, which was not killed, were processed again" in outcome(processed).problems()
+    assert "handed over: 100 of its 100 records had to be processed again." in " ".join(sentences(outcome(processed)))
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_tables_show_rebalances_and_members(width: int) -> None:
     console = Console(width=width, file=StringIO(), record=True)
@@ -78,8 +90,10 @@ def test_the_tables_show_rebalances_and_members(width: int) -> None:
         "1,000 ms",
         "250 ms",
         "generation 2",
-        "killed",
-        "member-3",
+        "killed at 3.0 s",
+        "left at 2.0 s",
+        "left at the end",
+        "librdkafka",
     ):
         assert wanted in text
     assert "an empty group" in text

@@ -17,8 +17,9 @@ def scene(notes: tuple[Note, ...] = ()) -> Scene:
     return Scene(
         group=group(),
         seconds=12.34,
-        names=("member-1", "member-2", "member-3"),
+        libraries={"member-1": "kohort", "member-2": "kohort", "member-3": "librdkafka", "member-4": "kohort"},
         processed={"member-1": 400, "member-2": 510},
+        departed={"member-3": 0.2, "member-4": 7.1},
         killed={"member-2": 3.0},
         notes=notes,
     )
@@ -64,6 +65,21 @@ def test_the_picture_has_all_of_it_at_any_width(width: int) -> None:
     assert all(len(line) <= width for line in lines)
     for wanted in ("Stable", "generation 2", "900 of 1,500", "lag 600", "killed 3 s ago", "leader", "12.3 s", "0 2"):
         assert wanted in text
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_picture_tells_what_a_member_runs_on_and_how_it_goes(width: int) -> None:
+    rows = {words[0]: words for line in drawn(width) if (words := members_row(line))}
+    assert rows["member-1"] == ["member-1", "kohort", "0", "2", "400", "leader"]
+    assert rows["member-3"] == ["member-3", "librdkafka", "-", "0", "leaving"]
+    assert rows["member-4"] == ["member-4", "kohort", "-", "0", "left", "7", "s", "ago"]
+
+
+def members_row(line: str) -> list[str]:
+    """The words of a line from the last member's name on, if a library follows."""
+    words = line.strip("│ ").split()
+    starts = [at for at, word in enumerate(words[:-1]) if words[at + 1] in ("kohort", "librdkafka")]
+    return words[starts[-1] :] if starts else []
 
 
 def test_the_picture_fits_a_small_terminal_and_shows_the_last_notes() -> None:

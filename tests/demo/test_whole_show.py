@@ -22,7 +22,11 @@ def test_the_show_from_an_empty_directory_and_again(tmp_path: Path) -> None:
     first = run(tmp_path / "data", "--picture", str(picture))
     assert first.returncode == 0, first.stderr
     assert "336,776 of 336,776 records were processed, counted and committed." in first.stdout
-    assert "member-2's session expired" in " ".join(first.stdout.split())
+    told = " ".join(first.stdout.split())
+    assert "member-2's session expired" in told
+    assert "member-1 left" in told
+    assert "none of its" in told
+    assert told.count("librdkafka") == 1
     assert "They counted 336,776 flights of 16 carriers" in first.stdout
     assert "killed" in picture.read_text(encoding="utf-8")
     again = run(tmp_path / "data")

@@ -2,12 +2,14 @@
 
     python -m kohort.demo [--data DIR] [--listen HOST:PORT] [--seconds N] [--picture FILE]
 
-It starts `kohort serve`, loads a year of flights into a topic, and lets members of a client library that others wrote
-consume it in a group while one more joins and one is killed. What it shows comes from the server's HTTP port and from
-what the members say; nothing is staged but the members' pace.
+It starts `kohort serve`, loads a year of flights into a topic, and lets members of `kohort.client` consume it in a
+group, together with one of a library that others wrote, while one more joins, one leaves and one is killed. What it
+shows comes from the server's HTTP port and from what the members say; nothing is staged but the members' pace.
 
     show.py     what happens when                 server.py   the server, a process
-    view.py     the picture of one moment         crew.py     the members, processes running member.py
-    summary.py  what happened, afterwards         loading.py  the topic, filled from flights.py
-    tally.py    who processed what, how often     group.py    what the server says about the group
+    view.py     the picture of one moment         loading.py  the topic, filled from flights.py
+    summary.py  what happened, afterwards         crew.py     the members, processes running
+    tally.py    who processed what, how often       member.py             on kohort.client, or
+    group.py    what the server says about it       librdkafka_member.py  on the other library
+    work.py     what members of both kinds do
 """

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,28 +17,49 @@ from typing import Self
 from kohort.demo.errors import DemoError
 from kohort.demo.processes import die_with_parent
 from kohort.demo.tally import Report
+from kohort.demo.work import Job
 
 LEAVE_SECONDS = 10.0
+
+
+class Library(StrEnum):
+    """What a member's program is written with."""
+
+    KOHORT = "kohort"
+    LIBRDKAFKA = "librdkafka"
+
+
+PROGRAMS = {Library.KOHORT: "kohort.demo.member", Library.LIBRDKAFKA: "kohort.demo.librdkafka_member"}
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Of a member that was asked to leave; times are seconds since the Unix epoch."""
+
+    asked: float
+    gone: float | None = None
+    """When its process was seen to have ended, in good order."""
 
 
 class Crew:
     """A context manager: no member outlives it."""
 
-    def __init__(self, address: str, group: str, topic: str, seconds: float, log: Path) -> None:
-        self._options = [address, group, topic]
-        self._pace = [str(time.monotonic()), str(seconds)]
+    def __init__(self, job: Callable[[str], Job], log: Path) -> None:
+        """`job`: what the member of that name is told."""
+        self._job = job
         self._log = log
         self._heard: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self._members: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: dict[str, threading.Thread] = {}
+        self._libraries: dict[str, Library] = {}
         self.killed: dict[str, float] = {}
         """When each killed member was killed: seconds since the Unix epoch."""
+        self.departures: dict[str, Departure] = {}
         self.reports: list[Report] = []
         """All that the members have said, up to the last `listen`."""
-        self._leaving = False
 
-    def start(self, name: str) -> None:
-        command = [sys.executable, "-m", "kohort.demo.member", *self._options, name, *self._pace]
+    def start(self, name: str, library: Library) -> None:
+        command = [sys.executable, "-m", PROGRAMS[library], *self._job(name).arguments()]
         with self._log.open("ab") as log:
             member = subprocess.Popen(
                 command,
@@ -47,6 +70,7 @@ class Crew:
                 preexec_fn=die_with_parent(signal.SIGKILL),  # without its server it could only wait
             )
         self._members[name] = member
+        self._libraries[name] = library
         self._readers[name] = threading.Thread(target=self._read, args=(name, member), daemon=True)
         self._readers[name].start()
 
@@ -57,18 +81,26 @@ class Crew:
                 self._heard.put(Report.told(name, json.loads(line)))
 
     def listen(self) -> Sequence[Report]:
-        """All reports so far; DemoError if a member ended although nobody asked it to."""
+        """All reports so far; DemoError if a member ended as it should not."""
         while not self._heard.empty():
             self.reports.append(self._heard.get())
         for name, member in self._members.items():
-            if not self._leaving and name not in self.killed and member.poll() is not None:
-                raise DemoError(f"{name} ended by itself with code {member.returncode}: see {self._log}")
+            if name not in self.killed and member.poll() is not None:
+                self._note_end(name, member.returncode)
         return self.reports
 
+    def _note_end(self, name: str, code: int) -> None:
+        departure = self.departures.get(name)
+        if departure is None or code != 0:
+            how = "although nobody asked it to" if departure is None else "instead of leaving in good order"
+            raise DemoError(f"{name} ended with code {code} {how}: see {self._log}")
+        if departure.gone is None:
+            self.departures[name] = Departure(departure.asked, time.time())
+
     @property
-    def names(self) -> Sequence[str]:
-        """Of all members ever started, in the order of their start."""
-        return tuple(self._members)
+    def libraries(self) -> Mapping[str, Library]:
+        """What each member ever started runs on, in the order of their start."""
+        return self._libraries
 
     def kill(self, name: str) -> None:
         """`kill -9`: it cannot leave the group, or commit."""
@@ -76,12 +108,16 @@ class Crew:
         self.killed[name] = time.time()
         self._members[name].wait()
 
+    def ask_to_leave(self, name: str) -> None:
+        """SIGTERM: it leaves the group in good order and ends; `departures` tells when it has."""
+        self._members[name].send_signal(signal.SIGTERM)
+        self.departures[name] = Departure(time.time())
+
     def leave(self) -> None:
-        """Ask all to leave the group in good order; back when they have, and all they said is in `reports`."""
-        self._leaving = True
-        for member in self._members.values():
-            if member.poll() is None:
-                member.send_signal(signal.SIGTERM)
+        """Ask all to leave; back when they have, and all they said is in `reports`."""
+        for name, member in self._members.items():
+            if member.poll() is None and name not in self.departures:
+                self.ask_to_leave(name)
         deadline = time.monotonic() + LEAVE_SECONDS
         for name, member in self._members.items():
             try:

@@ -61,7 +61,7 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
 
     ends = filled(server)
     show = Show(server, ends, seconds, data / "members.log")
-    console.print(f"Group {show.group_id}: three members, one more on the way, one killed.\n")
+    console.print(f"Group {show.group_id}: three members. One more joins, one leaves, one is killed.\n")
     with Stage(console, picture) as stage:
         outcome = show.run(stage.show)
     console.print(summary(outcome), "")
@@ -93,7 +93,7 @@ def needed() -> None:
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
-        raise DemoError("the members need confluent-kafka: pip install 'kohort[demo]', or run `make run`") from None
+        raise DemoError("the demo needs confluent-kafka: pip install 'kohort[demo]', or run `make run`") from None
     flights.archive()
 
 

@@ -1,11 +1,11 @@
-"""What happens when: three members, a fourth, a death, and the end; seen ten times a second."""
+"""What happens when: three members, a fourth, one that leaves, one that dies, and the end; seen ten times a second."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kohort.coordinator.journal import Rebalance
-from kohort.demo.crew import Crew
+from kohort.demo.crew import Crew, Library
 from kohort.demo.errors import DemoError
 from kohort.demo.group import GroupState, group_state
 from kohort.demo.loading import TOPIC, Ends
@@ -14,15 +14,17 @@ from kohort.demo.summary import Outcome
 from kohort.demo.tally import Tally, tally
 from kohort.demo.view import Note, Scene
 from kohort.demo.words import became, why
+from kohort.demo.work import Job, Pace
 
 FRAME_SECONDS = 0.1
 PATIENCE_SECONDS = 40.0
 """What the group may take beyond the members' pace before the show gives up."""
-FIRST, LATE, VICTIM = ("member-1", "member-2", "member-3"), "member-4", "member-2"
-JOINS_AT, DIES_AT = 0.22, 0.42
-"""Shares of the show after which the fourth member is started, and one of the first three killed."""
+FIRST = {"member-1": Library.KOHORT, "member-2": Library.KOHORT, "member-3": Library.LIBRDKAFKA}
+LATE, LEAVER, VICTIM = "member-4", "member-1", "member-2"
+JOINS_AT, LEAVES_AT, DIES_AT = 0.18, 0.34, 0.50
+"""Shares of the show after which the fourth member is started, one of the first asked to leave, another one killed."""
 
-SPARED_UNTIL = 0.55
+SPARED_UNTIL = 0.6
 """Until then the kill waits for a moment in which its victim has work in hand that it has not committed."""
 
 Watcher = Callable[[Scene], None]
@@ -41,36 +43,66 @@ class Show:
 
     def run(self, watch: Watcher) -> Outcome:
         """Let it happen; `watch` sees every frame. DemoError if the group does not get to the end."""
-        with Crew(self._server.address, self.group_id, TOPIC, self._seconds, self._log) as crew:
-            self._started, began = time.time(), time.monotonic()
-            for name in FIRST:
-                crew.start(name)
+        self._started, self._began = time.time(), time.monotonic()
+        with Crew(self._job, self._log) as crew:
+            script = self._script(crew)
+            next(script)
             while (group := self._frame(crew, watch)).lag:
-                self._act(crew, group, time.monotonic() - began)
-                if time.monotonic() - began > self._seconds + PATIENCE_SECONDS:
+                self._group = group
+                next(script, None)
+                if self._elapsed > self._seconds + PATIENCE_SECONDS:
                     raise DemoError(
                         f"the group still has a lag of {group.lag:,}: see {self._server.log} and {self._log}"
                     )
                 time.sleep(FRAME_SECONDS)
+            if not crew.killed:
+                raise DemoError("the group was done before all could happen to it: give it more time with --seconds")
+            departures = dict(crew.departures)
             crew.leave()
             last = self._frame(crew, watch)
             return Outcome(
-                group=last, tally=tally(crew.reports), names=crew.names, started=self._started, killed=crew.killed
+                group=last,
+                tally=tally(crew.reports),
+                libraries=crew.libraries,
+                started=self._started,
+                departures=departures,
+                killed=crew.killed,
             )
 
-    def _act(self, crew: Crew, group: GroupState, seconds: float) -> None:
-        """The fourth member joins, and one dies, each when its time has come and the group is at rest."""
-        if group.state != "Stable":
-            return
-        if LATE not in crew.names:
-            if seconds >= JOINS_AT * self._seconds and len(group.members) == len(FIRST):
-                crew.start(LATE)
-                self._say(f"{LATE} is started")
-        elif not crew.killed and seconds >= DIES_AT * self._seconds and len(group.members) == len(FIRST) + 1:
-            if seconds < SPARED_UNTIL * self._seconds and not in_hand(VICTIM, group, tally(crew.reports)):
-                return
-            crew.kill(VICTIM)
-            self._say(f"kill -9 {VICTIM}: it cannot leave, or commit", alarm=True)
+    def _script(self, crew: Crew) -> Iterator[None]:
+        """What is done to the group; each `yield` waits for the next frame."""
+        for name, library in FIRST.items():
+            crew.start(name, library)
+        yield
+        yield from self._until(JOINS_AT, members=3)
+        crew.start(LATE, Library.KOHORT)
+        self._say(f"{LATE} is started")
+        yield from self._until(LEAVES_AT, members=4)
+        crew.ask_to_leave(LEAVER)
+        self._say(f"SIGTERM to {LEAVER}: it finishes what it has in hand, commits and leaves")
+        while crew.departures[LEAVER].gone is None:
+            yield
+        yield from self._until(DIES_AT, members=3)
+        while self._elapsed < SPARED_UNTIL * self._seconds and not in_hand(VICTIM, self._group, tally(crew.reports)):
+            yield
+        crew.kill(VICTIM)
+        self._say(f"kill -9 {VICTIM}: it cannot leave, or commit", alarm=True)
+
+    def _until(self, share: float, members: int) -> Iterator[None]:
+        """Until this share of the show is over and the group has so many members and is at rest."""
+        while (
+            self._elapsed < share * self._seconds
+            or self._group.state != "Stable"
+            or len(self._group.members) != members
+        ):
+            yield
+
+    @property
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _job(self, name: str) -> Job:
+        return Job(self._server.address, self.group_id, TOPIC, name, Pace(self._began, self._seconds))
 
     def _say(self, text: str, alarm: bool = False) -> None:
         self._said.append(Note(time.time() - self._started, text, alarm))
@@ -81,8 +113,9 @@ class Show:
         scene = Scene(
             group=group,
             seconds=now - self._started,
-            names=crew.names,
+            libraries=crew.libraries,
             processed=tally(crew.listen()).processed,
+            departed={name: now - departure.asked for name, departure in crew.departures.items()},
             killed={name: now - at for name, at in crew.killed.items()},
             notes=merged(self._said, group.journal, self._started),
         )

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from kohort.demo.view import Scene, view
 
-PICTURE_WIDTH = 100
+PICTURE_WIDTH = 112
 FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
@@ -54,7 +54,7 @@ class Stage:
 
 
 def is_telling(scene: Scene) -> bool:
-    """The moment for a still picture: one member dead but still counted on, the others at work."""
+    """The moment for a still picture: one member dead but still counted on, one gone, the others at work."""
     owners = {member.client_id for member in scene.group.members}
     return scene.group.state == "Stable" and any(name in owners for name in scene.killed)
 

@@ -1,6 +1,6 @@
 """What happened: pure, from the journal and the tally to something that rich can draw."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich import box
@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kohort.coordinator.journal import Rebalance
+from kohort.demo.crew import Departure
 from kohort.demo.group import GroupState
-from kohort.demo.member import SESSION_TIMEOUT_MS
 from kohort.demo.tally import Tally
 from kohort.demo.words import became, why
+from kohort.demo.work import SESSION_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +22,12 @@ class Outcome:
 
     group: GroupState
     tally: Tally
-    names: Sequence[str]
-    """All members, in the order of their start."""
+    libraries: Mapping[str, str]
+    """What each member ran on, in the order of their start."""
     started: float
     """When the members were started: seconds since the Unix epoch, as all times here."""
+    departures: Mapping[str, Departure]
+    """Of the members that left while others worked on."""
     killed: Mapping[str, float]
 
     @property
@@ -33,8 +36,12 @@ class Outcome:
         return sum(partition.end for partition in self.group.partitions)
 
     def problems(self) -> list[str]:
-        """What is not as it must be: every record processed, and committed, none skipped."""
+        """What is not as it must be: every record processed and committed, none skipped, none processed again unless
+        its first worker was killed."""
         found = list(self.tally.skipped)
+        for name, again in self.tally.again.items():
+            if name not in self.killed:
+                found.append(f"{again:,} records of {name}, which was not killed, were processed again")
         if self.tally.records != self.records:
             found.append(f"{self.tally.records:,} of {self.records:,} records were processed")
         if self.group.lag:
@@ -79,21 +86,41 @@ def _rebalances(outcome: Outcome) -> Table:
 def _members(outcome: Outcome) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
     table.add_column("member")
+    table.add_column("runs on")
     table.add_column("records", justify="right")
     table.add_column("of them processed again by others", justify="right")
     table.add_column("end")
-    for name in outcome.names:
+    for name, library in outcome.libraries.items():
         records, again = outcome.tally.processed.get(name, 0), outcome.tally.again.get(name, 0)
-        table.add_row(name, f"{records:,}", f"{again:,}", "killed" if name in outcome.killed else "left")
+        table.add_row(name, library, f"{records:,}", f"{again:,}", _end(outcome, name))
     return table
+
+
+def _end(outcome: Outcome, name: str) -> str:
+    if name in outcome.killed:
+        return f"killed at {outcome.killed[name] - outcome.started:.1f} s"
+    if name in outcome.departures:
+        return f"left at {outcome.departures[name].asked - outcome.started:.1f} s"
+    return "left at the end"
 
 
 def sentences(outcome: Outcome) -> list[str]:
     told = [f"{outcome.tally.records:,} of {outcome.records:,} records were processed, counted and committed."]
+    told += [_departure(outcome, name, departure) for name, departure in outcome.departures.items()]
     told += [_death(outcome, name, at) for name, at in outcome.killed.items()]
     if delay := _delays(outcome.tally):
         told.append(delay)
     return told
+
+
+def _departure(outcome: Outcome, name: str, departure: Departure) -> str:
+    told = f"{name} was asked to leave at {departure.asked - outcome.started:.1f} s"
+    if departure.gone is not None:
+        told += (
+            f" and gone {departure.gone - departure.asked:.1f} s later, its work finished, committed and handed over"
+        )
+    again, records = outcome.tally.again.get(name, 0), outcome.tally.processed.get(name, 0)
+    return told + f": {again or 'none'} of its {records:,} records had to be processed again."
 
 
 def _death(outcome: Outcome, name: str, at: float) -> str:

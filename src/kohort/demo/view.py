@@ -15,7 +15,7 @@ from kohort.demo.group import GroupState, PartitionState
 
 COLORS = ("cyan", "magenta", "yellow", "bright_blue", "bright_red", "bright_green")
 STATES = {"Stable": "green", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow"}
-SIDE_BY_SIDE = 98
+SIDE_BY_SIDE = 110
 """Columns that both tables need next to each other."""
 LEAST_NOTES, MOST_NOTES = 3, 8
 BAR = 8
@@ -39,15 +39,18 @@ class Scene:
 
     group: GroupState
     seconds: float
-    names: Sequence[str]
-    """All members ever started."""
+    libraries: Mapping[str, str]
+    """What each member ever started runs on, in the order of their start."""
     processed: Mapping[str, int]
+    departed: Mapping[str, float]
+    """Member → seconds since it was asked to leave."""
     killed: Mapping[str, float]
     """Member → seconds since it was killed."""
     notes: Sequence[Note] = ()
 
     def color(self, name: str | None) -> str:
-        return COLORS[self.names.index(name) % len(COLORS)] if name in self.names else "white"
+        names = list(self.libraries)
+        return COLORS[names.index(name) % len(COLORS)] if name in names else "white"
 
 
 def view(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
@@ -122,23 +125,25 @@ def _bar(scene: Scene, at: PartitionState) -> ProgressBar:
 def _members(scene: Scene) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("member", min_width=8)
+    table.add_column("runs on", min_width=10)
     table.add_column("owns", min_width=5)
     table.add_column("processed", justify="right")
     table.add_column("", min_width=15)
     owned = {member.client_id: member.partitions for member in scene.group.members}
-    for name in scene.names:
+    for name, library in scene.libraries.items():
         owns = " ".join(str(partition) for partition in owned.get(name, ())) or "-"
-        table.add_row(
-            Text(name, scene.color(name)), owns, f"{scene.processed.get(name, 0):,}", _condition(scene, name, owned)
-        )
+        processed = f"{scene.processed.get(name, 0):,}"
+        table.add_row(Text(name, scene.color(name)), library, owns, processed, _condition(scene, name, owned))
     return table
 
 
 def _condition(scene: Scene, name: str, owned: Mapping[str, Sequence[int]]) -> Text:
     if name in scene.killed:
         return Text(f"killed {scene.killed[name]:.0f} s ago", "red")
+    if name in scene.departed:
+        return Text("leaving", "yellow") if name in owned else Text(f"left {scene.departed[name]:.0f} s ago", "dim")
     if name not in owned:
-        return Text("joining" if scene.group.lag else "left", "dim")
+        return Text("joining", "dim")
     return Text("leader" if name == scene.group.leader else "", "dim")
 
 

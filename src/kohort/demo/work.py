@@ -1,0 +1,84 @@
+"""What all members do, whatever library they run on: count flights and their delays, at a pace that can be watched.
+
+A member is slow on purpose: every partition is spread over the show, so that there is something to see. One that falls
+behind, because a partition had no owner for a while, catches up at full speed. It says on stdout, one JSON line for
+each batch, what it processed:
+
+    {"partition": 3, "first": 1200, "next": 1350, "at": 81.25, "carriers": {"UA": [150, 148, 1790]}}
+
+`carriers` has flights, flights that left, and their minutes of delay. A batch is said before it is committed, and
+a commit is always at the end of a batch: whoever takes the partition over starts at the beginning of one.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from kohort.demo.flights import departure_delay
+
+SESSION_TIMEOUT_MS = 6_000
+HEARTBEAT_INTERVAL_MS = 500
+COMMIT_INTERVAL_MS = 1_500
+"""As often offsets are committed: what a killed member did since then is done again."""
+FETCH_BYTES = 16_384
+"""Of a partition at a time: small fetches, so that all partitions move on together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far a partition should be by now."""
+
+    started: float
+    """By `time.monotonic`, which is the same for all processes of a machine."""
+    seconds: float
+    """That each partition takes."""
+
+    def due(self, end: int, now: float) -> int:
+        """The offset that a partition with this end should have reached."""
+        return int(end * min(1.0, max(0.0, (now - self.started) / self.seconds)))
+
+    def early(self, offset: int, end: int, now: float) -> float:
+        """Seconds from now until a partition with this end should reach the offset; 0 when it is late."""
+        return max(0.0, self.started + self.seconds * offset / max(end, 1) - now)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a member is told when it is started."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    client_id: str
+    pace: Pace
+
+    def arguments(self) -> list[str]:
+        return [
+            self.bootstrap, self.group, self.topic, self.client_id, str(self.pace.started), str(self.pace.seconds)
+        ]  # fmt: skip
+
+    @classmethod
+    def told(cls) -> Self:
+        """From the command line."""
+        bootstrap, group, topic, client_id, started, seconds = sys.argv[1:]
+        return cls(bootstrap, group, topic, client_id, Pace(float(started), float(seconds)))
+
+
+def count(values: Iterable[bytes | None]) -> dict[str, tuple[int, int, int]]:
+    """Per carrier: flights, flights that left, minutes of delay."""
+    counts: dict[str, tuple[int, int, int]] = {}
+    for value in values:
+        if value is not None:
+            carrier, delay = departure_delay(value)
+            flights, left, minutes = counts.get(carrier.decode(), (0, 0, 0))
+            counts[carrier.decode()] = (flights + 1, left + (delay is not None), minutes + (delay or 0))
+    return counts
+
+
+def say(partition: int, first: int, following: int, carriers: dict[str, tuple[int, int, int]]) -> None:
+    told = {"partition": partition, "first": first, "next": following, "at": time.monotonic(), "carriers": carriers}
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
