@@ -250,8 +250,10 @@ async def test_the_first_record_comes_soon_after_the_assignment(orders):
             times.setdefault("record", loop.time())
             group.stop()
 
-    group = ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address), on_event=lambda event: times.setdefault(
-        event.what, loop.time()))  # fmt: skip
+    def note(event):
+        times.setdefault(event.what, loop.time())
+
+    group = ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address), on_event=note)
     async with group:
         await group.run_until_signal(work)
     assert times["record"] - times["generation"] < 1.0

@@ -183,7 +183,9 @@ JAVA = Client(
     json_event,
     lambda: f"Apache Kafka's client {kafka.VERSION}",
 )
+KOHORT = _python("kohort", "kohort", "kohort_program.py", "cooperative-sticky")
 CLIENTS = (
+    KOHORT,
     _python("confluent-kafka", "confluent_kafka", "confluent_program.py", "cooperative-sticky"),
     _python("aiokafka", "aiokafka", "aiokafka_program.py", "roundrobin"),
     _python("kafka-python", "kafka", "kafka_python_program.py", "sticky"),

@@ -3,7 +3,7 @@
 import pytest
 
 from interop import built, programs
-from interop.programs import JAVA, Client
+from interop.programs import JAVA, KOHORT, Client
 
 CLIENTS: tuple[Client, ...] = (*programs.CLIENTS, *built.CLIENTS)
 
@@ -24,6 +24,7 @@ each_client_and_assignor = pytest.mark.parametrize(
     ("client", "assignor"),
     [
         *(pytest.param(client, client.assignor, id=client.name, marks=_marks(client)) for client in CLIENTS),
+        pytest.param(KOHORT, "sticky", id="kohort-sticky"),
         pytest.param(JAVA, "range", id="java-range", marks=pytest.mark.clients),
     ],
 )

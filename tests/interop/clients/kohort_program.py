@@ -1,0 +1,88 @@
+"""Kohort's own client as a group member or a producer; see lines.py."""
+
+import asyncio
+import logging
+import sys
+
+import lines
+
+from kohort.client import Batch, ClientConfig, CommitError, ConsumerGroup, Generation, Producer
+from kohort.types import TopicPartition
+
+QUICK = {"retry_backoff_ms": 50, "retry_backoff_max_ms": 500}
+
+
+class Member:
+    def __init__(self, options: dict[str, str]) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.group = ConsumerGroup(
+            options["group"],
+            topics=options["topics"].split(","),
+            bootstrap=options["bootstrap"],
+            client_id=options["client"],
+            assignors=[options["assignor"]],
+            instance_id=options.get("instance"),
+            session_timeout_ms=int(options["session"]),
+            heartbeat_interval_ms=int(options["heartbeat"]),
+            join_group_backoff_ms=500,
+            fetch_max_wait_ms=200,
+            **QUICK,
+        )
+
+    async def run(self) -> None:
+        async with self.group:
+            self.group.stop_on()
+            async for generation in self.group:
+                self.owned |= set(generation.assignment)
+                lines.owns(self.owned)
+                async with generation:
+                    for partition in generation.assignment:
+                        generation.start(self.work, partition)
+        lines.say("left")
+
+    async def work(self, generation: Generation, partition: TopicPartition) -> None:
+        try:
+            async for batch in generation.records(partition):
+                await self.process(generation, partition, batch)
+        finally:
+            self.owned.discard(partition)
+            lines.owns(self.owned)
+
+    async def process(self, generation: Generation, partition: TopicPartition, batch: Batch) -> None:
+        offsets = [record.offset for record in batch]
+        lines.records(partition.topic, partition.partition, offsets, [record.value for record in batch])
+        try:
+            await generation.commit({partition: batch.next_offset})
+        except CommitError as error:
+            lines.say("failed", what=str(error))
+        else:
+            lines.committed({(partition.topic, partition.partition): batch.next_offset})
+
+
+async def produce(options: dict[str, str]) -> int:
+    """0 if every line of stdin was acknowledged."""
+    config = ClientConfig(bootstrap=options["bootstrap"], **QUICK)
+    producers = {
+        topic: await Producer(config, compression=codec).__aenter__() for codec, topic in lines.topics(options).items()
+    }
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
+        key, value = lines.keyed_line(line)
+        for topic, producer in producers.items():
+            await producer.send(topic, value, key=key)
+    for producer in producers.values():
+        await producer.__aexit__(None, None, None)  # raises if a record was not acknowledged
+    return 0
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    mode, options = lines.arguments()
+    if mode == "produce":
+        return asyncio.run(produce(options))
+    asyncio.run(Member(options).run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
