@@ -254,9 +254,12 @@ class Group:
         """The protocol most members vote for; each votes for its first one that all members offer.
 
         A tie goes to the name that reached the number first, in the order in which the members joined."""
+        candidates = {name for name in self._supported if self._offered_by_all(name)}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes: Counter[str] = Counter()
         for session in self.sessions.values():
-            candidate = next((name for name, _ in session.protocols if self._offered_by_all(name)), None)
+            candidate = next((name for name, _ in session.protocols if name in candidates), None)
             if candidate is not None:
                 votes[candidate] += 1
         return max(votes, key=votes.__getitem__)

@@ -40,7 +40,7 @@ def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
         return ErrorCode.invalid_group_id
     if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
         return ErrorCode.invalid_session_timeout
-    names = (name for name, _ in request.protocols)
+    names = [name for name, _ in request.protocols]
     prefix = request.client_id if request.instance_id is None else request.instance_id
     if too_long(request.protocol_type, *names) or too_long(prefix, spare=len(request.fresh_id) + 1):
         return ErrorCode.invalid_request  # what can't be logged; Kafka answers UNKNOWN_SERVER_ERROR
