@@ -13,6 +13,8 @@ COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
+    "consume": "print records, as kcat does",
+    "produce": "send lines or files as records, as kcat does",
     "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }

@@ -8,7 +8,7 @@ of another tool will do. A name given by `-X` is meant for us: an unknown one is
 import argparse
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,20 +73,29 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", metavar="MS", type=int, default=TIMEOUT_MS, help="how long to try (default: 30000)")
 
 
-def client_config(options: argparse.Namespace) -> ClientConfig:
+def client_config(options: argparse.Namespace, properties: Mapping[str, str] | None = None) -> ClientConfig:
     """Raises RefusedError."""
     try:
-        return _config(options, _file(options.command_config), _given(options.properties))
+        return _config(options, client_properties(options) if properties is None else properties)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
 
 
-def _config(options: argparse.Namespace, file: dict[str, str], given: dict[str, str]) -> ClientConfig:
+def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> dict[str, str]:
+    """What the file, `-X` and `--bootstrap` say, the last winning. `own`: names that the command itself understands.
+
+    Raises RefusedError.
+    """
+    try:
+        properties = _file(options.command_config) | _given(options.properties, own)
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+    return properties if options.bootstrap is None else properties | {"bootstrap.servers": options.bootstrap}
+
+
+def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> ClientConfig:
     if options.timeout < 1:
         raise ConfigError(f"--timeout {options.timeout}: is no number of milliseconds to try for")
-    properties = file | given
-    if options.bootstrap is not None:
-        properties["bootstrap.servers"] = options.bootstrap
     fields: dict[str, Any] = {
         "default_api_timeout_ms": options.timeout,
         "request_timeout_ms": min(options.timeout, REQUEST_TIMEOUT_MS),
@@ -103,7 +112,7 @@ def _typed(name: str, value: str) -> int | str:
     return int(value)
 
 
-def _security(properties: dict[str, str]) -> Security:
+def _security(properties: Mapping[str, str]) -> Security:
     fields: dict[str, Any] = {_SECURITY[name]: value for name, value in properties.items() if name in _SECURITY}
     fields |= {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get(_OTHER[0], ""))}
     if properties.get(_OTHER[1], "https").lower() in ("", "none"):
@@ -113,9 +122,9 @@ def _security(properties: dict[str, str]) -> Security:
     return Security(**fields)
 
 
-def _given(words: Iterable[str]) -> dict[str, str]:
+def _given(words: Iterable[str], own: Iterable[str]) -> dict[str, str]:
     """What `-X` says. Raises ConfigError."""
-    known = [*_NAMES, *_SECURITY, *_OTHER]
+    known = [*_NAMES, *_SECURITY, *_OTHER, *own]
     properties = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -160,6 +169,8 @@ def run_with_admin(options: argparse.Namespace, work: Callable[[Admin], Awaitabl
 
 
 def run_to_exit_code(work: Awaitable[int]) -> int:
+    """What goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
+
     async def awaited() -> int:
         return await work
 
@@ -167,6 +178,8 @@ def run_to_exit_code(work: Awaitable[int]) -> int:
         return asyncio.run(awaited())
     except RefusedError:
         raise
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
     except KohortError as error:
         tell(" ".join(str(error).split()))
         return FAILED

@@ -51,11 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         group = await _described(admin, GroupId(options.group))
-        try:
-            plan = await _plan(admin, options, group, growing)
-        except ConfigError as error:
-            raise RefusedError(str(error)) from error
-        _show(options, group, plan)
+        _show(options, group, await _plan(admin, options, group, growing))
         return 0
 
     return run_with_admin(options, work)

@@ -1,0 +1,153 @@
+"""Print the records of a topic, or with -G of a group's topics, in kcat's way:
+
+    kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\\n'
+    kohort consume -b HOST:PORT -G billing orders payments
+
+SIGINT and SIGTERM end it cleanly: what was read is written, and in a group committed. Exit code 0 then, as in kcat.
+"""
+
+import argparse
+from collections.abc import Mapping
+from typing import Final
+
+from kohort.cli.byte_streams import ByteOutput
+from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.consume_group import PROPERTIES, GroupConsumer, group_options
+from kohort.cli.consume_offsets import BEGINNING, STORED, Span, parse
+from kohort.cli.consume_plain import consume
+from kohort.cli.consume_sink import Sink
+from kohort.cli.message_format import NULL, Message, Write, delimited, formatter, json_envelope, unescape
+from kohort.cli.options import RefusedError
+from kohort.cli.signals import stop_on_signal
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.client.group import ConsumerGroup
+from kohort.client.offsets import Isolation
+from kohort.errors import ConfigError
+from kohort.types import TopicPartition
+
+GROUP_ID: Final = "group.id"
+ISOLATION: Final = "isolation.level"
+_OWN: Final = (GROUP_ID, *PROPERTIES)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add = parser.add_argument
+    add("-t", dest="topic", metavar="TOPIC", help="the topic to read")
+    add("-p", dest="partition", metavar="N", type=int, help="only this partition")
+    add("-G", dest="group", metavar="GROUP", help="read as a member of this group, and commit")
+    add("topics", nargs="*", metavar="TOPIC", help="with -G: topics, or ^ and a regular expression")
+    add(
+        "-o",
+        dest="offsets",
+        metavar="OFFSET",
+        action="append",
+        default=[],
+        help="where to start: beginning, end, stored, an offset, -N from the end, s@MS; and to stop: e@MS",
+    )
+    add("-c", dest="count", metavar="N", type=int, help="end after so many records")
+    add("-e", dest="exit_at_end", action="store_true", help="end when all is read")
+    add("-f", dest="format", metavar="FORMAT", help=r"%%t %%p %%o %%k %%s %%S %%K %%T %%h %%R %%%% \n \t \xNN")
+    add("-J", dest="json", action="store_true", help="a JSON object per line")
+    add("-D", dest="delimiter", metavar="DELIMITER", default=r"\n", help="after each record (a newline)")
+    add("-K", dest="key_delimiter", metavar="DELIMITER", help="write keys, with this behind them")
+    add("-O", dest="with_offset", action="store_true", help="write offsets too, with -K's delimiter")
+    add("-Z", dest="null", action="store_true", help="write NULL for what is null or empty")
+    add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
+    add("-u", dest="unbuffered", action="store_true", help="as kcat's: here records are always written as they come")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    try:
+        _check(options)
+        span = parse(options.offsets)
+        if span.start == STORED and not _group(options):
+            raise ConfigError("-o stored: say which group has stored them, by -G or -X group.id=GROUP")
+        return run_to_exit_code(_consume(options, span))
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.group is None and (options.topic is None or options.topics):
+        raise ConfigError("say what to read: -t TOPIC, or -G GROUP TOPIC…")
+    if options.group is not None and not (options.topics or options.topic):
+        raise ConfigError("-G: say which topics, behind the options")
+    if options.group is not None and options.partition is not None:
+        raise ConfigError("-p: in a group partitions are assigned; leave it out, or -G")
+    if options.count is not None and options.count < 1:
+        raise ConfigError(f"-c {options.count}: is not a number of records")
+
+
+def _group(options: argparse.Namespace) -> str:
+    return str(options.group or client_properties(options, _OWN).get(GROUP_ID, ""))
+
+
+async def _consume(options: argparse.Namespace, span: Span) -> int:
+    properties = client_properties(options, _OWN)
+    async with Cluster(client_config(options, properties)) as cluster:
+        sink = Sink(
+            ByteOutput(), _writer(options, cluster), limit=options.count, stop_ms=span.stop_ms, quiet=options.quiet
+        )
+        if options.group is None:
+            await _plain(options, properties, Admin(cluster), sink, span)
+        else:
+            await _in_group(options, properties, Admin(cluster), sink, span)
+    return 0
+
+
+async def _plain(
+    options: argparse.Namespace, properties: Mapping[str, str], admin: Admin, sink: Sink, span: Span
+) -> None:
+    await consume(
+        admin,
+        sink,
+        stop_on_signal(),
+        topic=options.topic,
+        partition=options.partition,
+        start=BEGINNING if span.start is None else span.start,
+        group=properties.get(GROUP_ID, ""),
+        isolation=_isolation(properties),
+        exit_at_end=options.exit_at_end,
+    )
+
+
+def _isolation(properties: Mapping[str, str]) -> Isolation:
+    """read_committed unless said otherwise, as in librdkafka. Raises ConfigError."""
+    match properties.get(ISOLATION, "read_committed"):
+        case "read_committed":
+            return "read_committed"
+        case "read_uncommitted":
+            return "read_uncommitted"
+        case other:
+            raise ConfigError(f"{ISOLATION}={other}: is not read_committed or read_uncommitted")
+
+
+async def _in_group(
+    options: argparse.Namespace, properties: Mapping[str, str], admin: Admin, sink: Sink, span: Span
+) -> None:
+    topics = [*options.topics, *([options.topic] if options.topic else [])]
+    chosen = group_options({ISOLATION: "read_committed", **properties}, topics)
+    try:
+        async with ConsumerGroup(options.group, cluster=admin.cluster, **chosen) as group:
+            await GroupConsumer(admin, group, sink, span.start, options.exit_at_end).run()
+    except* BrokenPipeError:
+        raise BrokenPipeError from None
+
+
+def _writer(options: argparse.Namespace, cluster: Cluster) -> Write:
+    """How records are written. Raises ConfigError."""
+    null = NULL if options.null else b""
+    if options.json:
+        return json_envelope(lambda message: _broker(cluster, message))
+    if options.format is not None:
+        return formatter(options.format, null=null)
+    key_delimiter = None if options.key_delimiter is None else unescape(options.key_delimiter)
+    return delimited(unescape(options.delimiter), key_delimiter, with_offset=options.with_offset, null=null)
+
+
+def _broker(cluster: Cluster, of: Message) -> int:
+    leader = cluster.known_leader(TopicPartition(of.topic, of.partition))
+    return -1 if leader is None else leader.node_id

@@ -1,0 +1,143 @@
+"""Consuming as a member of a group: partitions come and go, and what was written is committed.
+
+An offset is committed once its record has been written to standard output, every second and when a partition is given
+up or the member leaves: whoever reads our output may see a record twice after a crash, and never misses one.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kohort.cli.consume_offsets import Start, start_offsets
+from kohort.cli.consume_sink import Sink
+from kohort.client.admin import Admin
+from kohort.client.generation import Generation
+from kohort.client.group import ConsumerGroup
+from kohort.errors import ConfigError
+from kohort.types import TopicPartition
+
+COMMIT_INTERVAL_MS: Final = 1_000
+LOOK_S: Final = 0.2
+PROPERTIES: Final = {
+    "auto.offset.reset": "start_offset",
+    "group.instance.id": "instance_id",
+    "client.rack": "rack",
+    "isolation.level": "isolation_level",
+    "session.timeout.ms": "session_timeout_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "rebalance.timeout.ms": "rebalance_timeout_ms",
+    "partition.assignment.strategy": "assignors",
+    "fetch.min.bytes": "fetch_min_bytes",
+    "fetch.max.bytes": "fetch_max_bytes",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "fetch.max.wait.ms": "fetch_max_wait_ms",
+    "max.partition.fetch.bytes": "max_partition_fetch_bytes",
+    "auto.commit.interval.ms": "commit_interval_ms",
+}
+"""Kafka's names that `-X` takes → our options."""
+_RESETS: Final = {"earliest": "first", "smallest": "first", "beginning": "first", "latest": "last", "largest": "last",
+                  "end": "last"}  # fmt: skip
+
+
+def group_options(properties: Mapping[str, str], topics: Sequence[str]) -> dict[str, Any]:
+    """What a ConsumerGroup is made with. Raises ConfigError."""
+    options: dict[str, Any] = {"commit_interval_ms": COMMIT_INTERVAL_MS, "start_offset": "last"}
+    for name, option in PROPERTIES.items():
+        if name in properties:
+            options[option] = _typed(name, properties[name])
+    return options | _subscription(topics)
+
+
+def _typed(name: str, value: str) -> Any:
+    if name.endswith((".ms", ".bytes")):
+        if not value.isdecimal():
+            raise ConfigError(f"{name}={value}: is not a number")
+        return int(value)
+    if name == "partition.assignment.strategy":
+        return tuple(each.strip() for each in value.split(","))
+    return _RESETS.get(value, value) if name == "auto.offset.reset" else value
+
+
+def _subscription(topics: Sequence[str]) -> dict[str, Any]:
+    """Topics by name, or `^` and a regular expression, as librdkafka has them: it may go on behind what matched."""
+    if not any(topic.startswith("^") for topic in topics):
+        return {"topics": list(topics)}
+    each = (f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
+    return {"pattern": "|".join(f"(?:{one})" for one in each)}
+
+
+class GroupConsumer:
+    """Members' work: from partitions to the sink."""
+
+    def __init__(self, admin: Admin, group: ConsumerGroup, sink: Sink, start: Start | None, exit_at_end: bool) -> None:
+        self._admin = admin
+        self._group = group
+        self._sink = sink
+        self._start = start
+        self._exit_at_end = exit_at_end
+        self._turn = asyncio.Lock()
+        self._begun: set[TopicPartition] = set()
+        self._at_end: set[TopicPartition] = set()
+
+    async def run(self) -> None:
+        """Until a signal comes, the sink is full, or all is read and `exit_at_end`. Raises KohortError, OSError."""
+        self._group.stop_on()
+        self._sink.tell("Waiting for group rebalance")
+        async for generation in self._group:
+            assigned = ", ".join(f"{each.topic} [{each.partition}]" for each in generation.assignment)
+            who = f"Group {self._group.config.group_id} rebalanced (memberid {generation.member_id})"
+            self._sink.tell(f"{who}: assigned: {assigned}")
+            self._at_end.intersection_update(generation.kept)
+            async with generation:
+                generation.start(self._watch)
+                for partition in generation.assignment:
+                    generation.start(self._work, partition)
+
+    async def _work(self, generation: Generation, partition: TopicPartition) -> None:
+        await self._seek(generation, partition)
+        async for batch in generation.records(partition):
+            async with self._turn:
+                if self._sink.is_full:
+                    return
+                self._at_end.discard(partition)
+                cut = await self._sink.take(partition, batch.records)
+            await generation.commit({partition: batch.next_offset if cut is None else cut})
+            if self._sink.is_full:
+                self._group.stop("as many records were consumed as were asked for")
+                return
+            if partition in self._sink.stopped:
+                self._note_end(generation, partition)
+                return
+            if generation.lag(partition) == 0:
+                self._note_end(generation, partition)
+
+    async def _seek(self, generation: Generation, partition: TopicPartition) -> None:
+        """To where `-o` says, but only the first time: what we committed ourselves is where we go on."""
+        if partition in self._begun:
+            return
+        self._begun.add(partition)
+        if self._start not in (None, "stored"):
+            assert self._start is not None
+            offsets = await start_offsets(self._admin, self._start, [partition])
+            generation.seek(partition, offsets[partition])
+
+    async def _watch(self, generation: Generation) -> None:
+        """Looks after what brings no records: partitions at their end, a reader that is gone."""
+        while generation.end is None:
+            for partition in generation.assignment:
+                if partition in self._begun and generation.lag(partition) == 0:
+                    self._note_end(generation, partition)
+            if self._sink.output.is_broken:
+                raise BrokenPipeError
+            await asyncio.wait({asyncio.ensure_future(generation.ending())}, timeout=LOOK_S)
+
+    def _note_end(self, generation: Generation, partition: TopicPartition) -> None:
+        if partition in self._at_end:
+            return
+        self._at_end.add(partition)
+        done = self._exit_at_end and self._at_end >= set(generation.assignment)
+        if partition not in self._sink.stopped:
+            self._sink.tell_end(partition, generation.position(partition), exiting=done)
+        if done:
+            self._group.stop("the end of all partitions is reached")

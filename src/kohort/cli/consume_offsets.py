@@ -1,0 +1,116 @@
+"""`-o`: where to start and where to stop, as kcat says it.
+
+`beginning`, `end`, `stored` (what the group has committed), an offset, `-N` (the last N of each partition), `s@MS` (the
+first record not older) and `e@MS` (up to the first record that is not older). Offsets that the log does not have any
+more, or not yet, become its nearest end.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from kohort.client.admin import Admin
+from kohort.client.offsets import Offset
+from kohort.errors import ConfigError, KohortError
+from kohort.types import GroupId, TopicPartition
+
+BEGINNING: Final = "beginning"
+END: Final = "end"
+STORED: Final = "stored"
+_NUMBER: Final = re.compile(r"-?\d+")
+_TIME: Final = re.compile(r"([se])@(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FromTime:
+    at_ms: int
+
+
+Start: TypeAlias = Literal["beginning", "end", "stored"] | int | FromTime
+"""A negative number counts from the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is read."""
+
+    start: Start | None = None
+    """None: not said."""
+    stop_ms: int | None = None
+    """Timestamp of the first record that is not wanted any more."""
+
+
+def parse(words: Sequence[str]) -> Span:
+    """Raises ConfigError."""
+    start: Start | None = None
+    stop_ms: int | None = None
+    for word in words:
+        time = _TIME.fullmatch(word)
+        if time is not None and time[1] == "e":
+            stop_ms = int(time[2])
+        elif time is not None:
+            start = FromTime(int(time[2]))
+        else:
+            start = _start(word)
+    return Span(start, stop_ms)
+
+
+def _start(word: str) -> Start:
+    if _NUMBER.fullmatch(word):
+        return int(word)
+    match word:
+        case "beginning":
+            return "beginning"
+        case "end":
+            return "end"
+        case "stored":
+            return "stored"
+    raise ConfigError(f"-o {word}: is not beginning, end, stored, an offset, -N, s@MS or e@MS")
+
+
+async def start_offsets(
+    admin: Admin, start: Start, partitions: Iterable[TopicPartition], group: str = ""
+) -> dict[TopicPartition, int]:
+    """The offset at which to begin each partition. Raises KohortError where a partition cannot be read."""
+    wanted = list(partitions)
+    ends = await admin.ends(wanted)
+    if missing := [each for each in wanted if each not in ends]:
+        raise KohortError(f"{', '.join(map(str, missing))}: no such partition, or it has no leader")
+    if isinstance(start, FromTime):
+        return await _at_time(admin, start.at_ms, ends)
+    if start == STORED:
+        return await _stored(admin, GroupId(group), ends)
+    return {each: _within(start, *bounds) for each, bounds in ends.items()}
+
+
+def _within(start: Start, first: int, end: int) -> int:
+    if isinstance(start, int):
+        return min(max(end + start if start < 0 else start, first), end)
+    return end if start == END else first
+
+
+async def _at_time(
+    admin: Admin, at_ms: int, ends: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    found = await admin.list_offsets(dict.fromkeys(ends, at_ms))
+    for answer in found.values():
+        if isinstance(answer, KohortError):
+            raise answer
+    return {
+        each: answer.offset if isinstance(answer := found[each], Offset) and answer.offset >= 0 else end
+        for each, (_, end) in ends.items()
+    }
+
+
+async def _stored(
+    admin: Admin, group: GroupId, ends: Mapping[TopicPartition, tuple[int, int]]
+) -> dict[TopicPartition, int]:
+    """The beginning where the group has committed nothing."""
+    committed = (await admin.committed([group], list(ends)))[group]
+    if isinstance(committed, KohortError):
+        raise committed
+    return {
+        each: _within(committed[each].offset if each in committed else BEGINNING, *bounds)
+        for each, bounds in ends.items()
+    }

@@ -1,0 +1,82 @@
+"""Consuming partitions of one topic, without a group."""
+
+import asyncio
+from collections.abc import Collection
+
+from kohort.cli.consume_offsets import Start, start_offsets
+from kohort.cli.consume_sink import Sink
+from kohort.client.admin import Admin
+from kohort.client.fetcher import Fetcher
+from kohort.client.offsets import Isolation
+from kohort.errors import KafkaError, KohortError
+from kohort.types import TopicPartition
+
+LOOK_MS = 200
+"""How often it is looked whether to go on, while nothing comes."""
+
+
+async def consume(
+    admin: Admin,
+    sink: Sink,
+    stop: asyncio.Event,
+    *,
+    topic: str,
+    partition: int | None,
+    start: Start,
+    group: str,
+    isolation: Isolation,
+    exit_at_end: bool,
+) -> None:
+    """Until the sink is full, all is read and `exit_at_end`, or `stop` is set. Raises KohortError, BrokenPipeError."""
+    offsets = await start_offsets(admin, start, await _partitions(admin, topic, partition), group)
+    wait_ms = LOOK_MS // 2 if exit_at_end else 500
+    async with Fetcher(
+        admin.cluster, isolation=isolation, out_of_range="earliest", fetch_max_wait_ms=wait_ms
+    ) as fetcher:
+        fetcher.assign(offsets)
+        await _Reading(fetcher, sink, exit_at_end).run(stop)
+
+
+async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
+    described = (await admin.describe_topics([topic])).get(topic)
+    if described is None or isinstance(described, KafkaError):
+        raise described or KohortError(f"no answer about topic {topic}")
+    every = sorted(TopicPartition(topic, each.index) for each in described.partitions)
+    if partition is None:
+        return every
+    if TopicPartition(topic, partition) not in every:
+        raise KohortError(f"topic {topic} has partitions 0 to {len(every) - 1}, not {partition}")
+    return [TopicPartition(topic, partition)]
+
+
+class _Reading:
+    """Batches from the fetcher to the sink."""
+
+    def __init__(self, fetcher: Fetcher, sink: Sink, exit_at_end: bool) -> None:
+        self._fetcher = fetcher
+        self._sink = sink
+        self._exit_at_end = exit_at_end
+        self._at_end: set[TopicPartition] = set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and not self._sink.is_full and self._fetcher.assignment:
+            batch = await self._fetcher.next_any(max_wait_ms=LOOK_MS)
+            if batch is not None:
+                tp = batch.topic_partition
+                self._at_end.discard(tp)
+                await self._sink.take(tp, batch.records)
+                if tp in self._sink.stopped:
+                    self._fetcher.remove(tp)
+            elif self._sink.output.is_broken:
+                raise BrokenPipeError
+            if self._all_at_end(self._fetcher.assignment):
+                return
+
+    def _all_at_end(self, assigned: Collection[TopicPartition]) -> bool:
+        """Tells of partitions that have come to their end since; whether that is all there is to do."""
+        for tp in sorted(assigned):
+            if tp not in self._at_end and self._fetcher.lag(tp) == 0:
+                self._at_end.add(tp)
+                exiting = self._exit_at_end and len(self._at_end) == len(assigned)
+                self._sink.tell_end(tp, self._fetcher.position(tp), exiting=exiting)
+        return self._exit_at_end and bool(assigned) and len(self._at_end) == len(assigned)

@@ -1,0 +1,62 @@
+"""Where consumed records go: formatted, counted, written; and what is said about it on stderr, in kcat's words."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kohort.cli.byte_streams import ByteOutput
+from kohort.cli.message_format import Write
+from kohort.client.record import Record
+from kohort.types import TopicPartition
+
+
+@dataclass(slots=True)
+class Sink:
+    """The output, and how much more it takes."""
+
+    output: ByteOutput
+    write_record: Write
+    limit: int | None = None
+    """Records to write in all; None: without end."""
+    stop_ms: int | None = None
+    """Records from the first that is not older than this on are not wanted, in each partition."""
+    quiet: bool = False
+    written: int = 0
+    stopped: set[TopicPartition] = field(default_factory=set)
+    """Partitions in which `stop_ms` was reached."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.written >= self.limit
+
+    async def take(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
+        """Write what is wanted of these; the offset behind the last one written, None if all were wanted.
+
+        Raises BrokenPipeError, OSError.
+        """
+        wanted = self._wanted(partition, records)
+        write = self.write_record
+        self.written += len(wanted)
+        await self.output.write(b"".join([write(record) for record in wanted]))
+        if len(wanted) == len(records):
+            return None
+        return wanted[-1].offset + 1 if wanted else records[0].offset
+
+    def _wanted(self, partition: TopicPartition, records: Sequence[Record]) -> Sequence[Record]:
+        if self.stop_ms is not None:
+            young = next((at for at, record in enumerate(records) if record.timestamp >= self.stop_ms), None)
+            if young is not None:
+                self.stopped.add(partition)
+                self.tell(f"Reached stop timestamp for topic {partition.topic} [{partition.partition}]")
+                records = records[:young]
+        return records if self.limit is None else records[: max(self.limit - self.written, 0)]
+
+    def tell_end(self, partition: TopicPartition, offset: int | None, *, exiting: bool) -> None:
+        """A partition has nothing more for now."""
+        rest = ": exiting" if exiting else ""
+        self.tell(f"Reached end of topic {partition.topic} [{partition.partition}] at offset {offset}{rest}")
+
+    def tell(self, message: str) -> None:
+        """As kcat, with "% " in front; nothing with -q."""
+        if not self.quiet:
+            print(f"% {message}", file=sys.stderr)

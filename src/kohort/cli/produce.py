@@ -1,0 +1,215 @@
+"""Send lines of standard input, or files, as records, in kcat's way:
+
+    seq 100 | kohort produce -b HOST:PORT -t orders
+    kohort produce -b HOST:PORT -t orders -K : -z zstd -H source=shell -l lines.txt
+
+SIGINT and SIGTERM end the reading; what was read is sent. Exit code 1 when a record could not be delivered.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.cli.byte_streams import ByteOutput, chunks, split
+from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.message_format import Header, unescape
+from kohort.cli.options import RefusedError
+from kohort.cli.output import tell
+from kohort.cli.signals import stop_on_signal, until
+from kohort.client.config import ClientConfig
+from kohort.client.producer import Producer
+from kohort.errors import ConfigError, KohortError
+
+FAILED: Final = 1
+MAX_MESSAGE: Final = 1_048_576
+RANDOM: Final = -1
+_NUMBERS: Final = {
+    "linger.ms": "linger_ms",
+    "queue.buffering.max.ms": "linger_ms",
+    "batch.size": "batch_size",
+    "delivery.timeout.ms": "delivery_timeout_ms",
+    "message.timeout.ms": "delivery_timeout_ms",
+    "max.request.size": "max_request_size",
+    "message.max.bytes": "max_request_size",
+    "buffer.memory": "buffer_memory",
+    "max.block.ms": "max_block_ms",
+    "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
+}
+_WORDS: Final = {
+    "acks": "acks",
+    "request.required.acks": "acks",
+    "compression.type": "compression",
+    "compression.codec": "compression",
+}
+_IDEMPOTENCE: Final = "enable.idempotence"
+_OWN: Final = (*_NUMBERS, *_WORDS, _IDEMPOTENCE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add = parser.add_argument
+    add("-t", dest="topic", metavar="TOPIC", required=True, help="the topic")
+    add("-p", dest="partition", metavar="N", type=int, help="the partition (default: by the key, as Java's producer)")
+    add("files", nargs="*", metavar="FILE", type=Path, help="each is one record; with -l the one file holds many")
+    add("-l", dest="lines", action="store_true", help="read records from FILE as from standard input")
+    add("-D", dest="delimiter", metavar="DELIMITER", default=r"\n", help="between records (a newline)")
+    add("-K", dest="key_delimiter", metavar="DELIMITER", help="between a record's key and its value")
+    add("-k", dest="key", metavar="KEY", help="the key of records that have none")
+    add("-H", dest="headers", metavar="NAME=VALUE", action="append", default=[], help="a header; repeatable")
+    add("-z", dest="codec", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
+    add("-Z", dest="null", action="store_true", help="send empty keys and values as null")
+    add("-c", dest="count", metavar="N", type=int, help="end after so many records")
+    add("-T", dest="tee", action="store_true", help="write what is sent to standard output too")
+    add("-q", dest="quiet", action="store_true", help="as kcat's: nothing but errors is ever said")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How input becomes records."""
+
+    delimiter: bytes
+    key_delimiter: bytes | None
+    key: bytes | None
+    headers: tuple[Header, ...]
+    null: bool
+
+    def record(self, message: bytes) -> tuple[bytes | None, bytes | None]:
+        """Key and value."""
+        key: bytes | None = None
+        value: bytes | None = message
+        if self.key_delimiter is not None and self.key_delimiter in message:
+            key, _, value = message.partition(self.key_delimiter)
+            if self.null:
+                key, value = key or None, value or None
+        return self.key if key is None else key, value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    try:
+        properties = client_properties(options, _OWN)
+        form = _form(options)
+        settings = _settings(options, properties)
+        work = _Work(options, form)
+        return run_to_exit_code(work.run(client_config(options, properties), settings))
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _form(options: argparse.Namespace) -> Form:
+    """Raises ConfigError."""
+    if options.lines and len(options.files) != 1:
+        raise ConfigError("-l: takes one file of records")
+    if options.count is not None and options.count < 1:
+        raise ConfigError(f"-c {options.count}: is not a number of records")
+    for flag, text in (("-D", options.delimiter), ("-K", options.key_delimiter)):
+        if text == "":
+            raise ConfigError(f"{flag}: an empty delimiter divides nothing")
+    return Form(
+        delimiter=unescape(options.delimiter),
+        key_delimiter=None if options.key_delimiter is None else unescape(options.key_delimiter),
+        key=None if options.key is None else _bytes(options.key),
+        headers=tuple(map(_header, options.headers)),
+        null=options.null,
+    )
+
+
+def _bytes(argument: str) -> bytes:
+    return argument.encode("utf-8", "surrogateescape")
+
+
+def _header(text: str) -> Header:
+    """NAME=VALUE, or NAME for a header whose value is null. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not name:
+        raise ConfigError(f"-H {text}: is not NAME=VALUE")
+    return name, _bytes(value) if equals else None
+
+
+def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dict[str, Any]:
+    """What the Producer is made with. Raises ConfigError."""
+    settings: dict[str, Any] = {}
+    for name, option in _NUMBERS.items():
+        if name in properties:
+            if not properties[name].isdecimal():
+                raise ConfigError(f"{name}={properties[name]}: is not a number")
+            settings[option] = int(properties[name])
+    settings |= {option: properties[name] for name, option in _WORDS.items() if name in properties}
+    if _IDEMPOTENCE in properties:
+        settings["enable_idempotence"] = properties[_IDEMPOTENCE].lower() == "true"
+    return settings if options.codec is None else settings | {"compression": options.codec}
+
+
+class _Work:
+    """From input to the cluster."""
+
+    def __init__(self, options: argparse.Namespace, form: Form) -> None:
+        self._topic: str = options.topic
+        self._partition: int | None = None if options.partition == RANDOM else options.partition
+        self._files: Sequence[Path] = options.files
+        self._lines: bool = options.lines
+        self._left: int | None = options.count
+        self._tee = ByteOutput() if options.tee else None
+        self._form = form
+        self._limit = MAX_MESSAGE
+
+    async def run(self, config: ClientConfig, settings: Mapping[str, Any]) -> int:
+        """The exit code. Raises KohortError, OSError."""
+        stop = stop_on_signal()
+        self._limit = settings.get("max_request_size", MAX_MESSAGE)
+        async with Producer(config, **settings) as producer:
+            if self._files and not self._lines:
+                return await self._send_files(producer, stop)
+            try:
+                await self._send_lines(producer, stop)
+            except (OSError, ValueError) as error:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise KohortError(str(error)) from error
+        return 0
+
+    async def _send_lines(self, producer: Producer, stop: asyncio.Event) -> None:
+        with self._input() as descriptor:
+            async for messages in until(stop, split(chunks(descriptor), self._form.delimiter, self._limit)):
+                for message in messages[: self._left]:
+                    key, value = self._form.record(message)
+                    await self._send(producer, key, value, message)
+                if self._left is not None:
+                    self._left -= min(self._left, len(messages))
+                    if not self._left:
+                        return
+
+    @contextmanager
+    def _input(self) -> Iterator[int]:
+        """The descriptor to read. Raises OSError."""
+        if not self._files:
+            yield sys.stdin.fileno()
+            return
+        with self._files[0].open("rb") as file:
+            yield file.fileno()
+
+    async def _send_files(self, producer: Producer, stop: asyncio.Event) -> int:
+        """Each file is one record; empty ones are left out, as in kcat, and one that cannot be read is told."""
+        failed = 0
+        for file in self._files[: self._left]:
+            if stop.is_set():
+                break
+            try:
+                content = file.read_bytes()
+            except OSError as error:
+                tell(f"{file}: {error.strerror}")
+                failed += 1
+                continue
+            if content:
+                await self._send(producer, self._form.key, content, content)
+        return FAILED if failed else 0
+
+    async def _send(self, producer: Producer, key: bytes | None, value: bytes | None, message: bytes) -> None:
+        await producer.send(self._topic, value, key=key, headers=self._form.headers, partition=self._partition)
+        if self._tee is not None:
+            await self._tee.write(message)
