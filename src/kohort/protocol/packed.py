@@ -18,6 +18,7 @@ from kohort.protocol.packing import (
     pack_int16,
     pack_int32,
     pack_string,
+    pack_uuid,
     pack_varint,
 )
 
@@ -89,7 +90,7 @@ def offset_commit(version: int, topics: Sequence[tuple[str, UUID | None, Iterabl
     parts = [_THROTTLE, pack_compact_array(len(topics))]
     for name, topic_id, partitions in topics:
         results = [_pack_flexible_result(partition, error) for partition, error in partitions]
-        head = _uuid(topic_id) if version >= 10 else pack_compact_string(name)
+        head = pack_uuid(topic_id) if version >= 10 else pack_compact_string(name)
         parts += (head, pack_compact_array(len(results)), *results, _NO_TAGS)
     parts.append(_NO_TAGS)
     return b"".join(parts)
@@ -106,7 +107,3 @@ def offset_commit_columns(version: int, topics: Sequence[tuple[bytes, Sequence[i
         parts += (key, pack_compact_array(len(partitions)), results, result, _NO_TAGS)
     parts.append(_NO_TAGS)
     return b"".join(parts)
-
-
-def _uuid(value: UUID | None) -> bytes:
-    return b"\0" * 16 if value is None else value.bytes

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
+from uuid import UUID
 
 from kohort.protocol.framing import MalformedError
 
@@ -10,6 +11,7 @@ pack_int16: Final[Callable[[int], bytes]] = Struct(">h").pack
 pack_int32: Final[Callable[[int], bytes]] = Struct(">i").pack
 pack_int64: Final[Callable[[int], bytes]] = Struct(">q").pack
 
+_NO_UUID: Final = bytes(16)
 _SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
@@ -63,6 +65,11 @@ def pack_bytes(value: bytes | None) -> bytes:
 def pack_compact_bytes(value: bytes | None) -> bytes:
     """Nullable bytes with their length + 1 as varint."""
     return b"\0" if value is None else pack_varint(len(value) + 1) + value
+
+
+def pack_uuid(value: UUID | None) -> bytes:
+    """16 bytes, all zero for none."""
+    return _NO_UUID if value is None else value.bytes
 
 
 def pack_array(elements: int) -> bytes:

@@ -12,10 +12,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from struct import Struct, pack
 from typing import Any, Final, TypeAlias
-from uuid import UUID
 
 from kohort.protocol.building import default
-from kohort.protocol.packing import pack_int16, pack_int32, pack_varint
+from kohort.protocol.packing import pack_int16, pack_int32, pack_uuid, pack_varint
 from kohort.protocol.schema import Shape, shape
 
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
@@ -202,14 +201,10 @@ def _stamp(value: datetime | None) -> int:
     return -1 if value is None else (value - _EPOCH) // _MS
 
 
-def _uuid_bytes(value: UUID | None) -> bytes:
-    return bytes(16) if value is None else value.bytes
-
-
 _HELPERS: Final[dict[str, Any]] = {
     "MS": _MS,
     "stamp": _stamp,
-    "uuid_bytes": _uuid_bytes,
+    "uuid_bytes": pack_uuid,
     "varint": pack_varint,
     "pack_h": pack_int16,
     "pack_i": pack_int32,

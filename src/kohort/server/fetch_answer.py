@@ -17,6 +17,7 @@ from kohort.protocol.packing import (
     pack_int16,
     pack_int32,
     pack_string,
+    pack_uuid,
     pack_varint,
 )
 from kohort.server.fetching import UNKNOWN, Fetched, TopicKey
@@ -82,7 +83,7 @@ def _head(version: int, error: ErrorCode, session_id: int, topics: int) -> bytes
 def _topic(version: int, topic: TopicKey) -> bytes:
     if isinstance(topic, str):
         return pack_compact_string(topic) if version >= FIRST_FLEXIBLE else pack_string(topic)
-    return b"\0" * 16 if topic is None else topic.bytes
+    return pack_uuid(topic)
 
 
 def _add_partition(parts: Pieces, version: int, each: Fetched, isolation_level: int) -> None:

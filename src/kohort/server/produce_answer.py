@@ -10,7 +10,14 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batch_validation import RecordError
-from kohort.protocol.packing import pack_array, pack_compact_array, pack_compact_string, pack_int32, pack_string
+from kohort.protocol.packing import (
+    pack_array,
+    pack_compact_array,
+    pack_compact_string,
+    pack_int32,
+    pack_string,
+    pack_uuid,
+)
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"
@@ -47,7 +54,7 @@ def pack(version: int, topics: Sequence[tuple[str | UUID | None, Sequence[Produc
         return b"".join(parts)
     parts = [pack_compact_array(len(topics))]
     for topic, partitions in topics:
-        head = pack_compact_string(topic) if isinstance(topic, str) else _id(topic)
+        head = pack_compact_string(topic) if isinstance(topic, str) else pack_uuid(topic)
         parts += (head, pack_compact_array(len(partitions)), *_flexible(partitions), _NO_TAGS)
     parts += (_THROTTLE, _NO_TAGS)
     return b"".join(parts)
@@ -78,7 +85,3 @@ def _flexible_errors(each: Produced) -> bytes:
         return _NO_ERRORS_FLEXIBLE
     errors = [pack_int32(index) + pack_compact_string(message) + _NO_TAGS for index, message in each.record_errors]
     return b"".join((pack_compact_array(len(errors)), *errors, pack_compact_string(each.message), _NO_TAGS))
-
-
-def _id(topic_id: UUID | None) -> bytes:
-    return b"\0" * 16 if topic_id is None else topic_id.bytes
