@@ -8,7 +8,7 @@ partitions that become ready while the first waits are the second's.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class FetchSettings:
 class Lane:
     """A connection and a session with one broker, and the task that uses them.
 
-    `claim` gives the partitions to fetch next; they are `in_flight` until their answer was dealt with. `wake` is set
+    `wanted` gives the partitions to fetch next; they are in flight until their answer was dealt with. `wake` is set
     when there may be some.
     """
 
@@ -70,7 +70,7 @@ class Lane:
         purpose: str,
         settings: FetchSettings,
         wake: asyncio.Event,
-        claim: Callable[[int], list[FetchPartition]],
+        wanted: Callable[[int], list[FetchPartition]],
         preparer: Preparer,
     ) -> None:
         self._cluster = cluster
@@ -79,7 +79,7 @@ class Lane:
         self._settings = settings
         self._fields = settings.fields
         self._wake = wake
-        self._claim = claim
+        self._wanted = wanted
         self._preparer = preparer
         self._session = FetchSession()
         # Of answers that come at once and bring nothing: no broker should give many, and none shall keep us busy.
@@ -103,7 +103,7 @@ class Lane:
 
     async def _run(self) -> None:
         while True:
-            claimed = self._claim(self._node_id)
+            claimed = {each: each.claim() for each in self._wanted(self._node_id)}
             if not claimed:
                 await self._wake.wait()
                 self._wake.clear()
@@ -111,16 +111,16 @@ class Lane:
             try:
                 pause_s = await self._fetch(claimed)
             finally:
-                for each in claimed:
-                    each.in_flight = False
+                for each, serial in claimed.items():
+                    each.release(serial)
             if pause_s:
                 await asyncio.sleep(pause_s)
 
-    async def _fetch(self, claimed: Sequence[FetchPartition]) -> float:
+    async def _fetch(self, claimed: Mapping[FetchPartition, int]) -> float:
         """One request and its answer; seconds to wait before the next."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        asked = {each: (each.serial, self._asked(each)) for each in claimed}
+        asked = {each: (serial, self._asked(each)) for each, serial in claimed.items()}
         try:
             answer = await self._exchange({each.tp: what for each, (_, what) in asked.items()})
         except KohortError as error:
@@ -160,7 +160,7 @@ class Lane:
         timeout_ms = self._cluster.config.request_timeout_ms + self._settings.max_wait_ms
         return how, await connection.submit(how, body, timeout_ms=timeout_ms)
 
-    def _refused(self, claimed: Sequence[FetchPartition], code: int) -> float:
+    def _refused(self, claimed: Iterable[FetchPartition], code: int) -> float:
         """The answer as a whole has an error."""
         if not is_session_lost(code):
             error = KafkaError(_code(code), f"fetching from broker {self._node_id}")

@@ -63,10 +63,10 @@ class FetchPartition:
         """The topic's id when it was first located."""
         self.leader: Leader | None = None
         """None: unready."""
-        self.in_flight = False
         self.paused = False
         self.serial = 0
         """Moves when what is in flight is not wanted any more."""
+        self._in_flight = -1  # the serial of what is
         self.error: Exception | None = None
         """To be raised by `take`, again and again, once nothing is buffered."""
         self.complaint: GaveUpError | None = None
@@ -125,6 +125,21 @@ class FetchPartition:
         self.fetch_offset = end
         self.position = min(self.position, end)
         self.epoch = self._buffered[-1].leader_epoch if self._buffered else NO_EPOCH
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether an answer is awaited that is wanted."""
+        return self._in_flight == self.serial
+
+    def claim(self) -> int:
+        """It is in flight from here on, until `release` of the serial that this gives."""
+        self._in_flight = self.serial
+        return self.serial
+
+    def release(self, serial: int) -> None:
+        """The answer was dealt with."""
+        if self._in_flight == serial:
+            self._in_flight = -1
 
     @property
     def needs_offset(self) -> bool:

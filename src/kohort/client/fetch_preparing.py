@@ -22,7 +22,7 @@ from kohort.client.fetch_partition import FetchPartition
 from kohort.client.metadata import NO_EPOCH, Leader
 from kohort.client.offsets import EARLIEST, LATEST, Isolation, Offset, list_offsets
 from kohort.client.positions import UNDEFINED, Read, end_offsets
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Preparer:
 
     def failed(self, partition: FetchPartition, error: Exception) -> None:
         """What was tried with the partition did not succeed: have it prepared again later, or never."""
-        if not is_retriable(error):
+        if not is_retriable(error) and not _is_mishap(error):
             partition.refuse(error)
             return
         partition.leader = None
@@ -196,6 +196,11 @@ class Preparer:
 
 _Located = tuple[FetchPartition, Leader, int]
 """A partition, its leader, and its serial when it was asked for."""
+
+
+def _is_mishap(error: Exception) -> bool:
+    """A broker that failed in a way that it has no code for may not fail again."""
+    return isinstance(error, KafkaError) and error.code is ErrorCode.unknown_server_error
 
 
 def _is_doubtful(partition: FetchPartition, leader: Leader) -> bool:

@@ -258,17 +258,14 @@ class Fetcher:
 
     # What lanes and the preparer call
 
-    def _claim(self, node_id: int) -> list[FetchPartition]:
-        """The partitions to ask that broker for now, in flight from here on."""
+    def _wanted(self, node_id: int) -> list[FetchPartition]:
+        """The partitions to ask that broker for now."""
         if self._budget.is_full:
             return []
-        claimed = [each for each in self._partitions.values() if self._is_wanted(each, node_id)]
-        for each in claimed:
-            each.in_flight = True
-        return claimed
+        return [each for each in self._partitions.values() if self._is_wanted(each, node_id)]
 
     def _is_wanted(self, each: FetchPartition, node_id: int) -> bool:
-        if each.leader is None or each.leader.node_id != node_id or each.in_flight or each.paused:
+        if each.leader is None or each.leader.node_id != node_id or each.is_in_flight or each.paused:
             return False
         return each.buffered_bytes < self._settings.partition_bytes
 
@@ -308,7 +305,7 @@ class Fetcher:
                 purpose=self._purpose(number),
                 settings=self._settings,
                 wake=wake,
-                claim=self._claim,
+                wanted=self._wanted,
                 preparer=self._preparer,
             )
             for number in range(LANES)
