@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 TrialOn = Callable[[Target], Trial]
 RANGERS = ("java", "confluent-kafka", "franz-go", "kafka-python", "sarama", "aiokafka")
 """Not kafka-go: its subscriptions claim version 1 without that version's last field, at which Java as leader fails."""
+WITH_OURS = ("kohort", "java", "confluent-kafka", "franz-go", "sarama")
+COOPERATIVE = ("java", "kohort", "confluent-kafka", "franz-go")
 
 
 @each_client_and_assignor
@@ -71,21 +73,26 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
 
 
 @pytest.mark.clients
+@pytest.mark.parametrize(
+    ("assignor", "names"),
+    [("range", RANGERS), ("range", WITH_OURS), ("cooperative-sticky", COOPERATIVE)],
+    ids=["range", "range-with-ours", "cooperative-sticky"],
+)
 def test_clients_of_all_kinds_share_a_group(
-    target: Target, trial_on: TrialOn, able_clients: tuple[Client, ...]
+    target: Target, trial_on: TrialOn, able_clients: tuple[Client, ...], assignor: str, names: tuple[str, ...]
 ) -> None:
-    """`range` is what members of six libraries agree on: they divide one topic, whoever of them leads.
+    """Members of many libraries divide one topic by an assignor that all have, whoever of them leads.
 
     Whoever came first leads; each time the leader goes, another library assigns.
     """
-    able = [client for client in map(named, RANGERS) if client in able_clients]
+    able = [client for client in map(named, names) if client in able_clients]
     if len(able) < 3:
         pytest.skip("fewer than three of the clients can run here")
     trial = trial_on(target)
     feed = trial.feed(able[0])
     members: list[Process] = []
     for client in able:
-        members.append(trial.member(client, str(client), assignor="range"))
+        members.append(trial.member(client, str(client), assignor=assignor))
         if len(members) in (1, len(able)):
             trial.await_balanced(*members)
     while len(members) > 1:
