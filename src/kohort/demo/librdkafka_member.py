@@ -76,6 +76,8 @@ class Member:
         self._drop(consumer, revoked)
 
     def _drop(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        # librdkafka remembers a pause beyond the assignment: the partition would stand still once it came back.
+        consumer.resume([gone for gone in lost if gone.partition in self._paused])
         for gone in lost:
             for known in (self._ends, self._next, self._uncommitted):
                 known.pop(gone.partition, None)
