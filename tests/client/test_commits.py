@@ -251,6 +251,26 @@ async def test_and_when_partitions_are_revoked(world):
 
 
 @simulated()
+async def test_a_commit_that_is_under_way_is_waited_for_before_the_member_leaves(world, monkeypatch):
+    usual = ANSWERS["offset_commit"]
+
+    async def slow(coordinator, connection, fields):
+        await asyncio.sleep(0.5)
+        return await usual(coordinator, connection, fields)
+
+    monkeypatch.setitem(ANSWERS, "offset_commit", slow)
+
+    async def body(generation):
+        await generation.commit({ORDERS[0]: 7})
+        await until(lambda: app.sent("offset_commit"))  # the interval's: nothing is left to be committed
+        app.group.stop()
+
+    app = App(world, idle, body, commit_interval_ms=1_000)
+    await app.task
+    assert world.committed() == {ORDERS[0]: 7}
+
+
+@simulated()
 async def test_one_may_wait_all_the_same(world):
     async def do(generation):
         await generation.commit({ORDERS[0]: 7}, wait=True)

@@ -74,6 +74,7 @@ class GroupRun:
         """The membership is over."""
         self.rebalances = 0
         self._marked: dict[Holding, OffsetAndMetadata] = {}
+        self._committing = asyncio.Lock()
         self._errors: list[BaseException] = []
         self._open: list[Generation] = []
         """Generations that have not ended entirely; the last one is the present one."""
@@ -300,19 +301,22 @@ class GroupRun:
 
     async def commit_marked(self) -> None:
         """What `commit` did not wait for. Raises KohortError, and keeps what was not committed for the next time."""
-        marked, self._marked = self._marked, {}
-        live = {holding: offset for holding, offset in marked.items() if holding.ending.commits}
-        if not live:
-            return
-        try:
-            await self.committer.commit(live)
-        except KohortError:
-            self._marked = live | self._marked
-            raise
+        async with self._committing:
+            marked, self._marked = self._marked, {}
+            live = {holding: offset for holding, offset in marked.items() if holding.ending.commits}
+            if not live:
+                return
+            try:
+                await self.committer.commit(live)
+            except KohortError:
+                self._marked = live | self._marked
+                raise
 
     async def _flush(self, holdings: list[Holding]) -> None:
-        """Commit what was marked, before its partitions go to others."""
-        if not any(holding in self._marked and holding.ending.commits for holding in holdings):
+        """Commit what was marked, before its partitions go to others; what is on its way already, too, must arrive
+        before the coordinator hears that they do."""
+        marked = any(holding in self._marked and holding.ending.commits for holding in holdings)
+        if not marked and not self._committing.locked():
             return
         try:
             async with asyncio.timeout(FLUSH_S):
