@@ -29,7 +29,11 @@ def _array(element: Any, *, dimensions: int = 1, readonly: bool = False) -> Any:
 
 
 INPUT: Final = _array(types.uint8, readonly=True)
+INPUT32: Final = _array(types.int32, readonly=True)
+INPUT64: Final = _array(types.int64, readonly=True)
 BYTES: Final = _array(types.uint8)
+READ_INT32: Final = _array(types.int32, readonly=True)
+READ_INT64: Final = _array(types.int64, readonly=True)
 INT32: Final = _array(types.int32)
 INT64: Final = _array(types.int64)
 TABLE: Final = _array(types.int64, dimensions=2)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kohort.client.cluster import Cluster
 from kohort.spark.connecting import client_config
-from kohort.spark.options import Pairs
+from kohort.spark.given import Pairs
 
 T = TypeVar("T")
 

@@ -7,18 +7,17 @@ of query at hand raises ConfigError, which names the option. The results are fro
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
 from kohort.errors import ConfigError
 from kohort.spark import connecting, positions
-from kohort.spark.connecting import PREFIX, number
+from kohort.spark.connecting import number
+from kohort.spark.given import Given, Pairs
 from kohort.spark.positions import EARLIEST, LATEST, Positions
 from kohort.types import TopicPartition
 
-Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
@@ -111,8 +110,8 @@ class ReadOptions:
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises ConfigError."""
-    given = _Given(options)
-    given.refuse_unknown(_READ)
+    given = Given(options)
+    given.refuse_unknown(_READ, _NO_COUNTERPART)
     connecting.refuse_unknown(given.kafka, frozenset(_READ_KAFKA))
     connecting.client_config(given.kafka)
     if streaming:
@@ -140,51 +139,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-class _Given:
-    """Options by their names in lower case, and the `kafka.*` ones without the prefix."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-        self.kafka = {
-            name.removeprefix(PREFIX): value for name, value in self._options.items() if name.startswith(PREFIX)
-        }
-
-    def get(self, name: str) -> str | None:
-        return self._options.get(name.lower())
-
-    def among(self, names: tuple[str, ...]) -> list[str]:
-        """Those of `names` that are given."""
-        return [name for name in names if self.get(name) is not None]
-
-    def refuse_unknown(self, known: tuple[str, ...]) -> None:
-        lower = {name.lower(): name for name in known}
-        for name in self._options:
-            if name in lower or name.startswith(PREFIX):
-                continue
-            if name in _NO_COUNTERPART:
-                raise ConfigError(f"option {name} has no counterpart here, leave it out: {_NO_COUNTERPART[name]}")
-            near = get_close_matches(name, lower, n=1)
-            raise ConfigError(f"option {name} is not known" + (f"; is it {lower[near[0]]}?" if near else ""))
-
-    def refuse(self, names: tuple[str, ...], why: str) -> None:
-        if found := self.among(names):
-            raise ConfigError(f"option {found[0]}: {why}")
-
-    def number(self, name: str) -> int | None:
-        text = self.get(name)
-        return None if text is None else number(name, text, least=1)
-
-    def flag(self, name: str, default: bool) -> bool:
-        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
-
-    def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        text = (self.get(name) or default).lower()
-        if text not in values:
-            raise ConfigError(f"option {name} is {text!r}; it is one of {', '.join(values)}")
-        return text
-
-
-def _subscription(given: _Given) -> Subscription:
+def _subscription(given: Given) -> Subscription:
     found = given.among(_SUBSCRIPTIONS)
     if len(found) != 1:
         which = f"{' and '.join(found)} contradict each other" if found else "none is given"
@@ -204,7 +159,7 @@ def _subscription(given: _Given) -> Subscription:
     return Subscription(topics=topics)
 
 
-def _bound(given: _Given, options: tuple[str, ...], default: str) -> Bound:
+def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
     """The first of the options counts; two would be a contradiction that Spark decides silently."""
     found = given.among(options)
     if len(found) > 1:
@@ -226,7 +181,7 @@ def _bound(given: _Given, options: tuple[str, ...], default: str) -> Bound:
     return Bound(option=option, at=positions.parse(option, text, least=EARLIEST if is_start else LATEST))
 
 
-def _starting(given: _Given, streaming: bool) -> Bound:
+def _starting(given: Given, streaming: bool) -> Bound:
     bound = _bound(given, _STARTING, "latest" if streaming else "earliest")
     if not streaming and (bound.everywhere == LATEST or LATEST in (bound.at or {}).values()):
         raise ConfigError(
@@ -235,11 +190,11 @@ def _starting(given: _Given, streaming: bool) -> Bound:
     return bound
 
 
-def _isolation(given: _Given) -> str:
+def _isolation(given: Given) -> str:
     return given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted")
 
 
-def _group(given: _Given) -> tuple[str | None, GroupMode]:
+def _group(given: Given) -> tuple[str | None, GroupMode]:
     names = [each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None]
     if len(set(names)) > 1:
         raise ConfigError("options group.id and kafka.group.id contradict each other; give one")

@@ -1,0 +1,103 @@
+"""What a write task sends with: a producer, which the next task of the worker goes on with.
+
+A worker runs one task at a time. A producer whose records were all acknowledged has nothing behind it that could
+disturb the next task; so its connections, its producer id and what it knows of the topics are kept.
+"""
+
+import random
+import time
+from concurrent.futures import Future
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from kohort.client.backoff import retrying
+from kohort.client.cluster import Cluster
+from kohort.client.producer import Producer
+from kohort.columnar.encoding import Encoded, Rows, encode, partitions_of
+from kohort.errors import ErrorCode, KafkaError
+from kohort.spark import background
+from kohort.spark.write_options import WriteOptions
+from kohort.types import TopicPartition
+
+_idle: WeakKeyDictionary[Cluster, Producer] = WeakKeyDictionary()
+"""Those that wait for a task; a cluster is open for each set of options. They end with the process."""
+
+
+class Sending:
+    """One task's; a context manager that ends with everything acknowledged, or with the first error."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._cluster = background.run(background.cluster(options.kafka))
+        self._producer = background.run(self._taken())
+        self._under_way: Future[None] | None = None
+        self._counts: dict[str, int] = {}
+        self._filled: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._wait()
+                background.run(self._producer.flush())
+                _idle[self._cluster] = self._producer
+        finally:
+            if _idle.get(self._cluster) is not self._producer:
+                background.run(self._producer.close(timeout_ms=0))
+
+    def count(self, topic: str) -> int:
+        """How many partitions it has; asked for once in a task. Raises KafkaError, GaveUpError."""
+        if topic not in self._counts:
+            self._counts[topic] = background.run(partition_count(self._cluster, topic))
+        return self._counts[topic]
+
+    def send(self, topic: str, batch: Any) -> None:
+        """Encode rows, and send them beside what comes next. Raises KafkaError, also for rows that were sent before."""
+        rows = Rows.of(batch, time.time_ns() // 1_000_000)
+        given = batch["partition"] if "partition" in batch.schema.names else None
+        count, size = self.count(topic), self._options.batch_size
+        filled = self._filled.get(topic, random.randrange(count))
+        chosen = partitions_of(rows, count, given, filled=filled, stay_bytes=size)
+        self._filled[topic] = (filled + 1) % count
+        encoded = list(encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size))
+        self._wait()
+        self._under_way = background.start(self._send(topic, encoded))
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+
+    async def _send(self, topic: str, encoded: list[Encoded]) -> None:
+        for each in encoded:
+            await self._producer.send_encoded(
+                TopicPartition(topic, each.partition),
+                each.records,
+                each.count,
+                base_timestamp=each.base_timestamp,
+                max_timestamp=each.max_timestamp,
+            )
+
+    async def _taken(self) -> Producer:
+        return _idle.pop(self._cluster, None) or self._options.producer(self._cluster)
+
+
+async def partition_count(cluster: Cluster, topic: str) -> int:
+    """Asked anew; a topic that does not exist is made where the brokers make topics by themselves."""
+
+    async def ask() -> int:
+        found = (await cluster.metadata([topic], allow_auto_create=True)).topics[topic]
+        if found.error is not ErrorCode.none:
+            raise KafkaError(found.error, f"topic {topic}")
+        if not found.partitions:
+            raise KafkaError(ErrorCode.leader_not_available, f"topic {topic} has no partitions yet")
+        return len(found.partitions)
+
+    return await retrying(
+        ask,
+        what=f"partitions of topic {topic}",
+        timeout_ms=cluster.config.default_api_timeout_ms,
+        backoff=cluster.backoff(),
+        advice="check the topic's name, and that the brokers can be reached",
+    )
