@@ -1,110 +1,190 @@
-"""Arrow to record batches: rows to the payloads of batches, partition by partition, at native speed.
+"""Arrow columns to the records of batches: what a producer sends, encoded many at once.
 
-The partition of a row is what its `partition` column says, or else what its key says, as Java's producer has it
-(murmur2); rows without a key of one Arrow batch all go to one partition, another one for the next. Payloads are not
-compressed yet and have no header: whoever sends them gives them producer id and sequence.
+    rows = Rows.of(record_batch, now)                  # columns key, value, headers, timestamp
+    chosen = partitions_of(rows, 6, None, filled=0, stay_bytes=262_144)
+    for batch in encode(rows, chosen, batch_size=262_144, max_size=1_048_576): …
+
+The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes them.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from kohort.columnar import encoding_kernels
-from kohort.columnar.payloads import as_bytes
+from kohort.columnar import encoding_kernels as kernels
+from kohort.errors import ErrorCode, KafkaError
 
 Array: TypeAlias = Any
 
-_NOTHING: Final = as_bytes(b"")
-_NO_ENDS: Final = np.frombuffer(b"", np.int32)
+_NO_BYTES: Final = np.empty(0, np.uint8)
+_NO_NUMBERS: Final = np.empty(0, np.int32)
 
 
-class Payload(NamedTuple):
-    """The encoded records of one batch."""
+class Strings(NamedTuple):
+    """A column of byte strings, as the kernels take it."""
 
-    partition: int
-    data: bytes
-    count: int
-
-
-class _Field(NamedTuple):
-    """A column of byte strings as kernels take it."""
-
-    validity: Array
-    ends: Array
     data: Array
+    ends: Array
+    nulls: Array
 
+    @classmethod
+    def of(cls, column: pa.Array) -> Self:
+        """From a string or binary column, slices and nulls included; nothing is copied but the nulls."""
+        if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
+            column = column.cast(pa.binary())
+        data = column.buffers()[2]
+        return cls(_NO_BYTES if data is None else np.frombuffer(data, np.uint8), _ends(column), _nulls(column))
 
-class Rows:
-    """The columns of one Arrow batch, made ready."""
-
-    def __init__(self, key: pa.Array | None, value: pa.Array, headers: pa.Array | None = None) -> None:
-        """Binary or string columns; `headers` is a list of (string, binary)."""
-        self._count = len(value)
-        self._key = _field(pa.nulls(self._count, pa.binary()) if key is None else key)
-        self._value = _field(value)
-        self._header_ends = _NO_ENDS
-        self._name = self._content = _Field(_NOTHING, _NO_ENDS, _NOTHING)
-        if headers is not None and len(headers) > headers.null_count:
-            # A null list has no entries, but its offsets may say otherwise.
-            headers = pa.array(headers.to_pylist(), headers.type) if headers.null_count else headers
-            self._header_ends = _ends(headers)
-            entries = headers.values
-            self._name = _field(entries.field(0))
-            self._content = _field(entries.field(1))
-
-    def partitions(self, count: int, without_key: int, given: pa.Array | None = None) -> Array:
-        """The partition of each row, of `count`; `given` says it for rows where it is not null."""
-        if given is None:
-            found = np.full(self._count, -1, np.int64)
-        else:
-            found = np.array(given.cast(pa.int64()).fill_null(-1), np.int64)
-        encoding_kernels.choose_partitions(*self._key, count, without_key, found)
-        return found
-
-    def payloads(self, partitions: Array, batch_size: int) -> Iterator[Payload]:
-        """The records of each partition, in their order, `batch_size` bytes together or one alone that is larger."""
-        order = np.argsort(partitions, kind="stable")
-        ordered = partitions[order]
-        cuts = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
-        out = np.empty(batch_size, np.uint8)
-        for start, end in pairwise(cuts):
-            rows = order[start:end]
-            rows.flags.writeable = False
-            first = 0
-            while first < len(rows):
-                taken, used = self._encoded(rows, first, batch_size, out)
-                if taken:
-                    yield Payload(int(ordered[start]), out[:used].tobytes(), taken)
-                    first += taken
-                else:
-                    out = np.empty(used, np.uint8)
-
-    def _encoded(self, rows: Array, first: int, batch_size: int, out: Array) -> tuple[int, int]:
-        used = np.zeros(1, np.int64)
-        taken = encoding_kernels.encode_rows(
-            rows, first, batch_size, *self._key, *self._value,
-            self._header_ends, self._name.ends, self._name.data, *self._content, out, used,
-        )  # fmt: skip
-        return int(taken), int(used[0])
-
-
-def _field(column: pa.Array) -> _Field:
-    _, _, data = column.buffers()
-    validity = _NOTHING
-    if column.null_count:
-        validity = column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-        validity.flags.writeable = False
-    return _Field(validity, _ends(column), _NOTHING if data is None else as_bytes(data))
+    @classmethod
+    def none(cls, rows: int) -> Self:
+        """A column of nulls."""
+        return cls(_NO_BYTES, np.zeros(rows + 1, np.int32), np.ones(rows, np.uint8))
 
 
 def _ends(column: pa.Array) -> Array:
-    buffer = column.buffers()[1]
-    if buffer is None:
-        ends = np.zeros(len(column) + 1, np.int32)
+    buffer, first = column.buffers()[1], column.offset
+    if buffer is None or not len(column):
+        return np.zeros(len(column) + 1, np.int32)
+    return np.frombuffer(buffer, np.int32)[first : first + len(column) + 1]
+
+
+def _nulls(column: pa.Array) -> Array:
+    if not column.null_count:
+        return _NO_BYTES
+    return pc.is_null(column).to_numpy(zero_copy_only=False).view(np.uint8)
+
+
+class Headers(NamedTuple):
+    """A column of lists of (name, content)."""
+
+    ends: Array
+    nulls: Array
+    names: Strings
+    contents: Strings
+
+    @classmethod
+    def of(cls, column: pa.Array) -> Self:
+        """Raises KafkaError INVALID_RECORD if a header has no name."""
+        entries = column.values
+        names = entries.field(0)
+        if names.null_count or entries.null_count:
+            raise KafkaError(
+                ErrorCode.invalid_record, "a header has no key; each needs one, only its value may be null"
+            )
+        return cls(_ends(column), _nulls(column), Strings.of(names), Strings.of(entries.field(1)))
+
+
+_NO_STRINGS: Final = Strings(_NO_BYTES, _NO_NUMBERS, _NO_BYTES)
+_NO_HEADERS: Final = Headers(_NO_NUMBERS, _NO_BYTES, _NO_STRINGS, _NO_STRINGS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Records to be, in columns."""
+
+    keys: Strings
+    values: Strings
+    timestamps: Array
+    """int64, ms."""
+    headers: Headers
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, now: int) -> Self:
+        """From the columns `value`, and, where they are, `key`, `headers` and `timestamp`: `now` (ms) where it is null.
+
+        Raises KafkaError INVALID_RECORD.
+        """
+        names, count = set(batch.schema.names), batch.num_rows
+        return cls(
+            keys=Strings.of(batch["key"]) if "key" in names else Strings.none(count),
+            values=Strings.of(batch["value"]),
+            timestamps=_milliseconds(batch["timestamp"], now) if "timestamp" in names else np.full(count, now),
+            headers=Headers.of(batch["headers"]) if "headers" in names else _NO_HEADERS,
+        )
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+
+def _milliseconds(column: pa.Array, now: int) -> Array:
+    microseconds = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    return np.floor_divide(microseconds.fill_null(now * 1000).to_numpy(zero_copy_only=False), 1000)
+
+
+def partitions_of(rows: Rows, partitions: int, given: pa.Array | None, *, filled: int, stay_bytes: int) -> Array:
+    """The partition of each row, int32: the `given` one; by its key, as Java's producer has it; the one being filled.
+
+    Rows with neither go to partition `filled`, and to the next one after each `stay_bytes` of values (KIP-794).
+    """
+    if given is None:
+        chosen = np.full(len(rows), -1, np.int32)
     else:
-        ends = np.frombuffer(buffer, np.int32)[column.offset : column.offset + len(column) + 1]
-    ends.flags.writeable = False
-    return ends
+        chosen = given.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False).copy()
+    if kernels.partition_keys(*rows.keys, partitions, chosen):
+        free = np.flatnonzero(chosen < 0)
+        sizes = np.diff(rows.values.ends)[free].astype(np.int64)
+        chosen[free] = (filled + (np.cumsum(sizes) - sizes) // stay_bytes) % partitions
+    return chosen
+
+
+class Encoded(NamedTuple):
+    """The records of one batch."""
+
+    partition: int
+    records: bytes
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+def encode(rows: Rows, chosen: Array, *, batch_size: int, max_size: int) -> Iterator[Encoded]:
+    """Batches of at most `batch_size` bytes, of one partition each, in the order of the rows.
+
+    A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it exceeds `max_size`.
+    """
+    told = np.zeros(kernels.TOLD, np.int64)
+    ordinary = out = np.empty(batch_size, np.uint8)
+    for partition, of_partition in _grouped(chosen):
+        while len(of_partition):
+            written = _write(of_partition, rows, out, told)
+            if written < 0:
+                _validate_size(partition, -written, max_size)
+                out = np.empty(-written, np.uint8)
+                continue
+            size, latest = told.tolist()
+            first = int(rows.timestamps[of_partition[0]])
+            yield Encoded(partition, out[:size].tobytes(), written, first, latest)
+            of_partition, out = of_partition[written:], ordinary
+
+
+def _validate_size(partition: int, size: int, most: int) -> None:
+    if size > most:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"a record for partition {partition} takes {size} bytes, and {most} are allowed (max.request.size)",
+        )
+
+
+def _write(of_partition: Array, rows: Rows, out: Array, told: Array) -> int:
+    headers = rows.headers
+    return int(
+        kernels.write_records(
+            of_partition, rows.timestamps, *rows.keys, *rows.values,
+            headers.ends, headers.nulls, headers.names.data, headers.names.ends, *headers.contents, out, told,
+        )
+    )  # fmt: skip
+
+
+def _grouped(chosen: Array) -> Iterator[tuple[int, Array]]:
+    """The rows of each partition, in their order."""
+    if not len(chosen):
+        return
+    order = np.argsort(chosen, kind="stable")
+    ordered = chosen[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        yield int(ordered[start]), order[start:end]

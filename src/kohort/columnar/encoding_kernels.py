@@ -1,73 +1,84 @@
-"""The loops over rows that are written: which partition each goes to, and records of a partition into one buffer.
+"""The two loops that write: which partition each key belongs to, and columns into the records of a batch.
 
-`protocol.records.encode` and `client.partitioner.murmur2` do the same in Python; the tests compare.
+Both read columns that Arrow has validated: offsets lead into their data. What is written is measured first, so that
+nothing is written beyond the buffer that the caller allotted.
+
+A column of byte strings comes as three arrays: the data, where each string ends (one more than there are rows, the
+first one where row 0 starts), and 1 for each null (an empty array if there are none).
+
+`protocol.records` and `client.partitioner` do the same in Python; the tests compare.
 """
 
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kohort.columnar.compiling import BYTES, INPUT, INT64, NUMBER, READ_INT32, READ_INT64, copy, helper, kernel
+from kohort.columnar.compiling import BYTES, INPUT, INPUT32, INPUT64, INT32, INT64, NUMBER, copy, helper, kernel
 
 Array: TypeAlias = Any
 Number: TypeAlias = Any
+"""An int64, whatever numpy calls it."""
+
+# What is told of the records written.
+SIZE: Final = 0
+MAX_TIMESTAMP: Final = 1
+TOLD: Final = 2
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
-_WORD: Final = 0xFFFFFFFF
+_MASK: Final = 0xFFFFFFFF
 
 
 @helper
-def _murmur2(data: Array, start: Number, end: Number) -> Number:
-    """Kafka's Utils.murmur2 of data[start:end], as an unsigned number of 32 bits."""
-    m = np.uint64(_M)
-    word = np.uint64(_WORD)
-    h = (np.uint64(_SEED) ^ np.uint64(end - start)) & word
-    at = start
-    while end - at >= 4:
+def _murmur2(data: Array, at: Number, size: Number) -> Number:
+    """Kafka's Utils.murmur2, as an unsigned number of 32 bits."""
+    h = np.uint64(_SEED) ^ np.uint64(size)
+    mask, m = np.uint64(_MASK), np.uint64(_M)
+    end = at + (size & ~np.int64(3))
+    while at < end:
         k = np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
         k |= np.uint64(data[at + 2]) << np.uint64(16) | np.uint64(data[at + 3]) << np.uint64(24)
-        k = k * m & word
-        k = (k ^ k >> np.uint64(24)) * m & word
-        h = h * m & word ^ k
+        k = k * m & mask
+        k = (k ^ k >> np.uint64(24)) * m & mask
+        h = h * m & mask ^ k
         at += 4
-    if at < end:
-        rest = np.uint64(0)
-        for index in range(end - at):
-            rest |= np.uint64(data[at + index]) << np.uint64(8 * index)
-        h = (h ^ rest) * m & word
-    h = (h ^ h >> np.uint64(13)) * m & word
+    rest = size & 3
+    if rest > 0:
+        if rest > 2:
+            h ^= np.uint64(data[at + 2]) << np.uint64(16)
+        if rest > 1:
+            h ^= np.uint64(data[at + 1]) << np.uint64(8)
+        h = (h ^ np.uint64(data[at])) * m & mask
+    h = (h ^ h >> np.uint64(13)) * m & mask
     return h ^ h >> np.uint64(15)
 
 
-@kernel(INPUT, READ_INT32, INPUT, NUMBER, NUMBER, INT64)
-def choose_partitions(
-    key_validity: Array, key_ends: Array, keys: Array, count: Number, without_key: Number, partitions: Array
-) -> Number:
-    """Where each row goes whose entry in `partitions` is negative: by its key, or else to `without_key`.
+@kernel(INPUT, INPUT32, INPUT, NUMBER, INT32)
+def partition_keys(data: Array, ends: Array, nulls: Array, partitions: Number, chosen: Array) -> Number:
+    """Where `chosen` is negative, choose the partition that Java's producer takes for the key; rows without one stay.
 
-    A validity array has a byte for each row, or none if no row is null. Returns how many were chosen.
+    Returns how many stay.
     """
-    chosen = 0
-    for row in range(len(partitions)):
-        if partitions[row] >= 0:
+    left = np.int64(0)
+    for row in range(len(chosen)):
+        if chosen[row] >= 0:
             continue
-        chosen += 1
-        if len(key_validity) > 0 and key_validity[row] == 0:
-            partitions[row] = without_key
-        else:
-            found = _murmur2(keys, key_ends[row], key_ends[row + 1])
-            partitions[row] = np.int64(found & np.uint64(0x7FFFFFFF)) % count
-    return chosen
+        if len(nulls) > 0 and nulls[row] != 0:
+            left += 1
+            continue
+        start = np.int64(ends[row])
+        found = _murmur2(data, start, np.int64(ends[row + 1]) - start)
+        chosen[row] = np.int64(found & np.uint64(0x7FFFFFFF)) % partitions
+    return left
 
 
 @helper
 def _size_of(number: Number) -> Number:
-    """Bytes of a zigzag varint; of -1 and what is larger."""
-    raw = number << 1 if number >= 0 else np.int64(1)
-    size = 1
-    while raw > 0x7F:
-        raw >>= 7
+    """Bytes of `number` as a zigzag varint."""
+    raw = np.uint64((number << 1) ^ (number >> 63))
+    size = np.int64(1)
+    while raw > np.uint64(127):
+        raw >>= np.uint64(7)
         size += 1
     return size
 
@@ -75,93 +86,99 @@ def _size_of(number: Number) -> Number:
 @helper
 def _put(out: Array, at: Number, number: Number) -> Number:
     """Write a zigzag varint; where it ends."""
-    raw = number << 1 if number >= 0 else np.int64(1)
-    while raw > 0x7F:
-        out[at] = np.uint8(raw & 0x7F | 0x80)
-        raw >>= 7
+    raw = np.uint64((number << 1) ^ (number >> 63))
+    while raw > np.uint64(127):
+        out[at] = np.uint8(raw & np.uint64(127) | np.uint64(128))
+        raw >>= np.uint64(7)
         at += 1
     out[at] = np.uint8(raw)
     return at + 1
 
 
 @helper
-def _length(validity: Array, ends: Array, row: Number) -> Number:
-    """Bytes of a field, -1 if it is null."""
-    if len(validity) > 0 and validity[row] == 0:
-        return np.int64(-1)
-    return np.int64(ends[row + 1]) - np.int64(ends[row])
-
-
-@helper
-def _size_of_field(validity: Array, ends: Array, row: Number) -> Number:
-    size = _length(validity, ends, row)
+def _size_of_string(size: Number) -> Number:
+    """Bytes of a string of `size` (-1: null) and of its size."""
     return _size_of(size) + max(size, 0)
 
 
 @helper
-def _put_field(out: Array, at: Number, validity: Array, ends: Array, data: Array, row: Number) -> Number:
-    size = _length(validity, ends, row)
+def _put_string(out: Array, at: Number, data: Array, start: Number, size: Number) -> Number:
     at = _put(out, at, size)
     if size > 0:
-        copy(out, at, data, np.int64(ends[row]), size)
+        copy(out, at, data, start, size)
         at += size
     return at
 
 
-@kernel(
-    READ_INT64, NUMBER, NUMBER,
-    INPUT, READ_INT32, INPUT, INPUT, READ_INT32, INPUT,
-    READ_INT32, READ_INT32, INPUT, INPUT, READ_INT32, INPUT,
-    BYTES, INT64,
-)  # fmt: skip
-def encode_rows(
-    rows: Array,
-    first: Number,
-    limit: Number,
-    key_validity: Array,
-    key_ends: Array,
-    keys: Array,
-    value_validity: Array,
-    value_ends: Array,
-    values: Array,
-    header_ends: Array,
-    name_ends: Array,
-    names: Array,
-    content_validity: Array,
-    content_ends: Array,
-    contents: Array,
-    out: Array,
-    used: Array,
-) -> Number:
-    """Encode records of `rows`, from index `first` on, until they are `limit` bytes or `out` is full.
+@helper
+def _size_at(ends: Array, nulls: Array, row: Number) -> Number:
+    """Bytes of a string of a column; -1 if it is null."""
+    if len(nulls) > 0 and nulls[row] != 0:
+        return np.int64(-1)
+    return np.int64(ends[row + 1]) - np.int64(ends[row])
 
-    All have the batch's base timestamp. `header_ends` is empty if there are no headers. Returns how many were encoded,
-    and in used[0] their bytes; 0 if `out` has no room for the first one, which then needs used[0] bytes.
+
+@kernel(
+    INPUT64, INPUT64, INPUT, INPUT32, INPUT, INPUT, INPUT32, INPUT,
+    INPUT32, INPUT, INPUT, INPUT32, INPUT, INPUT32, INPUT, BYTES, INT64,
+)  # fmt: skip
+def write_records(
+    rows: Array,
+    timestamps: Array,
+    keys: Array,
+    key_ends: Array,
+    key_nulls: Array,
+    values: Array,
+    value_ends: Array,
+    value_nulls: Array,
+    list_ends: Array,
+    list_nulls: Array,
+    names: Array,
+    name_ends: Array,
+    contents: Array,
+    content_ends: Array,
+    content_nulls: Array,
+    out: Array,
+    told: Array,
+) -> Number:
+    """Write `rows`, in this order, as the records of one batch, as many as `out` has room for.
+
+    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's headers; empty if there are
+    none. Returns how many were written; -size if not even the first has room, which takes so many bytes.
     """
-    at = np.int64(0)
-    for index in range(first, len(rows)):
-        row = rows[index]
-        begin = end = np.int64(0)
-        if len(header_ends) > 0:
-            begin, end = np.int64(header_ends[row]), np.int64(header_ends[row + 1])
-        size = 2 + _size_of(index - first) + _size_of(end - begin)
-        size += _size_of_field(key_validity, key_ends, row) + _size_of_field(value_validity, value_ends, row)
-        for each in range(begin, end):
-            size += _size_of_field(contents[:0], name_ends, each)
-            size += _size_of_field(content_validity, content_ends, each)
-        whole = _size_of(size) + size
-        if (at > 0 and at + whole > limit) or at + whole > len(out):
-            used[0] = at if at > 0 else whole
-            return index - first
+    at = written = np.int64(0)
+    base = latest = timestamps[rows[0]]
+    has_headers = len(list_ends) > 0
+    for row in rows:
+        key_size = _size_at(key_ends, key_nulls, row)
+        value_size = _size_at(value_ends, value_nulls, row)
+        delta = timestamps[row] - base
+        first = last = np.int64(0)
+        if has_headers and not (len(list_nulls) > 0 and list_nulls[row] != 0):
+            first, last = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
+        size = 1 + _size_of(delta) + _size_of(written) + _size_of(last - first)
+        size += _size_of_string(key_size) + _size_of_string(value_size)
+        for entry in range(first, last):
+            size += _size_of_string(np.int64(name_ends[entry + 1]) - np.int64(name_ends[entry]))
+            size += _size_of_string(_size_at(content_ends, content_nulls, entry))
+        needed = size + _size_of(size)
+        if needed > len(out) - at:
+            if written == 0:
+                return -needed
+            break
         at = _put(out, at, size)
         out[at] = 0
-        out[at + 1] = 0
-        at = _put(out, at + 2, index - first)
-        at = _put_field(out, at, key_validity, key_ends, keys, row)
-        at = _put_field(out, at, value_validity, value_ends, values, row)
-        at = _put(out, at, end - begin)
-        for each in range(begin, end):
-            at = _put_field(out, at, contents[:0], name_ends, names, each)
-            at = _put_field(out, at, content_validity, content_ends, contents, each)
-    used[0] = at
-    return len(rows) - first
+        at = _put(out, _put(out, at + 1, delta), written)
+        at = _put_string(out, at, keys, np.int64(key_ends[row]), key_size)
+        at = _put_string(out, at, values, np.int64(value_ends[row]), value_size)
+        at = _put(out, at, last - first)
+        for entry in range(first, last):
+            start = np.int64(name_ends[entry])
+            at = _put_string(out, at, names, start, np.int64(name_ends[entry + 1]) - start)
+            content_size = _size_at(content_ends, content_nulls, entry)
+            at = _put_string(out, at, contents, np.int64(content_ends[entry]), content_size)
+        latest = max(latest, timestamps[row])
+        written += 1
+    told[SIZE] = at
+    told[MAX_TIMESTAMP] = latest
+    return written
