@@ -4,7 +4,13 @@ Spark makes these objects in several processes and pickles them: nothing here co
 plan or to read.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
@@ -12,10 +18,13 @@ from kohort.spark.batch import BatchReader
 from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
 from kohort.spark.stream import StreamReader
+from kohort.spark.write_options import parse_write
+from kohort.spark.write_schema import written_columns
+from kohort.spark.writing import BatchWriter, StreamWriter
 
 
 class KohortDataSource(DataSource):
-    """Reads Kafka topics with the schema and the options of Spark's Kafka source."""
+    """Reads and writes Kafka topics with the columns and the options of Spark's Kafka source and sink."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,3 +44,14 @@ class KohortDataSource(DataSource):
         if options.group_mode is GroupMode.MEMBER:
             raise ConfigError("option groupMode: queries cannot be members yet; set it to reporting, or to none")
         return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise ConfigError("mode overwrite: a topic can only be appended to; use mode append")
+        options = parse_write(self.options)
+        return BatchWriter(options, written_columns(schema, options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
+        options = parse_write(self.options)
+        return StreamWriter(options, written_columns(schema, options))
