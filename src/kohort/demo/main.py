@@ -61,7 +61,7 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
 
     ends = filled(server)
     show = Show(server, ends, seconds, data / "members.log")
-    console.print(f"Group {show.group_id}: three members. One more joins, one leaves, one is killed.\n")
+    console.print(f"Group {show.group_id}: three members. One joins, one leaves, one is killed.\n")
     with Stage(console, picture) as stage:
         outcome = show.run(stage.show)
     console.print(summary(outcome), "")

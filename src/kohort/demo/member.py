@@ -10,8 +10,7 @@ import asyncio
 import time
 from contextlib import suppress
 
-from kohort.client.generation import Generation
-from kohort.client.group import ConsumerGroup
+from kohort.client import ConsumerGroup, Generation
 from kohort.demo.work import (
     COMMIT_INTERVAL_MS,
     FETCH_BYTES,
