@@ -188,6 +188,20 @@ def test_a_group_that_is_not_there_is_an_error_and_hides_no_other(scene: Scene) 
     assert [row["GROUP"] for row in described.rows] == [scene.group]
 
 
+def test_what_is_odd_about_a_partition_is_told(scene: Scene) -> None:
+    async def remove(admin: Admin) -> None:
+        connection = await admin.cluster.any_connection()
+        partitions = [{"partition_index": 0, "offset": 8}]
+        await connection.send("delete_records", topics=[{"name": scene.topic, "partitions": partitions}], timeout=1_000)
+
+    scene.do(remove)
+    described = scene.groups("describe", "--group", scene.group)
+    assert described.rows[0]["LAG"] == "2"
+    told = f"group {scene.group}, {scene.topic}-0: 5 offsets were removed from the log before they were read"
+    assert told in described.stderr
+    assert described.exit_code == 0
+
+
 @pytest.mark.parametrize(("limit", "code"), [("7", 0), ("6", 3)])
 def test_a_lag_above_the_limit_is_an_exit_code(scene: Scene, limit: str, code: int) -> None:
     assert scene.groups("describe", "--group", scene.group, "--max-lag", limit).exit_code == code
@@ -292,6 +306,18 @@ def test_several_groups_at_once(scene: Scene, bootstrap: str, tmp_path: Path) ->
         (other, "4"),
     ]
     assert scene.groups("reset", "--all-groups", "--all-topics", "--to-earliest").exit_code == 0
+
+
+def test_a_reset_that_would_do_nothing_is_no_success(scene: Scene) -> None:
+    nothing = scene.groups("reset", "--group", "bilingg", "--all-topics", "--to-earliest", "--execute")
+    assert (nothing.exit_code, nothing.output) == (1, "")
+    assert "group bilingg has committed nothing: there is nothing to reset" in nothing.stderr
+
+
+def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
+    made = scene.groups("reset", "--group", "bilingg", "--topic", scene.topic, "--to-earliest")
+    assert made.exit_code == 0
+    assert "group bilingg has committed nothing there: is its name right?" in made.stderr
 
 
 # --- reset: CSV ------------------------------------------------------------------------------------------------------

@@ -207,6 +207,25 @@ def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
     assert shell.consume("-e", "-q", "-o", "stored", "-X", f"group.id={group}").output == ""
 
 
+def test_a_group_stops_at_a_time_too(shell: Shell) -> None:
+    shell.produce("early\n")
+    time.sleep(0.02)
+    between = time.time_ns() // 1_000_000
+    time.sleep(0.02)
+    shell.produce("late\n")
+    group = f"g-{shell.topic}"
+    assert shell.group(group, "-o", "beginning", "-o", f"e@{between}").output == "early\n"
+    assert committed(shell, group) == [1]
+
+
+def test_what_a_members_task_meets_is_one_line(shell: Shell) -> None:
+    """A partition that has no committed offset, where none is to be made up."""
+    shell.produce("0\n")
+    refused = shell.group(f"g-{shell.topic}", "-q", "-X", "auto.offset.reset=none")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert f"{shell.topic}-0" in refused.stderr
+
+
 def test_a_group_without_commits_begins_at_the_end_as_in_kcat(shell: Shell) -> None:
     shell.produce("0\n1\n")
     assert shell.group(f"g-{shell.topic}", "-e", "-q").output == ""

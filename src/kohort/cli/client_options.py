@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
 from kohort.client.admin import Admin
@@ -21,7 +22,6 @@ from kohort.client.security import Security
 from kohort.errors import ConfigError, KohortError
 from kohort.server.config_def import did_you_mean
 
-FAILED: Final = 1
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 

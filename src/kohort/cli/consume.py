@@ -133,8 +133,15 @@ async def _in_group(
     try:
         async with ConsumerGroup(options.group, cluster=admin.cluster, **chosen) as group:
             await GroupConsumer(admin, group, sink, span.start, options.exit_at_end).run()
-    except* BrokenPipeError:
-        raise BrokenPipeError from None
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from errors
+
+
+def _first(error: BaseException) -> BaseException:
+    """What several tasks raised is most often one thing: a partition that cannot be read, an output that is gone."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _writer(options: argparse.Namespace, cluster: Cluster) -> Write:

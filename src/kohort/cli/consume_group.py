@@ -106,11 +106,10 @@ class GroupConsumer:
             if self._sink.is_full:
                 self._group.stop("as many records were consumed as were asked for")
                 return
+            if partition in self._sink.stopped or generation.lag(partition) == 0:
+                self._note_end(generation, partition)
             if partition in self._sink.stopped:
-                self._note_end(generation, partition)
                 return
-            if generation.lag(partition) == 0:
-                self._note_end(generation, partition)
 
     async def _seek(self, generation: Generation, partition: TopicPartition) -> None:
         """To where `-o` says, but only the first time: what we committed ourselves is where we go on."""
@@ -136,7 +135,8 @@ class GroupConsumer:
         if partition in self._at_end:
             return
         self._at_end.add(partition)
-        done = self._exit_at_end and self._at_end >= set(generation.assignment)
+        assigned = set(generation.assignment)
+        done = self._sink.stopped >= assigned or (self._exit_at_end and self._at_end >= assigned)
         if partition not in self._sink.stopped:
             self._sink.tell_end(partition, generation.position(partition), exiting=done)
         if done:

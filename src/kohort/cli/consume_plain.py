@@ -69,7 +69,7 @@ class _Reading:
                     self._fetcher.remove(tp)
             elif self._sink.output.is_broken:
                 raise BrokenPipeError
-            if self._all_at_end(self._fetcher.assignment):
+            if not self._sink.is_full and self._all_at_end(self._fetcher.assignment):
                 return
 
     def _all_at_end(self, assigned: Collection[TopicPartition]) -> bool:

@@ -4,15 +4,13 @@
 import argparse
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.output import Table, add_output_argument, check_output, show, tell
 from kohort.client.admin import Admin
 from kohort.client.resetting import members_told
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import GroupId
-
-FAILED = 1
-HAS_MEMBERS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,4 +55,4 @@ def _code(errors: list[KohortError | None]) -> int:
     if not left:
         return 0
     members = all(isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group for error in left)
-    return HAS_MEMBERS if members else FAILED
+    return FOUND if members else FAILED

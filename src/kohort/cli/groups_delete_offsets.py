@@ -3,6 +3,7 @@
 import argparse
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import add_topic_argument, topics
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show
@@ -10,8 +11,6 @@ from kohort.client.admin import Admin
 from kohort.client.resetting import partitions_of
 from kohort.errors import KafkaError
 from kohort.types import GroupId, TopicPartition
-
-FAILED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

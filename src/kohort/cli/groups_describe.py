@@ -6,9 +6,9 @@ Lag is end offset - committed offset; "-" where nothing is committed, and never 
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
 from kohort.cli.options import RefusedError
@@ -19,8 +19,6 @@ from kohort.client.lag import Standing
 from kohort.errors import KohortError
 from kohort.types import GroupId, TopicPartition
 
-FAILED: Final = 1
-ABOVE_MAX_LAG: Final = 3
 OFFSETS, MEMBERS, STATE = "offsets", "members", "state"
 
 
@@ -81,7 +79,7 @@ async def _describe(admin: Admin, options: argparse.Namespace, what: str) -> int
     _show(options, what, found)
     if failed:
         return FAILED
-    return ABOVE_MAX_LAG if options.max_lag is not None and _is_above(found, options.max_lag) else 0
+    return FOUND if options.max_lag is not None and _is_above(found, options.max_lag) else 0
 
 
 async def _found(

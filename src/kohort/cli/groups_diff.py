@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kohort.cli import plan_files
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
 from kohort.client.admin_values import OffsetAndMetadata
@@ -14,7 +15,6 @@ from kohort.client.reset_plan import Change
 from kohort.client.resetting import committed_by_all, require_same_cluster
 from kohort.types import TopicPartition
 
-DIFFERS = 3
 NEW, OLD, MOVED = "new", "old", "moved"
 COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET", "CURRENT-OFFSET", "STANDS")
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
             {name.lower().replace("-", "_"): cell for name, cell in zip(COLUMNS, row, strict=True)} for row in rows
         ]
         show(options.output, Table(COLUMNS, rows), as_json)
-        return 0 if all(row[-1] == NEW for row in rows) else DIFFERS
+        return 0 if all(row[-1] == NEW for row in rows) else FOUND
 
     return run_with_admin(options, work)
 

@@ -7,11 +7,13 @@ the log, with a warning where they are not what was asked for.
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kohort.cli import plan_files
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import add_group_arguments, add_topic_argument, check_groups, groups_of, topics
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, tell, warn
@@ -21,6 +23,7 @@ from kohort.client.admin import Admin
 from kohort.client.reset_csv import write_offsets
 from kohort.client.reset_plan import ResetPlan
 from kohort.client.resetting import execute, now_ms, plan_reset
+from kohort.types import GroupId
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
         groups = await groups_of(options, admin)
         plan = await plan_reset(admin, groups, wanted, scope)
-        for change in plan.changes:
-            if change.warning:
-                warn(f"{change.partition} of group {change.group}: {change.warning}")
+        _warn(groups, plan)
+        if not plan.changes:
+            return FAILED
         if options.execute:
             await _execute(admin, options, plan)
         elif options.plan:
@@ -59,6 +62,18 @@ def run(options: argparse.Namespace) -> int:
         return 0
 
     return run_with_admin(options, lambda admin: guarded(work(admin)))
+
+
+def _warn(groups: Sequence[GroupId], plan: ResetPlan) -> None:
+    """Of what is not as somebody may think: a reset that does nothing, or makes a group by a mistyped name."""
+    for group in groups:
+        if not plan.of(group):
+            warn(f"group {group} has committed nothing: there is nothing to reset")
+        elif all(change.old is None for change in plan.of(group)):
+            warn(f"group {group} has committed nothing there: is its name right?")
+    for change in plan.changes:
+        if change.warning:
+            warn(f"{change.partition} of group {change.group}: {change.warning}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -75,7 +90,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -> None:
-    path = None if options.no_plan or not plan.changes else options.plan or plan_files.default_path(plan)
+    path = None if options.no_plan else options.plan or plan_files.default_path(plan)
     if path is not None:
         plan_files.write_new(path, plan)  # First: should we be killed in between, the old offsets are known.
     await execute(admin, plan)

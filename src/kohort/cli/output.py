@@ -9,9 +9,9 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from kohort.cli.options import RefusedError
 
@@ -26,10 +26,6 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> "Table":
-        return cls(columns, [[row[column] for column in columns] for row in rows])
 
 
 def add_output_argument(parser: argparse.ArgumentParser) -> None:
@@ -88,14 +84,8 @@ def _draw(table: Table, out: TextIO) -> None:
         drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in table.rows:
         # Names are whatever their owners chose: as Text they are no markup.
-        drawn.add_row(*(Text(_cell(cell), style="yellow" if isinstance(cell, Flagged) else "") for cell in row))
+        drawn.add_row(*(Text(_cell(cell)) for cell in row))
     Console(file=out).print(drawn)
-
-
-class Flagged(str):
-    """A cell that somebody should look at: coloured on a terminal."""
-
-    __slots__ = ()
 
 
 def _cell(value: object) -> str:
@@ -109,12 +99,3 @@ def tell(message: str) -> None:
 
 def warn(message: str) -> None:
     tell(f"warning: {message}")
-
-
-def plain(value: Any) -> Any:
-    """For JSON: tuples and mappings all the way down."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
-    return value

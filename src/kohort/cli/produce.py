@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kohort.cli.byte_streams import ByteOutput, chunks, split
 from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.message_format import Header, unescape
 from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
@@ -25,7 +26,6 @@ from kohort.client.config import ClientConfig
 from kohort.client.producer import Producer
 from kohort.errors import ConfigError, KohortError
 
-FAILED: Final = 1
 MAX_MESSAGE: Final = 1_048_576
 RANDOM: Final = -1
 _NUMBERS: Final = {

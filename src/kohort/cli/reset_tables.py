@@ -3,13 +3,11 @@
 import json
 import sys
 from collections.abc import Awaitable, Sequence
-from typing import Final
 
+from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, show, tell
 from kohort.client.reset_plan import Change, Drift, ResetPlan
 from kohort.client.resetting import ActiveGroupError, DriftError
-
-REFUSED_BY_STATE: Final = 3
 
 
 def show_plan(output: str, plan: ResetPlan) -> None:
@@ -20,10 +18,7 @@ def show_plan(output: str, plan: ResetPlan) -> None:
 
 def _row(of: Change) -> Sequence[object]:
     old, new = (None if each is None else each.offset for each in (of.old, of.new))
-    moves = of.moves
-    if sys.stdout.isatty() and moves:
-        return (of.group, of.partition.topic, of.partition.partition, old, new, f"{moves:+d}")
-    return (of.group, of.partition.topic, of.partition.partition, old, new, moves)
+    return (of.group, of.partition.topic, of.partition.partition, old, new, of.moves)
 
 
 def drift_table(drifts: Sequence[Drift]) -> Table:
@@ -41,4 +36,4 @@ async def guarded(work: Awaitable[int]) -> int:
     except DriftError as error:
         show("table", drift_table(error.drifts), None, to=sys.stderr)
         tell(str(error))
-    return REFUSED_BY_STATE
+    return FOUND

@@ -1,0 +1,48 @@
+"""Tables on a terminal and elsewhere, and the same as CSV and JSON."""
+
+import io
+import json
+
+import pytest
+
+from kohort.cli.output import Table, show
+
+TABLE = Table(("GROUP", "COORDINATOR (ID)", "#MEMBERS"), [("[red]orders[/]", "a:1 (0)", 12), ("b", None, 0)])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(output: str, to: io.StringIO | None = None) -> str:
+    out = io.StringIO() if to is None else to
+    show(output, TABLE, [{"group": "é", "members": None}], to=out)
+    return out.getvalue()
+
+
+def test_plain_columns_where_there_is_no_terminal() -> None:
+    assert shown("table") == (
+        "GROUP           COORDINATOR (ID)  #MEMBERS\n"
+        "[red]orders[/]  a:1 (0)           12\n"
+        "b               -                 0\n"
+    )
+
+
+def test_a_drawn_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    drawn = shown("table", Terminal())
+    assert "\x1b[1m" in drawn  # the header is bold
+    assert "[red]orders[/]" in drawn  # a name is a name, whatever its owner chose
+    assert [line.split()[-1] for line in drawn.splitlines()[1:]] == ["12", "0"]
+    assert "\x1b" not in shown("csv", Terminal())
+
+
+def test_csv_has_names_that_programs_like_and_empty_cells() -> None:
+    assert shown("csv").splitlines() == ["group,coordinator_id,members", "[red]orders[/],a:1 (0),12", "b,,0"]
+
+
+def test_json_is_for_programs() -> None:
+    assert json.loads(shown("json")) == [{"group": "é", "members": None}]
+    assert "é" in shown("json")
