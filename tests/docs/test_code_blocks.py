@@ -1,0 +1,118 @@
+"""Every Python block in the docs is run, as a program of its own, against a server with a topic `orders`.
+
+What a page's earlier blocks define a later one may use, if they run no event loop; `await` may stand outside of
+functions. A comment in the line above a block says how a block that does not end by itself is ended:
+
+    <!-- stopped by SIGTERM -->
+
+once it has printed something; it has to end well then too.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kohort.protocol.batches import Record, build
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from kohort.types import Instant
+
+ROOT = Path(__file__).parents[2]
+ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
+RUNNER = """
+import ast, asyncio, inspect, sys
+code = compile(open(sys.argv[1]).read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+result = eval(code, {"__name__": "__main__"})
+if inspect.iscoroutine(result):
+    asyncio.run(result)
+"""
+BLOCK = re.compile(r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+STOPPED = "stopped by SIGTERM"
+SECONDS = 30
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    code: str
+    how: str | None
+    before: str
+    """The page's earlier blocks, those that define things."""
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text()
+        before = ""
+        for found in BLOCK.finditer(text):
+            code, line = found["code"], text.count("\n", 0, found.start("code")) + 1
+            yield Block(path.name, line, code, found["how"], before)
+            if "asyncio.run(" not in code and "await " not in code and "async with" not in code:
+                before += code
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=str(block)) for block in blocks()])
+async def test_it_runs(block: Block, tmp_path: Path) -> None:
+    assert block.how in (None, STOPPED), f"{block}: {block.how!r} is no way to end a block"
+    settings = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
+    async with Broker(Config(settings)) as broker:
+        fill(broker)
+        program = tmp_path / f"{block.page}-{block.line}.py"
+        program.write_text(at_address(block.before + block.code, str(broker.address)))
+        said = await run(program, block.how)
+    assert said == "", f"{block} failed:\n{said}"
+
+
+def at_address(code: str, address: str) -> str:
+    for named in ADDRESSES:
+        code = code.replace(named, address)
+    return code
+
+
+def fill(broker: Broker) -> None:
+    """Topic `orders` with four partitions of 25 records."""
+    now = Instant(1_700_000_000_000)
+    for number, log in enumerate(broker.topics.create("orders", 4).partitions):
+        log.append(build([Record(None, b"%d" % (number * 25 + at), (), now) for at in range(25)]), now)
+
+
+async def run(program: Path, how: str | None) -> str:
+    """What the program said on its stderr if it failed, else nothing."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        RUNNER,
+        str(program),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=program.parent,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(SECONDS):
+            if how == STOPPED and await process.stdout.readline():
+                process.send_signal(signal.SIGTERM)
+            _, errors = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        _, errors = await process.communicate()
+        return f"it did not end within {SECONDS} s\n{errors.decode()}"
+    return errors.decode() + f"exit code {process.returncode}" if process.returncode else ""
+
+
+def test_blocks_are_found() -> None:
+    """A page whose blocks are written in another way would be passed over in silence."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        text = path.read_text()
+        assert len(BLOCK.findall(text)) == len(re.findall(r"^```(?:python|py)\b", text, re.MULTILINE)), path.name
