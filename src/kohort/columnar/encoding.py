@@ -73,7 +73,7 @@ class Headers(NamedTuple):
         names = entries.field(0)
         if names.null_count or entries.null_count:
             raise KafkaError(
-                ErrorCode.invalid_record, "a header has no key; each needs one, only its value may be null"
+                ErrorCode.invalid_record, "a header has no key; only its value may be null"
             )
         return cls(_ends(column), _nulls(column), Strings.of(names), Strings.of(entries.field(1)))
 

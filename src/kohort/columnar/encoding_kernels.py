@@ -143,8 +143,8 @@ def write_records(
 ) -> Number:
     """Write `rows`, in this order, as the records of one batch, as many as `out` has room for.
 
-    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's headers; empty if there are
-    none. Returns how many were written; -size if not even the first has room, which takes so many bytes.
+    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's headers, and is empty if
+    there are none. Returns how many were written; -size if not even the first has room, which takes so many bytes.
     """
     at = written = np.int64(0)
     base = latest = timestamps[rows[0]]

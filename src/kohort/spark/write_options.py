@@ -78,11 +78,6 @@ def _producer(cluster: Cluster, kafka: Mapping[str, str]) -> Producer:
     if "enable.idempotence" in kafka:
         settings["enable_idempotence"] = Given(kafka).flag("enable.idempotence", True)
     try:
-        return Producer(
-            cluster,
-            acks=kafka.get("acks", "all"),
-            compression=kafka.get("compression.type", "none"),
-            **settings,  # type: ignore[arg-type]
-        )
+        return Producer(cluster, **settings)
     except ConfigError as error:
         raise ConfigError(f"options kafka.*: {error}") from None
