@@ -19,7 +19,7 @@ from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, MemberMetadata
 from kohort.log.memory import memory_log
 from kohort.protocol.apis import BY_NAME
-from kohort.protocol.messages import decode_request, encode, read_header, request
+from kohort.protocol.messages import decode_request, encode, frame_head, read_header, request
 from kohort.runtime.group_log import append_records
 from kohort.runtime.groups import Groups
 from kohort.server.broker import Broker
@@ -45,7 +45,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.repeat: Any = None
-        self.answers: list[tuple[int, int, bytes]] = []
+        self.answers: list[bytes] = []
         self.errors: Counter[int] = Counter()
         self._ids = count(2**31 - 3)
 
@@ -57,16 +57,19 @@ class FakeConnection:
     def expect_again(self, repeat: Any) -> None:
         self.repeat = repeat
 
-    def begin(self, exchange: Exchange) -> None:
-        assert exchange.connection is self
+    def begin(self, request: Any) -> None:
+        assert request is self.repeat
 
     def reply(self, exchange: Exchange, body: bytes) -> None:
-        self.answers.append((exchange.correlation_id, exchange.version, body))
+        self.answers.append(frame_head(KEY, exchange.version, exchange.correlation_id, len(body)) + body)
+
+    def answered(self, frame: bytes) -> None:
+        self.answers.append(frame)
 
     def count_error(self, api_key: int, error: int) -> None:
         self.errors[api_key, error] += 1
 
-    def failed(self, error: Exception, _exchange: Exchange) -> None:
+    def failed(self, error: Exception, _exchange: Exchange | None = None) -> None:
         raise error
 
 
@@ -310,6 +313,19 @@ def test_bytes_that_end_early_are_left_to_the_decoder() -> None:
     for end in range(len(data)):
         exchange: Any = Exchange(FakeConnection(), KEY, version, 7, "test")
         assert not offset_commit.TAKES_BYTES[version](world.broker, exchange, data[:end], 0)
+
+
+async def test_a_peer_that_has_gone_is_answered_no_more() -> None:
+    world = World(from_bytes=True)
+    world.groups.start()
+    await world.groups.loaded()
+    connection = FakeConnection()
+    for closed in (False, True):
+        world.ask(connection, *commit(9, [orders(0)]))
+        connection.is_open = not closed
+        await asyncio.sleep(0)
+    assert (world.again, len(connection.answers)) == (1, 1)
+    await world.groups.close()
 
 
 async def test_over_a_real_connection() -> None:

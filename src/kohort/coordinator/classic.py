@@ -69,6 +69,10 @@ class State(StrEnum):
     """Does not exist, or not here."""
 
 
+# Asked for every commit, and looking a member of an enum up takes as long as a call.
+_EMPTY: Final = State.EMPTY
+_STABLE: Final = State.STABLE
+
 VALID_PREVIOUS_STATES: Final[Mapping[State, frozenset[State]]] = {
     State.EMPTY: frozenset({State.DEAD, State.PREPARING_REBALANCE}),
     State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE}),
@@ -160,7 +164,7 @@ class Group:
     def state(self) -> State:
         if self.round is not None:
             return State.PREPARING_REBALANCE if self.round.joining else State.COMPLETING_REBALANCE
-        return State.STABLE if self.logged is not None and self.logged.members else State.EMPTY
+        return _STABLE if self.logged is not None and self.logged.members else _EMPTY
 
     @property
     def exists(self) -> bool:

@@ -42,6 +42,8 @@ from kohort.types import Instant, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 _LAST_TIMESTAMP = 2**63 - 1
+_EMPTY = State.EMPTY
+_COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 
 def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
@@ -83,12 +85,13 @@ def commit_columns(
     error = validate_offset_commit(group, committer, version)
     if error is not NONE:
         return error
-    if group is not None and committer.member_id:
-        _hear_of(group, committer.member_id, now)
-    return [
-        OffsetCommits(committer.group, topic, partitions, pack_offsets(positions, now, topic_id))
-        for topic, topic_id, partitions, positions in topics
-    ]
+    group_id, _, member_id, _ = committer
+    if member_id and group is not None:
+        _hear_of(group, member_id, now)
+    records = []
+    for topic, topic_id, partitions, positions in topics:
+        records.append(OffsetCommits(group_id, topic, partitions, pack_offsets(positions, now, topic_id)))
+    return records
 
 
 def _hear_of(group: Group, member_id: str, now: Instant) -> None:
@@ -108,16 +111,17 @@ def validate_offset_commit(group: Group | None, request: OffsetCommit | Committe
         newer = version >= GROUP_ID_NOT_FOUND_SINCE
         return ErrorCode.group_id_not_found if newer else ErrorCode.illegal_generation
     state = group.state
-    if request.generation < 0 and state is State.EMPTY:
-        return ErrorCode.none
-    if request.generation < 0 and not request.member_id and request.instance_id is None:
-        return ErrorCode.unknown_member_id
+    if request.generation < 0:
+        if state is _EMPTY:
+            return NONE
+        if not request.member_id and request.instance_id is None:
+            return ErrorCode.unknown_member_id
     error = group.validate_member(request.member_id, request.instance_id)
-    if error is not ErrorCode.none:
+    if error is not NONE:
         return error
     if request.generation != group.generation:
         return ErrorCode.illegal_generation
-    return ErrorCode.rebalance_in_progress if state is State.COMPLETING_REBALANCE else ErrorCode.none
+    return ErrorCode.rebalance_in_progress if state is _COMPLETING_REBALANCE else NONE
 
 
 def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResponse:

@@ -27,7 +27,7 @@ from kohort.log.base import Log
 from kohort.runtime.alarm import Alarm
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
-from kohort.runtime.host import HostState, ShardHost
+from kohort.runtime.host import Commit, HostState, ShardHost
 from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
@@ -137,6 +137,10 @@ class Groups:
         """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes that, now or later."""
         self._timers.heard = True
         self._host(committer.group).commit(answer, committer, version, topics)
+
+    def committing(self, group: str) -> Commit:
+        """`commit` for this group's commits, for whoever makes many."""
+        return self._host(group).commit
 
     def connection_closed(self, connection: ConnectionId) -> None:
         """The members that joined by this connection may be gone; their ids are no longer waited for."""

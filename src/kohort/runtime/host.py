@@ -46,12 +46,16 @@ class HostState(Enum):
     CLOSED = "closed"
 
 
+# Looking a member of an enum up takes as long as a call, and these are looked up for every request.
+_ACTIVE: Final = HostState.ACTIVE
+_NONE: Final = ErrorCode.none
 _WHY_NOT: Final = {
     HostState.LOADING: ErrorCode.coordinator_load_in_progress,
     HostState.CLOSED: ErrorCode.not_coordinator,
 }
 
 CommitAnswer: TypeAlias = Callable[[ErrorCode], None]
+Commit: TypeAlias = Callable[[CommitAnswer, Committer, int, Sequence[OffsetColumns]], None]
 News: TypeAlias = Reply | Rebalance | CommitAnswer
 """What the world is told; who waits for a commit takes `none` if all went well, or why it did not."""
 
@@ -135,23 +139,24 @@ class ShardHost:
 
     def commit(self, answer: CommitAnswer, committer: Committer, version: int, topics: Sequence[OffsetColumns]) -> None:
         """Have the shard decide on an OffsetCommit whose partitions are all answered the same."""
-        if self.state is not HostState.ACTIVE:
+        if self.state is not _ACTIVE:
             answer(self._why_not())
             return
+        shard = self.shard
         try:
-            decided = self.shard.commit(committer, version, topics, self._clock.now())
+            decided = shard.commit(committer, version, topics, self._clock.now())
             if isinstance(decided, list):
                 for record in decided:
-                    self.shard.replay(record)
+                    shard.replay(record)
+                self._unlogged.append(decided)
+                self._after_append.append(answer)
+                if not self._flushing:
+                    self._flush_soon()
+                return
         except Exception as e:  # as in `post`
             self._fail(e)
-            answer(self._why_not())
-            return
-        if isinstance(decided, list):
-            self._unlogged.append(decided)
-            self._after_append.append(answer)
-            self._flush_soon()
-        elif self._flushing:
+            decided = self._why_not()
+        if self._flushing:
             self._after_append.append(lambda failure: answer(failure or decided))
         else:
             answer(decided)
@@ -198,7 +203,8 @@ class ShardHost:
             self._on_timer(self, timer)
         if result.records:
             self._unlogged.append(result.records)
-            self._flush_soon()
+            if not self._flushing:
+                self._flush_soon()
         if self._flushing:
             self._after_append += result.journal
             self._after_append += result.replies
@@ -214,18 +220,17 @@ class ShardHost:
             elif isinstance(item, Rebalance):
                 self._on_rebalance(item)
             else:
-                item(ErrorCode.none)
+                item(_NONE)
 
     # --- appending ---
 
     def _flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self._flush_at_end_of_turn(self)
+        self._flushing = True
+        self._flush_at_end_of_turn(self)
 
     def flush(self) -> None:
         """Append what is decided, then tell of it: at the end of a turn. Raises nothing; a failure drops the shard."""
-        if self.state is not HostState.ACTIVE:
+        if self.state is not _ACTIVE:
             return
         writes, self._unlogged = self._unlogged, []
         self._appended, self._after_append = self._after_append, []

@@ -5,14 +5,16 @@ is kept with the connection: the next frame is compared with it, and goes to the
 but the offsets. Whether they may be committed is judged anew every time, and so is whether the topic is still the same.
 """
 
-from struct import Struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kohort.coordinator.requests import Committer, OffsetColumns
 from kohort.errors import ErrorCode
 from kohort.protocol import packed
 from kohort.protocol.hot import OFFSET_BYTES, Columns, read_offsets
+from kohort.protocol.packing import pack_int32
 from kohort.server.exchange import Exchange
+from kohort.server.topics import Topic
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -20,18 +22,23 @@ if TYPE_CHECKING:
 _ID: Final = 8
 """Where the correlation id stands: behind the frame's size, the API key and its version."""
 _REST: Final = _ID + 4
-_unpack_id: Final = Struct(">i").unpack_from
 _TAGS: Final = b"\0\0"
 """What follows the offsets: no tags of the topic, none of the request."""
+_NO_TAGS: Final = b"\0"
+"""Of the answer's header."""
+_ONLY: Final = slice(-20, -16)
+"""The partition, if there is but one."""
+_POSITION: Final = slice(-16, -4)
+"""Its offset and leader epoch: behind them are its metadata and its tags, and the tags of topic and request."""
 KEPT_BYTES: Final = 1_024
 """Of a frame, before its offsets: a connection keeps no more."""
 
 
 class CommitAgain:
-    """What a connection keeps of an OffsetCommit, should it come again."""
+    """What a connection keeps of an OffsetCommit, should it come again; and then that request, until it is answered."""
 
-    __slots__ = ("_broker", "_committer", "_count", "_exchange", "_first", "_key", "_name", "_ok", "_partitions",
-                 "_rest", "_size", "_start", "_topic", "_topic_id", "api_key")  # fmt: skip
+    __slots__ = ("_columns", "_commit", "_committer", "_count", "_end", "_exchange", "_first", "_id", "_key", "_ok",
+                 "_only", "_rest", "_size", "_start", "_topic", "_topics", "api_key")  # fmt: skip
 
     def __init__(
         self,
@@ -47,54 +54,77 @@ class CommitAgain:
         """
         self.api_key = exchange.api_key
         self._exchange = exchange
-        self._broker = broker
+        self._topics = broker.topics
+        self._topic = broker.topics.get(columns[0])
+        self._commit = broker.groups.committing(committer.group)
         self._committer = committer
-        self._name, self._topic_id, self._partitions, positions = columns
-        self._topic = broker.topics.get(self._name)
+        self._columns = columns
         self._key = read[0]
-        self._count = len(positions)
+        self._count = len(columns[2])
         self._size = len(data)
         self._first = len(data) - len(_TAGS) - OFFSET_BYTES * self._count
         self._start = data[:_ID]
+        self._id = data[_ID:_REST]
         self._rest = data[_REST : self._first]
+        self._only = data[_ONLY] if self._count == 1 else b""
+        """If there is but one partition: that, as bytes. More of them are looked at as a column."""
+        self._end = data[_POSITION.stop :] if self._count == 1 else _TAGS
         self._ok = b""
-        """The body of the answer if all goes well; empty: not made yet."""
+        """The answer if all goes well, without its size and correlation id; empty: not made yet."""
+
+    def __repr__(self) -> str:
+        return f"<CommitAgain of {self._exchange!r}>"
 
     def answer(self, data: bytes) -> bytes | None:
-        """None if `data` is anything but the same request; else nothing: the answer comes through an exchange."""
-        if len(data) != self._size or not (data.startswith(self._start) and data.startswith(self._rest, _REST)):
+        """None if `data` is anything but the same request; else nothing: the answer comes later."""
+        if len(data) != self._size or not (
+            data.startswith(self._rest, _REST) and data.startswith(self._start) and data.endswith(self._end)
+        ):
             return None
-        offsets = read_offsets(data, self._first, self._count) if data.endswith(_TAGS) else None
-        topic = self._broker.topics.get(self._name)
-        if offsets is None or topic is None or topic is not self._topic:
+        name, topic_id, partitions, _ = self._columns
+        topic = self._topic
+        if topic is None or self._topics.get(name) is not topic:
             return None
-        partitions, positions = offsets
-        if partitions != self._partitions:
-            if max(partitions) >= len(topic.partitions):
+        if data[_ONLY] == self._only:
+            positions: Sequence[bytes] = (data[_POSITION],)
+        else:
+            offsets = read_offsets(data, self._first, self._count)
+            if offsets is None or not self._are_there(offsets[0], topic):
                 return None
-            self._partitions = partitions
-            self._ok = b""
-        self._begin(data)
-        columns = ((self._name, self._topic_id, partitions, positions),)
-        self._broker.groups.commit(self._take_answer, self._committer, self._exchange.version, columns)
+            partitions, positions = offsets
+            self._only = data[_ONLY] if self._count == 1 else b""
+        self._id = data[_ID:_REST]
+        exchange = self._exchange
+        exchange.connection.begin(self)
+        self._commit(self._take_answer, self._committer, exchange.version, ((name, topic_id, partitions, positions),))
         return b""
 
-    def _begin(self, data: bytes) -> None:
-        last = self._exchange
-        (correlation_id,) = _unpack_id(data, _ID)
-        self._exchange = Exchange(last.connection, last.api_key, last.version, correlation_id, last.client_id)
-        last.connection.begin(self._exchange)
+    def _are_there(self, partitions: Sequence[int], topic: Topic) -> bool:
+        name, topic_id, known, positions = self._columns
+        if partitions != known:
+            if max(partitions) >= len(topic.partitions):
+                return False
+            self._columns = name, topic_id, partitions, positions
+            self._ok = b""
+        return True
 
     def _take_answer(self, error: ErrorCode) -> None:
-        exchange = self._exchange
+        connection = self._exchange.connection
+        if not connection.is_open:
+            return
         try:
             if error:
-                exchange.answer_packed(self._body(error), (error,))
+                connection.count_error(self.api_key, error)
+                connection.answered(self._frame(self._body(error)))
             else:
                 self._ok = self._ok or self._body(error)
-                exchange.answer_packed(self._ok)
+                connection.answered(self._frame(self._ok))
         except Exception as failure:  # as in `Exchange.later`
-            exchange.connection.failed(failure, exchange)
+            connection.failed(failure)
 
     def _body(self, error: ErrorCode) -> bytes:
-        return packed.offset_commit_columns(self._exchange.version, [(self._key, self._partitions, ())], error)
+        columns = [(self._key, self._columns[2], ())]
+        return _NO_TAGS + packed.offset_commit_columns(self._exchange.version, columns, error)
+
+    def _frame(self, rest: bytes) -> bytes:
+        return pack_int32(len(rest) + len(self._id)) + self._id + rest

@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._broker = listener.broker
         self._reader = FrameReader(listener.limits.request_bytes)
         self._transport: asyncio.Transport | None = None
-        self._current: Exchange | None = None  # the request in progress
+        self._current: Exchange | CommitAgain | None = None  # the request in progress
         self._repeat: Repeat | CommitAgain | None = None  # the last request that may come again
         self._out: list[bytes | memoryview] = []  # answers of this turn, not yet written
         self._out_size = 0
@@ -145,8 +145,10 @@ class Connection(asyncio.Protocol):
         self._give_memory_back()
         if body is not None:
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
-        if self._pumping:
-            return
+        if not self._pumping:
+            self._go_on()
+
+    def _go_on(self) -> None:
         if self._reader.is_empty and not (self._draining or self._next_turn_is_set):
             self._starved = True
             self._rest()
@@ -159,9 +161,21 @@ class Connection(asyncio.Protocol):
         """A request in progress may come again."""
         self._repeat = request
 
-    def begin(self, exchange: Exchange) -> None:
-        """A request is in progress that came again."""
-        self._current = exchange
+    def begin(self, request: "CommitAgain") -> None:
+        """A request is in progress that came again, to a connection at rest."""
+        self._current = request
+
+    def answered(self, frame: bytes) -> None:
+        """Send the whole answer to the request in progress that came again, and go on with the next."""
+        self._current = None
+        self.last_active = self._listener.ticks
+        if self._starved and self._reading and not self._draining and self._transport is not None:
+            self._listener.bytes_out += len(frame)
+            self._transport.write(frame)
+        else:
+            self._out.append(frame)
+            self._out_size += len(frame)
+            self._go_on()
 
     def count_error(self, api_key: int, error: int) -> None:
         """An answer bears `error`."""
