@@ -20,7 +20,7 @@ from kohort.demo.processes import die_with_parent
 START_SECONDS = 10.0
 STOP_SECONDS = 8.0
 INITIAL_DELAY_MS = 500
-"""`group.initial.rebalance.delay.ms`: the first members share the first generation. Kafka's default is 3 s."""
+"""`group.initial.rebalance.delay.ms`: how long the first member waits for others. Kafka's default is 3 s."""
 
 
 class Server:
