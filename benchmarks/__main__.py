@@ -1,10 +1,10 @@
-"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 25 minutes on two cores."""
+"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 35 minutes on two cores."""
 
 import sys
 
-from benchmarks import commits, decode, footprint, heartbeats, latency, rebalance, throughput
+from benchmarks import commits, decode, footprint, heartbeats, latency, rebalance, spark, throughput
 
-MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode)
+MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, spark)
 
 
 def main() -> None:

@@ -27,6 +27,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for each in tree(pid) for field in _stat(each)[11:13]) / _TICKS_PER_S
 
 
+def spent_seconds(pid: int) -> float:
+    """`cpu_seconds`, and what descendants used that have ended and were waited for."""
+    return sum(int(field) for each in tree(pid) for field in _stat(each)[11:15]) / _TICKS_PER_S
+
+
 def age_seconds(pid: int) -> float:
     """How long ago the process was started, to 10 ms."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(_stat(pid)[19]) / _TICKS_PER_S

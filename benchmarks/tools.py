@@ -33,6 +33,17 @@ def kfake() -> Path:
     return _built("kfake", source.iterdir(), lambda out: ["go", "build", "-o", str(out), "."], source)
 
 
+def spark_connector() -> str:
+    """The JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), as `spark.jars` takes them."""
+    jars = BUILT / "spark-jars"
+    if not any(jars.glob("spark-sql-kafka-*.jar")):
+        if shutil.which("mvn") is None:
+            raise MissingError("the JARs of Spark's Kafka connector are resolved by Maven, which is not on the PATH")
+        command = ["mvn", "-B", "-q", "-s", "settings.xml", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        run(command, "Maven could not resolve Spark's Kafka connector", cwd=ROOT / "interop" / "spark")
+    return ",".join(map(str, sorted(jars.glob("*.jar"))))
+
+
 def _compiled(name: str, sources: Sequence[str]) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:

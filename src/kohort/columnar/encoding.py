@@ -131,7 +131,8 @@ def partitions_of(rows: Rows, partitions: int, given: pa.Array | None, *, filled
     return chosen
 
 
-class Encoded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Encoded:
     """The records of one batch."""
 
     partition: int

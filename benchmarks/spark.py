@@ -1,0 +1,188 @@
+"""Spark with `.format("kohort")` against its own Kafka connector: `python -m benchmarks.spark`
+
+One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka, both formats in turn,
+three passes of each: records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
+makes them. `batch` counts the records and sums up the length of their values, `stream` does the same in one micro-batch
+(Trigger.AvailableNow), `write` sends rows that Spark holds in memory, each producer with its defaults. A small
+micro-batch has six records. The best pass counts; CPU is that of Spark, its JVM and its Python processes, without the
+server's. A whole run takes about eight minutes; `--servers`, `--sizes` and `--codecs` choose parts of it.
+"""
+
+import argparse
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from benchmarks import spark_load as load
+from benchmarks.load import LoadError
+from benchmarks.report import Target, publish, table
+from benchmarks.rounds import significant
+from benchmarks.servers import Server, start_all
+from benchmarks.spark_load import FORMATS, Case, Pass
+from benchmarks.tools import MissingError, spark_connector
+
+SERVERS = ("kohort-data", "kafka")
+COUNTS = {100: 3_000_000, 1024: 600_000}
+CODECS = ("none", "lz4", "zstd")
+WRITTEN = 3
+"""Times fewer records are written than read: they lie in Spark's memory."""
+MEASURES = ("batch", "stream", "write")
+SMALL_BATCHES = 10
+NAMES = {"kafka": "Spark's connector", "kohort": "kohort.spark"}
+
+Key = tuple[str, str, Case, str]
+"""Server, measure, case, format."""
+
+
+class Found:
+    """The best pass of each."""
+
+    def __init__(self) -> None:
+        self._passes: defaultdict[Key, list[Pass]] = defaultdict(list)
+        self.small: dict[tuple[str, str], float] = {}
+
+    def add(self, key: Key, found: Pass) -> None:
+        self._passes[key].append(found)
+        server, measure, case, form = key
+        rates = f"{found.per_s / 1e3:,.0f} k/s, {found.per_cpu_s / 1e3:,.0f} k per CPU-second"
+        print(f"  {server}: {case.name} {case.codec}: {measure} by {NAMES[form]}: {rates}", flush=True)
+
+    def best(self, key: Key) -> Pass | None:
+        return max(self._passes.get(key, ()), key=lambda each: each.per_s, default=None)
+
+    def ratio(self, server: str, measure: str, case: Case) -> float | None:
+        """Of the best passes, our format to Spark's."""
+        theirs, ours = (self.best((server, measure, case, form)) for form in FORMATS)
+        return ours.per_s / theirs.per_s if ours and theirs else None
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the section."""
+    options = _options(argv)
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        print("spark is left out: PySpark is not installed: pip install 'kohort[spark]'")
+        return
+    try:
+        jars = spark_connector()
+    except MissingError as error:
+        print(f"spark is left out: {error}")
+        return
+    cases = [Case(size=size, codec=codec, count=COUNTS[size]) for size in options.sizes for codec in options.codecs]
+    found = Found()
+    with ExitStack() as stack:
+        servers = start_all(options.servers, stack)
+        for server in servers.values():
+            server.pause()
+        spark = stack.enter_context(load.session(jars))
+        for key, server in servers.items():
+            server.resume()
+            _measure(spark, key, server, cases, options, found)
+            server.pause()
+    whole = len(cases) == len(COUNTS) * len(CODECS) and set(options.servers) >= set(SERVERS) and options.passes >= 3
+    parts = [part for key in servers for part in _tables(key, servers[key].name, cases, found)]
+    parts.append("\n".join(str(target) for key in servers for target in _targets(key, servers[key].name, cases, found)))
+    title = "Spark, thousand records/s (and per CPU-second of Spark)"
+    publish("spark", title, parts, write=whole and not options.dry)
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def some_of(known: Sequence[Any]) -> Callable[[str], list[Any]]:
+        def chosen(text: str) -> list[Any]:
+            return [next(each for each in known if str(each) == name) for name in text.split(",")]
+
+        return chosen
+
+    parser.add_argument("--servers", type=some_of(SERVERS), default=list(SERVERS))
+    parser.add_argument("--sizes", type=some_of(tuple(COUNTS)), default=list(COUNTS), help="100,1024")
+    parser.add_argument("--codecs", type=some_of(CODECS), default=list(CODECS))
+    parser.add_argument("--measures", type=some_of((*MEASURES, "small")), default=[*MEASURES, "small"])
+    parser.add_argument("--passes", type=int, default=3, help="of which the best counts (%(default)s)")
+    parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
+    options, _others = parser.parse_known_args(argv)
+    return options
+
+
+def _measure(
+    spark: Any, key: str, server: Server, cases: Sequence[Case], options: argparse.Namespace, found: Found
+) -> None:
+    for case in cases:
+        load.fill(server, case)
+        frame = _frame(spark, case) if "write" in options.measures else None
+        for _ in range(options.passes):
+            for form in FORMATS:
+                for measure, work, count in _works(spark, form, server, case, frame):
+                    if measure in options.measures:
+                        _try(found, (key, measure, case, form), spark, count, work)
+        if frame is not None:
+            frame.unpersist()
+    if "small" in options.measures:
+        load.create(server, "small")
+        for form in FORMATS:
+            found.small[key, form] = load.small_batches(spark, form, server, "small", SMALL_BATCHES)
+            print(f"  {key}: small micro-batch by {NAMES[form]}: {found.small[key, form]:.0f} ms", flush=True)
+
+
+def _works(
+    spark: Any, form: str, server: Server, case: Case, frame: Any
+) -> Iterator[tuple[str, Callable[[], None], int]]:
+    yield "batch", partial(load.read_batch, spark, form, server, case), case.count
+    yield "stream", partial(load.read_stream, spark, form, server, case), case.count
+    topic = f"written-{secrets.token_hex(4)}"
+    if frame is not None:
+        load.create(server, topic)
+        yield "write", partial(load.write, frame, form, server, case, topic), case.count // WRITTEN
+
+
+def _try(found: Found, key: Key, spark: Any, count: int, work: Callable[[], None]) -> None:
+    try:
+        found.add(key, load.timed(spark, count, work))
+    except LoadError as error:
+        print(f"  {key[0]}: {key[2].name} {key[2].codec}: {key[1]} by {NAMES[key[3]]} failed: {error}", flush=True)
+
+
+def _frame(spark: Any, case: Case) -> Any:
+    """Rows to write, in memory."""
+    batch = load.columns(case.size)
+    spark.createDataFrame(batch.to_pandas()).createOrReplaceTempView("rows")
+    times = case.count // WRITTEN // batch.num_rows
+    frame = spark.sql(f"select key, value from rows cross join range({times})").repartition(load.PARTITIONS).cache()
+    if frame.count() != case.count // WRITTEN:
+        raise LoadError("the rows to write are not as many as they should be")
+    return frame
+
+
+def _tables(server: str, name: str, cases: Sequence[Case], found: Found) -> Iterator[str]:
+    titles = ["records", *(f"{measure}, {NAMES[form]}" for measure in MEASURES for form in FORMATS)]
+    rows = []
+    for case in cases:
+        cells = [_cell(found.best((server, measure, case, form))) for measure in MEASURES for form in FORMATS]
+        rows.append([f"{case.name} {case.codec}", *cells])
+    yield f"From and to {name}:"
+    yield table(titles, rows)
+
+
+def _cell(best: Pass | None) -> str:
+    return "–" if best is None else f"{best.per_s / 1e3:,.0f} ({best.per_cpu_s / 1e3:,.0f})"
+
+
+def _targets(server: str, name: str, cases: Sequence[Case], found: Found) -> Iterator[Target]:
+    bounds = {100: 2.0, 1024: 1.3}
+    for case in cases:
+        kind = f"{name}: {case.name} {case.codec}"
+        for measure in ("batch", "stream"):
+            yield Target(f"{kind}: {measure} read, times", found.ratio(server, measure, case), bounds[case.size])
+        yield Target(f"{kind}: write, times", found.ratio(server, "write", case), 1)
+    small = {form: found.small.get((server, form)) for form in FORMATS}
+    theirs = f" (Spark's connector: {significant(small['kafka'])})" if small["kafka"] is not None else ""
+    yield Target(f"{name}: small micro-batch, ms{theirs}", small["kohort"], 250, at_least=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""What `benchmarks.spark` lets Spark do: topics filled with the same records on each server, and passes over them."""
+
+import asyncio
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks import processes
+from benchmarks.load import LoadError
+from benchmarks.servers import Server
+
+PARTITIONS: Final = 6
+FORMATS: Final = ("kafka", "kohort")
+KEY: Final = 8
+PATIENCE_S: Final = 60.0
+_CHUNK: Final = 10_000
+_PRODUCED_BATCH: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Records of one kind; `size` is that of key and value."""
+
+    size: int
+    codec: str
+    count: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.size} B" if self.size < 1024 else f"{self.size // 1024} KiB"
+
+    @property
+    def topic(self) -> str:
+        return f"records-{self.size}-{self.codec}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over all records."""
+
+    per_s: float
+    per_cpu_s: float
+    """Of Spark: the JVM and its Python workers."""
+
+
+@contextmanager
+def session(jars: str) -> Iterator[Any]:
+    """Spark with both formats, `local[2]`."""
+    from pyspark.sql import SparkSession
+
+    from kohort.spark import KohortDataSource
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.jars": jars,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    spark = SparkSession.builder.master("local[2]").appName("benchmark").config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(KohortDataSource)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def columns(size: int) -> Any:
+    """Keys and values as Arrow, words of a small vocabulary so that codecs have something to do."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    choose = random.Random(20)
+    words = [choose.randbytes(4).hex().encode() for _ in range(500)]
+    length = size - KEY
+    values = [b" ".join(choose.choices(words, k=length // 8 + 1))[:length] for _ in range(_CHUNK)]
+    keys = [b"key-%04d" % (at % 1000) for at in range(_CHUNK)]
+    return pa.RecordBatch.from_pydict({"key": keys, "value": values})
+
+
+def fill(server: Server, case: Case) -> None:
+    """The case's records in a topic, in batches as a Java producer makes them by default."""
+    asyncio.run(_fill(server.address, case))
+
+
+async def _fill(address: str, case: Case) -> None:
+    from kohort.client.admin import Admin
+    from kohort.client.cluster import Cluster
+    from kohort.client.config import ClientConfig
+    from kohort.client.producer import Producer
+    from kohort.columnar.encoding import Rows, encode, partitions_of
+    from kohort.types import TopicPartition
+
+    rows = Rows.of(columns(case.size), 1_700_000_000_000)
+    async with Cluster(ClientConfig(bootstrap=address)) as cluster:
+        await Admin(cluster).create_topic(case.topic, partitions=PARTITIONS)
+        chosen = partitions_of(rows, PARTITIONS, None, filled=0, stay_bytes=1 << 20)
+        chosen = chosen * 0 + [at % PARTITIONS for at in range(len(chosen))]
+        encoded = list(encode(rows, chosen, batch_size=_PRODUCED_BATCH, max_size=1 << 20))
+        async with Producer(cluster, compression=case.codec) as producer:
+            for _ in range(case.count // _CHUNK):
+                for each in encoded:
+                    tp = TopicPartition(case.topic, each.partition)
+                    times = {"base_timestamp": each.base_timestamp, "max_timestamp": each.max_timestamp}
+                    await producer.send_encoded(tp, each.records, each.count, **times)
+
+
+def create(server: Server, topic: str) -> None:
+    """An empty topic."""
+    from kohort.client.admin import Admin
+    from kohort.client.cluster import Cluster
+    from kohort.client.config import ClientConfig
+
+    async def ask() -> None:
+        async with Cluster(ClientConfig(bootstrap=server.address)) as cluster:
+            await Admin(cluster).create_topic(topic, partitions=PARTITIONS)
+
+    asyncio.run(ask())
+
+
+def options(server: Server, topic: str) -> dict[str, str]:
+    """What both formats are told to read."""
+    return {"kafka.bootstrap.servers": server.address, "subscribe": topic, "startingOffsets": "earliest"}
+
+
+def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
+    """Count the records and sum up their bytes."""
+    frame = spark.read.format(form).options(**options(server, case.topic)).load()
+    _validate(case, *frame.selectExpr("count(*)", "sum(length(value))").collect()[0])
+
+
+def read_stream(spark: Any, form: str, server: Server, case: Case) -> None:
+    """The same in one micro-batch (Trigger.AvailableNow), observed on its way to nowhere."""
+    frame = spark.readStream.format(form).options(**options(server, case.topic)).load()
+    counted = frame.selectExpr("count(*) as found", "sum(length(value)) as bytes")
+    with tempfile.TemporaryDirectory(prefix="kohort-bench-") as checkpoint:
+        writer = counted.writeStream.format("memory").outputMode("complete").queryName("counted")
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        if not query.awaitTermination(PATIENCE_S):
+            query.stop()
+            raise LoadError(f"the stream had not ended after {PATIENCE_S:g} s")
+        _validate(case, *spark.sql("select found, bytes from counted").collect()[0])
+
+
+def _validate(case: Case, count: int, size: int) -> None:
+    if (count, size) != (case.count, case.count * (case.size - KEY)):
+        raise LoadError(f"{count} of {case.count} records were read, {size} bytes of values")
+
+
+def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None:
+    """The frame's rows into a topic."""
+    given = {"kafka.bootstrap.servers": server.address, "topic": topic, "kafka.compression.type": case.codec}
+    frame.write.format(form).options(**given).mode("append").save()
+
+
+def timed(spark: Any, count: int, work: Callable[[], None]) -> Pass:
+    """One pass of `count` records."""
+    pid = spark.sparkContext._gateway.proc.pid
+    before, started = processes.spent_seconds(pid), time.monotonic()
+    work()
+    taken, used = time.monotonic() - started, processes.spent_seconds(pid) - before
+    return Pass(count / taken, count / max(used, 0.01))
+
+
+def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> float:
+    """The median time of a micro-batch of six records, from its trigger to its commit, in ms."""
+    from kohort.client import ClientConfig, Producer
+
+    given = options(server, topic) | {"startingOffsets": "latest"}
+    frame = spark.readStream.format(form).options(**given).load()
+    query = frame.writeStream.format("noop").trigger(processingTime="0 seconds").start()
+
+    async def produce() -> None:
+        async with Producer(ClientConfig(bootstrap=server.address)) as producer:
+            for partition in range(PARTITIONS):
+                await producer.send(topic, b"small", partition=partition)
+
+    try:
+        for number in range(rounds + 2):
+            asyncio.run(produce())
+            _await(query, (number + 1) * PARTITIONS)
+        found = [float(each.durationMs["triggerExecution"]) for each in query.recentProgress if each.numInputRows]
+    finally:
+        query.stop()
+    return statistics.median(found[2:])
+
+
+def _await(query: Any, rows: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(each.numInputRows for each in query.recentProgress) < rows:
+        if query.exception() is not None or time.monotonic() > deadline:
+            raise LoadError(f"a micro-batch did not come: {query.exception() or query.lastProgress}")
+        time.sleep(0.02)
