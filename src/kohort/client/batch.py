@@ -5,6 +5,7 @@ speed, and whoever passes bytes on takes `data`. The bytes are a view of the net
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.client.decoding import counted_batches, decode
@@ -74,7 +75,11 @@ class Batch:
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self.records)
+        """The records one after the other. Unless `records` was asked for they are not kept, which is faster."""
+        return chain.from_iterable(self._decoded()) if self._records is None else iter(self._records)
+
+    def _decoded(self) -> Iterator[list[Record]]:
+        return decode(self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted)
 
     @property
     def size(self) -> int:
@@ -85,7 +90,7 @@ class Batch:
     def records(self) -> tuple[Record, ...]:
         """The records, decoded when first asked for. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD."""
         if self._records is None:
-            self._records = decode(self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted)
+            self._records = tuple(chain.from_iterable(self._decoded()))
         return self._records
 
     def headers(self) -> Iterator[Header]:
