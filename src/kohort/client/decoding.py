@@ -163,7 +163,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
             size, at = _varint(data, at)
             if size < 0:
                 raise invalid("a header without a name")
-        name = _header_name(data[at : at + size])
+        name = data[at : at + size].decode(errors="surrogateescape") if size > 64 else _short_name(data[at : at + size])
         at += size
         if (size := data[at]) < 128 and not size & 1:
             size, at = size >> 1, at + 1
@@ -177,7 +177,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
 
 
 @lru_cache(maxsize=1 << 10)
-def _header_name(name: bytes) -> str:
+def _short_name(name: bytes) -> str:
     """The same few names come again and again."""
     return name.decode(errors="surrogateescape")
 
