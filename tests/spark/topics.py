@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from kohort.client.admin import Admin
+from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.protocol import batches
@@ -66,6 +67,17 @@ class Topics:
         for tp, offset in sorted(told.items()):
             found.setdefault(tp.topic, {})[tp.partition] = offset.offset
         return found
+
+    def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Move a group without members."""
+        wanted = {TopicPartition(topic, each): OffsetAndMetadata(offset=at) for each, at in offsets.items()}
+        outcomes = self._run(lambda cluster: Admin(cluster).commit(GroupId(group), wanted))
+        assert set(outcomes.values()) == {None}, outcomes
+
+    def members(self, group: str) -> list[tuple[TopicPartition, ...]]:
+        """What each member of the group is assigned."""
+        told = self._run(lambda cluster: Admin(cluster).describe_groups([GroupId(group)]))[GroupId(group)]
+        return [member.assignment for member in told.members]
 
     def _run(self, ask):
         async def work():

@@ -4,7 +4,7 @@ Everything here runs on the loop of `background`, is bounded in time by the clie
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client.cluster import Cluster, Metadata
 from kohort.client.offsets import EARLIEST as FIRST
@@ -37,7 +37,7 @@ class Asking:
 
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
         """The offsets that `bound` means. Raises ConfigError if they do not fit the partitions that there are."""
-        return background.run(self._resolve(bound, tuple(partitions)))
+        return background.run(self.resolved(bound, tuple(partitions)))
 
     async def _cluster(self) -> Cluster:
         return await background.cluster(self.options.kafka)
@@ -48,16 +48,17 @@ class Asking:
         metadata = await (await self._cluster()).metadata(names)
         return tuple(sorted(_chosen(metadata, subscription)))
 
-    async def _resolve(self, bound: Bound, partitions: tuple[TopicPartition, ...]) -> Positions:
+    async def resolved(self, bound: Bound, partitions: Collection[TopicPartition], *, of_all: bool = True) -> Positions:
+        """`resolve`, on the loop; `of_all`: these are all partitions, so `bound` has to name no others."""
         if bound.everywhere is not None:
             return await self._at(dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END))
         if bound.at is not None:
-            validate_partitions(bound.option, bound.at, partitions)
-            special = {tp: FIRST if offset == EARLIEST else END for tp, offset in bound.at.items() if offset < 0}
-            return bound.at | await self._at(special)
-        times = dict.fromkeys(partitions, bound.timestamp or 0) if bound.timestamps is None else bound.timestamps
-        validate_partitions(bound.option, times, partitions)
-        return await self._by_time(bound, times)
+            offsets = _for(bound.option, bound.at, partitions, of_all=of_all)
+            special = {tp: FIRST if offset == EARLIEST else END for tp, offset in offsets.items() if offset < 0}
+            return offsets | await self._at(special)
+        if bound.timestamps is not None:
+            return await self._by_time(bound, _for(bound.option, bound.timestamps, partitions, of_all=of_all))
+        return await self._by_time(bound, dict.fromkeys(partitions, bound.timestamp or 0))
 
     async def _by_time(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Positions:
         found = await self._at(times)
@@ -74,6 +75,12 @@ class Asking:
             return {}
         found = await list_offsets(await self._cluster(), wanted, self.options.isolation)
         return {tp: _offset(outcome) for tp, outcome in found.items()}
+
+
+def _for(option: str, given: Positions, partitions: Collection[TopicPartition], *, of_all: bool) -> Positions:
+    """What an option says of each of `partitions`."""
+    validate_partitions(option, given if of_all else given.keys() & set(partitions), partitions)
+    return {tp: given[tp] for tp in partitions}
 
 
 def _offset(outcome: Offset | KohortError) -> int:

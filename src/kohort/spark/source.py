@@ -15,6 +15,8 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
+from kohort.spark.member_stream import MemberStreamReader
+from kohort.spark.membership import validate_group
 from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
 from kohort.spark.stream import StreamReader
@@ -42,7 +44,8 @@ class KohortDataSource(DataSource):
         options = parse_read(self.options, streaming=True)
         validate_read_schema(schema, options)
         if options.group_mode is GroupMode.MEMBER:
-            raise ConfigError("option groupMode: queries cannot be members yet; set it to reporting, or to none")
+            validate_group(options)
+            return MemberStreamReader(options)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -1,0 +1,107 @@
+"""A streaming read that belongs to a consumer group (`groupMode=member`).
+
+The offset that Spark keeps has a position for every partition that this query ever had. Those that others have now stay
+as they were: if the partition comes back, Spark must not take the records between for ours. So where a micro-batch does
+not go on where the one before ended, the offset says where it begins:
+
+    {"@begin": {"orders": {"3": 50}}, "orders": {"0": 60, "3": 70}}
+
+and a batch that a restart has to repeat is repeated exactly, whoever owns its partitions by then (`@begin` is no name
+that a topic can have). Records that the other owner has read as well are then in both sinks; a sink that both write to
+drops them by (topic, partition, offset).
+"""
+
+import atexit
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from kohort.errors import KohortError
+from kohort.spark.asking import validate_topics
+from kohort.spark.membership import REBALANCE_TIMEOUT_MS, Member
+from kohort.spark.options import ReadOptions
+from kohort.spark.positions import Positions, from_spark, to_spark
+from kohort.spark.ranges import limited
+from kohort.spark.stream import StreamReader
+
+BEGIN: Final = "@begin"
+PATIENCE_S: Final = 2.0
+"""How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
+RUN_PATIENCE_S: Final = 2 * REBALANCE_TIMEOUT_MS / 1000
+"""The same under Trigger.AvailableNow, where an idle trigger would end the run."""
+
+
+class MemberStreamReader(StreamReader):
+    """Joins at the first trigger, and leaves when the query stops."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        self._member: Member | None = None
+
+    def initialOffset(self) -> Any:  # noqa: N802
+        validate_topics(self.options, {tp.topic for tp in self.asking.partitions()})
+        return {}  # where it begins is known when partitions are assigned
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
+        at = positions_of(start)
+        while (held := self._joined().boundary(at, self._patience_s)) is not None:
+            latest = self.ends(tuple(sorted(held)), held)
+            ends = limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
+            if ends == held:
+                return start
+            if self._joined().take_off():
+                self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
+                return offset_of(at | ends, {tp: held[tp] for tp in ends if held[tp] != at.get(tp)})
+        if self.target is not None:
+            raise KohortError(f"group {self.options.group_id} assigned no partitions within {RUN_PATIENCE_S:g} s")
+        return start
+
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        return self.planned(positions_of(start) | from_spark(end.get(BEGIN)), positions_of(end))
+
+    def stop(self) -> None:
+        if self._member is not None:
+            ignore_sigterm()
+            self._member.leave()
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE_S if self.target is None else RUN_PATIENCE_S
+
+    def _joined(self) -> Member:
+        if self._member is None:
+            exit_on_sigterm()
+            atexit.register(self.stop)
+            self._member = Member(self.options)
+        return self._member
+
+
+def positions_of(offset: Any) -> Positions:
+    """Where the query stands."""
+    return from_spark({topic: partitions for topic, partitions in (offset or {}).items() if topic != BEGIN})
+
+
+def offset_of(positions: Positions, begin: Positions) -> Any:
+    """What Spark keeps."""
+    return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions)
+
+
+def exit_on_sigterm() -> None:
+    """Spark ends this process by closing its socket and by SIGTERM, in any order, and waits for neither.
+
+    Either way the interpreter is left in order, which calls `stop`; a signal that comes while it leaves the group would
+    cut that short, so that the others waited for the session timeout.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: (ignore_sigterm(), sys.exit(0)))
+
+
+def ignore_sigterm() -> None:
+    """We are about to end as it is."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,0 +1,240 @@
+"""`groupMode=member`: a streaming query as a member of a consumer group, run beside it on the loop of `background`.
+
+Spark asks for a plan at every trigger, and that is the boundary between two micro-batches: the last one has succeeded,
+the next is not planned. Only there partitions change hands.
+
+    boundary(done)      what succeeded is committed; partitions that the group wants back are let go; what is held now
+    take_off()          a micro-batch of what is held begins: from here on the group waits, until the next boundary
+
+While a batch is in flight the group waits for the drain timeout at most. Is the batch slower than that, its partitions
+go to others without its commit, which is refused from then on (fenced): their new owners read the same records again.
+
+Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has committed or at what this
+query's checkpoint has, whichever is further. Below either everything was processed by a member of the group, so that
+nothing is skipped, and nothing that this query has written is written again. Where there is neither, at
+`startingOffsets`; but in a topic of which either is known for other partitions, it is new, and read from its first
+record.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from kohort.client.generation import Generation
+from kohort.client.group import ConsumerGroup
+from kohort.client.group_config import GroupConfig, GroupEvent
+from kohort.client.membership_events import End
+from kohort.errors import ConfigError, KohortError
+from kohort.spark import background
+from kohort.spark.asking import Asking
+from kohort.spark.connecting import number
+from kohort.spark.options import Bound, ReadOptions
+from kohort.spark.positions import EARLIEST, Positions
+from kohort.types import TopicPartition
+
+logger: Final = logging.getLogger("kohort.spark")
+
+REBALANCE_TIMEOUT_MS: Final = 60_000
+"""Unless `kafka.max.poll.interval.ms` says otherwise: a micro-batch may take two thirds of it."""
+
+_NUMBERS: Final = {
+    "session.timeout.ms": "session_timeout_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "max.poll.interval.ms": "rebalance_timeout_ms",
+}
+_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+class QueryMember:
+    """One membership; all of it happens on the loop."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._asking = Asking(options)
+        self._group = ConsumerGroup(options.group_id or "", on_event=_told, **group_options(options))
+        self._generation: Generation | None = None
+        self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        """No micro-batch is in flight."""
+        self._idle.set()
+        self._positions: Positions = {}
+        """Where what is held is read on."""
+        self._committed: Positions = {}
+        self._failure: BaseException | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
+        """What is held, and where it is read on; None if the group gave nothing within `patience_s`.
+
+        `done` is where the checkpoint stands. Raises what ended the membership.
+        """
+        for tp in self._positions:
+            self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
+        await self._commit()
+        self._idle.set()
+        try:
+            async with asyncio.timeout(patience_s):
+                generation = await self._present()
+                await self._take_over(generation, done)
+                await self._commit()
+        except TimeoutError:
+            return None
+        return dict(self._positions)
+
+    def take_off(self) -> bool:
+        """A micro-batch begins; False if partitions are just being given up, and another boundary is needed."""
+        if self._generation is None or self._generation.end is not None:
+            return False
+        self._idle.clear()
+        return True
+
+    def moved(self, position: Mapping[TopicPartition, int]) -> None:
+        """Offsets start again in a partition, after data was lost."""
+        self._positions |= position
+
+    async def close(self) -> None:
+        """Leave the group; what is in flight is not waited for. Idempotent."""
+        self._idle.set()
+        await self._group.close()
+        await asyncio.wait([self._task])
+
+    # --- the group's side ---
+
+    async def _run(self) -> None:
+        try:
+            async with self._group:
+                async for generation in self._group:
+                    async with generation:
+                        generation.pause(*generation.assignment)  # workers fetch, not we
+                        for tp in generation.assignment:
+                            generation.start(self._hold, tp)
+                        self._generation = generation
+                        self._changed.set()
+        except Exception as error:
+            self._failure = error
+        else:
+            self._failure = KohortError(f"group {self._options.group_id} was left")
+        self._changed.set()
+
+    async def _hold(self, generation: Generation, tp: TopicPartition) -> None:
+        """The group has the partition back when this returns; cancelled if it waits for too long or we are expelled."""
+        try:
+            await generation.ending()
+            await self._idle.wait()
+        finally:
+            self._positions.pop(tp, None)
+
+    # --- the query's side ---
+
+    async def _present(self) -> Generation:
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._generation is not None and self._generation.end is None:
+                return self._generation
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> None:
+        """Know where each partition is read on that is held by now."""
+        held = set(generation.assignment)
+        self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
+        new = sorted(held - self._positions.keys())
+        committed = {tp: found.offset for tp in new if (found := generation.committed(tp)) is not None}
+        nowhere = [tp for tp in new if tp not in committed and tp not in done]
+        started = await self._starts(nowhere, {tp.topic for tp in (*done, *committed)})
+        self._committed = {tp: at for tp, at in self._committed.items() if tp in self._positions} | committed
+        for tp in new:
+            self._positions[tp] = max(committed.get(tp, -1), done.get(tp, -1), started.get(tp, -1))
+
+    async def _starts(self, partitions: list[TopicPartition], known_topics: set[str]) -> Positions:
+        grown = [tp for tp in partitions if tp.topic in known_topics]
+        fresh = [tp for tp in partitions if tp.topic not in known_topics]
+        from_first = await self._asking.resolved(Bound(option="", everywhere=EARLIEST), grown)
+        return from_first | await self._asking.resolved(self._options.starting, fresh, of_all=False)
+
+    async def _commit(self) -> None:
+        """Commit what moved on. What is refused belongs to others now, who read it again."""
+        generation = self._generation
+        moved = {tp: at for tp, at in self._positions.items() if self._committed.get(tp) != at}
+        if generation is None or generation.end is End.LOST or not moved:
+            return
+        try:
+            await generation.commit(moved)
+        except KohortError as error:
+            logger.warning("group %s: %s", self._options.group_id, error)
+        else:
+            self._committed |= moved
+
+
+def group_options(options: ReadOptions) -> dict[str, Any]:
+    """The options of `ConsumerGroup` that a query's options lead to. Raises ConfigError."""
+    found: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS}
+    for name, field in _NUMBERS.items():
+        if (text := options.kafka_option(name)) is not None:
+            found[field] = number(f"kafka.{name}", text, least=1)
+    if (instance := options.kafka_option("group.instance.id")) is not None:
+        found["instance_id"] = instance
+    if (strategy := options.kafka_option("partition.assignment.strategy")) is not None:
+        found["assignors"] = tuple(_ASSIGNORS.get(name.strip(), name.strip()) for name in strategy.split(","))
+    client = options.client_config()
+    found |= {each.name: getattr(client, each.name) for each in fields(client)}
+    found |= {"topics": options.subscription.topics, "pattern": options.subscription.pattern}
+    # The group's own fetcher is paused at once; until then it is not to bring more than a batch.
+    return found | {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1}
+
+
+def validate_group(options: ReadOptions) -> None:
+    """Raise ConfigError, which names the option, for what a member cannot be configured with."""
+    given = group_options(options)
+    mine = {name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}}
+    try:
+        GroupConfig(group_id=options.group_id or "", **mine)
+    except ConfigError as error:
+        raise ConfigError(f"options group.id and kafka.*: {error}") from None
+
+
+def _told(event: GroupEvent) -> None:
+    logger.info("group %s: %s %s", event.group_id, event.what, event.detail)
+
+
+class Member:
+    """`QueryMember` for Spark's thread, which calls plain functions; it joins at the first call."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._member: QueryMember | None = None
+
+    def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
+        return background.run(self._boundary(done, patience_s))
+
+    def take_off(self) -> bool:
+        return background.run(self._take_off())
+
+    def moved(self, position: Mapping[TopicPartition, int]) -> None:
+        background.run(self._moved(position))
+
+    def leave(self) -> None:
+        if self._member is not None:
+            background.run(self._member.close())
+
+    async def _joined(self) -> QueryMember:
+        if self._member is None:
+            self._member = QueryMember(self._options)
+        return self._member
+
+    async def _boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
+        return await (await self._joined()).boundary(done, patience_s)
+
+    async def _take_off(self) -> bool:
+        return (await self._joined()).take_off()
+
+    async def _moved(self, position: Mapping[TopicPartition, int]) -> None:
+        (await self._joined()).moved(position)
