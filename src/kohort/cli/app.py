@@ -15,6 +15,7 @@ COMMANDS: Final = {
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",
+    "spark": "run topics through a group into Parquet or Delta tables, by Spark",
     "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }

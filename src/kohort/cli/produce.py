@@ -27,7 +27,10 @@ from kohort.client.producer import Producer
 from kohort.errors import ConfigError, KohortError
 
 MAX_MESSAGE: Final = 1_048_576
+BATCH_SIZE: Final = 131_072
+"""More than a producer's default: a file is read faster than small batches are answered."""
 RANDOM: Final = -1
+"""`-p -1`, as kcat has it: any partition."""
 _NUMBERS: Final = {
     "linger.ms": "linger_ms",
     "queue.buffering.max.ms": "linger_ms",
@@ -133,7 +136,7 @@ def _header(text: str) -> Header:
 
 def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dict[str, Any]:
     """What the Producer is made with. Raises ConfigError."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"batch_size": BATCH_SIZE}
     for name, option in _NUMBERS.items():
         if name in properties:
             if not properties[name].isdecimal():

@@ -1,0 +1,124 @@
+"""`kohort spark TOPIC… --to DIRECTORY`: topics, through a consumer group, into Parquet or Delta tables, by Spark.
+
+With --group the query is a member of the group: several of them share the partitions, and take over from one that ends.
+Without --every it takes what there is and ends; with it it goes on until Ctrl-C.
+
+  kohort spark orders --group etl --to tables/orders --every '10 seconds'
+  kohort spark orders --to tables/orders --values json --schema 'id long, total double' --partition-by date,hour
+"""
+
+import argparse
+import signal
+import time
+from typing import Any, Final
+
+from kohort.cli.client_options import add_client_arguments, client_config, client_properties
+from kohort.cli.exit_codes import FAILED
+from kohort.cli.options import RefusedError
+from kohort.cli.output import tell
+from kohort.errors import ConfigError
+
+INTERRUPTED: Final = 130
+STOP_S: Final = 60.0
+POLL_S: Final = 0.2
+_RENAMED: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
+"""librdkafka's names for what Java's clients, and so Spark, call otherwise."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add = parser.add_argument
+    add("topics", nargs="+", metavar="TOPIC", help="what is read")
+    add("--to", required=True, metavar="DIR", help="directory of the table; its checkpoint lies in it, in _checkpoint")
+    add("--group", metavar="NAME", help="the consumer group that the query belongs to")
+    add("--mode", metavar="member|reporting|none", help="how it belongs to the group (default: member)")
+    add("--start", default="earliest", metavar="earliest|latest|JSON", help="where a new query starts (earliest)")
+    add("--format", default="parquet", metavar="parquet|delta", help="of the table (parquet)")
+    add("--values", default="text", metavar="text|binary|json|csv", help="what the values are (text)")
+    add("--schema", metavar="DDL", help="columns of JSON or CSV values: 'carrier string, delay int'")
+    add("--partition-by", default="date", metavar="COLUMN,…", help="date, hour, or columns of the table (date)")
+    add("--every", metavar="INTERVAL", help="go on, with a micro-batch every '10 seconds'; without: what is there now")
+    add("--max-records", type=int, metavar="N", help="in one micro-batch")
+    add("--checkpoint", metavar="DIR", help="where the checkpoint lies, if not in the table's directory")
+    add(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="where Spark runs (local[*]); spark://HOST:PORT for a cluster",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the query to its end, or until a signal; the exit code."""
+    from kohort.spark.pipeline import Pipeline
+    from kohort.spark.session import spark_session
+
+    try:
+        pipeline = Pipeline(
+            topics=tuple(options.topics), to=options.to, kafka=_kafka(options), group=options.group, mode=options.mode,
+            start=options.start, format=options.format, values=options.values, schema=options.schema,
+            partition_by=tuple(name.strip() for name in options.partition_by.split(",") if name.strip()),
+            checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
+        )  # fmt: skip
+        settings = pipeline.settings() | _conf(options)
+        with spark_session("kohort spark", master=options.master, settings=settings) as spark:
+            return _watched(pipeline.start_query(pipeline.read(spark)))
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _conf(options: argparse.Namespace) -> dict[str, str]:
+    """What `--conf` says. Raises RefusedError."""
+    found = {}
+    for word in options.conf:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise RefusedError(f"--conf {word}: is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _kafka(options: argparse.Namespace) -> dict[str, str]:
+    """`kafka.*` options from `-b`, `-F` and `-X`. Raises RefusedError."""
+    from kohort.spark import connecting
+
+    properties = client_properties(options)
+    client_config(options, properties)
+    named = {_RENAMED.get(name, name): value for name, value in properties.items()}
+    known = {name: value for name, value in named.items() if name in connecting.KNOWN}
+    return {"bootstrap.servers": "localhost:9092", "default.api.timeout.ms": str(options.timeout)} | known
+
+
+def _watched(query: Any) -> int:
+    """Show its progress until it ends, or a signal asks for the end."""
+    from kohort.cli.spark_progress import progress
+
+    asked: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _frame: asked.append(number))
+    with progress(query.name) as show:
+        while query.isActive and not asked:
+            query.awaitTermination(POLL_S)
+            show(query.recentProgress)
+        if asked:
+            query.stop()
+            _await_end(query)
+        show(query.recentProgress)
+    if (error := query.exception()) is not None:
+        tell(_told(str(error)))
+        return FAILED
+    return 0
+
+
+def _await_end(query: Any) -> None:
+    """A member leaves its group meanwhile."""
+    deadline = time.monotonic() + STOP_S
+    while query.isActive and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _told(error: str) -> str:
+    """The last line of a Python error within Spark's, or else the first line of Spark's."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    python = [line for line in lines if line.startswith("kohort.")]
+    return (python or lines or ["the query failed"])[-1 if python else 0]

@@ -1,0 +1,55 @@
+"""Progress of a streaming query: a line that is drawn again on a terminal, a line for each micro-batch elsewhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+
+class Tally:
+    """What came so far, of micro-batches that had rows."""
+
+    def __init__(self) -> None:
+        self.batches = self.rows = 0
+        self._last = -1
+
+    def add(self, recent: Sequence[Any]) -> list[str]:
+        """A line for each micro-batch that was not told of before."""
+        told = []
+        for each in recent:
+            if each.batchId <= self._last or not each.numInputRows:
+                continue
+            self._last = each.batchId
+            self.batches += 1
+            self.rows += each.numInputRows
+            seconds = each.durationMs.get("triggerExecution", 0) / 1000
+            told.append(f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s")
+        return told
+
+    @property
+    def line(self) -> str:
+        """All of it."""
+        return f"{self.rows:,} records in {self.batches:,} micro-batches"
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Callable[[Sequence[Any]], None]]:
+    """What to call with the query's recent progress, often; what is shown goes to stderr."""
+    console = Console(stderr=True, highlight=False)
+    tally = Tally()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as drawn:
+        task = drawn.add_task(f"{name}: starting")
+
+        def show(recent: Sequence[Any]) -> None:
+            told = tally.add(recent)
+            if not console.is_terminal:
+                for line in told:
+                    console.print(f"{name}: {line}", markup=False, soft_wrap=True)
+            elif told:
+                drawn.update(task, description=f"{name}: {tally.line}; {told[-1]}")
+
+        yield show
+    console.print(f"{name}: {tally.line}", markup=False)

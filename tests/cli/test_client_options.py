@@ -1,0 +1,74 @@
+"""What options and properties files of other clients make of a connection."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from kohort.cli.client_options import add_client_arguments, client_config
+from kohort.cli.options import RefusedError
+from kohort.client.config import ClientConfig
+
+
+def config(*words: str) -> ClientConfig:
+    parser = argparse.ArgumentParser()
+    add_client_arguments(parser)
+    return client_config(parser.parse_args(words))
+
+
+def test_a_flag_wins_over_x_and_that_over_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=a:1\nclient.id=file\nretry.backoff.ms = 7\nauto.offset.reset=earliest\n")
+    of_file = config("-F", str(file))
+    assert (of_file.servers, of_file.client_id, of_file.retry_backoff_ms) == ((("a", 1),), "file", 7)
+    of_all = config("-F", str(file), "-X", "client.id=x", "-X", "bootstrap.servers=b:2", "-b", "c:3,d:4")
+    assert (of_all.servers, of_all.client_id) == ((("c", 3), ("d", 4)), "x")
+    assert config().servers == (("localhost", 9092),)
+
+
+def test_the_timeout_bounds_each_request_too() -> None:
+    assert config("--timeout", "500").request_timeout_ms == 500
+    assert config("--timeout", "90000").request_timeout_ms == 30_000
+    assert config("--timeout", "90000").default_api_timeout_ms == 90_000
+
+
+def test_a_login_as_java_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.endpoint.identification.algorithm=\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '    username="me" \\\n    password="a\\"b=c";\n'
+    )
+    security = config("-F", str(file)).security
+    assert (security.protocol, security.mechanism) == ("SASL_SSL", "PLAIN")
+    assert (security.username, security.password) == ("me", 'a"b=c')
+    assert not security.ssl_check_hostname
+
+
+def test_a_login_as_librdkafka_has_it() -> None:
+    words = (
+        "security.protocol=sasl_plaintext",
+        "sasl.mechanisms=SCRAM-SHA-256",
+        "sasl.username=me",
+        "sasl.password=pw",
+    )
+    security = config(*(word for each in words for word in ("-X", each))).security
+    assert (security.protocol, security.mechanism) == ("SASL_PLAINTEXT", "SCRAM-SHA-256")
+    assert (security.username, security.password) == ("me", "pw")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-X", "client.id"), "-X client.id: is not NAME=VALUE"),
+        (("-X", "client.di=x"), "unknown property; did you mean client.id?"),
+        (("-X", "retry.backoff.ms=soon"), "retry.backoff.ms=soon: is not a number of milliseconds"),
+        (("-X", "security.protocol=TLS"), "security protocol 'TLS'"),
+        (("-X", "security.protocol=SASL_SSL"), "SASL mechanism None"),
+        (("-b", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("-F", "/nowhere/file"), "--command-config /nowhere/file: cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_told(words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(RefusedError, match=told):
+        config(*words)
