@@ -213,7 +213,7 @@ def test_tries_are_counted_from_the_last_success(bench):
     bench.joined()
     bench.synced(0)
     bench.advance(bench.config.retry_timeout_ms * 2 // 100)
-    assert bench.member._failing_since is None
+    assert bench.member._tries.failures == 0
 
 
 def test_waiting_for_slow_members_is_no_failure(bench):
@@ -303,7 +303,7 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent(member):
     sent = member.now
     member.now += 9_000
     member.heartbeat()
-    assert member.member._alive_until == sent + 30_000
+    assert member.member.session.alive_until == sent + 30_000
 
 
 @pytest.mark.parametrize(
@@ -445,9 +445,14 @@ def test_changed_topics_rebalance(member):
     assert member.request.reason == "topics changed"
 
 
-def test_changed_topics_are_no_news_before_the_sync(bench):
+def test_topics_that_change_while_a_generation_is_made_rebalance_after_it(bench):
     bench.join()
     assert bench.do(bench.member.rejoin(bench.now, "topics changed")) == ()
+    bench.joined()
+    bench.synced(0)
+    assert bench.ends == [(End.REVOKED, None)]
+    bench.drained()
+    assert bench.request.reason == "topics changed"
 
 
 def test_deleted_partitions_are_lost_and_the_others_kept(cooperative):

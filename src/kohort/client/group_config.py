@@ -168,6 +168,7 @@ def _start_offset(given: StartOffset | str) -> Literal["first", "last", "none"] 
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     named = _SYNONYMS.get(given, given) if isinstance(given, str) else given
-    if named == "first" or named == "last" or named == "none":
-        return named
+    match named:
+        case "first" | "last" | "none":
+            return named
     raise ConfigError(f"start_offset: {given!r} is not first, last, none, or a timestamp in ms since 1970")

@@ -62,6 +62,7 @@ from kohort.client.membership_events import (
     SyncGroup,
     Tell,
 )
+from kohort.client.session import Session, Tries, backoff_ms
 from kohort.errors import ErrorCode
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import Assignment, decode_assignment
@@ -69,10 +70,8 @@ from kohort.types import TopicPartition
 
 Actions: TypeAlias = tuple[Action, ...]
 
-FIRST_BACKOFF_MS: Final = 100
 LEAVE_WITHIN_MS: Final = 5_000
 """How long leaving may take: the session timeout does the same a little later."""
-JITTER: Final = 0.2
 
 
 class Phase(Enum):
@@ -101,8 +100,15 @@ class Membership:
     """The state of one member. Every method but the properties is an event, and returns the actions that it causes; its
     first argument is the time."""
 
-    def __init__(self, config: GroupConfig, subscriber: Subscriber, *, cooperative: bool, request_timeout_ms: int,
-                 random: Random) -> None:  # fmt: skip
+    def __init__(
+        self,
+        config: GroupConfig,
+        subscriber: Subscriber,
+        *,
+        cooperative: bool,
+        request_timeout_ms: int,
+        random: Random,
+    ) -> None:
         self.config = config
         self.phase = Phase.OUT
         self.member_id = ""
@@ -111,6 +117,7 @@ class Membership:
         self.held: tuple[TopicPartition, ...] = ()
         """What the application may work on, without what drains."""
         self.draining = False
+        self.session = Session(interval_ms=config.heartbeat_interval_ms, timeout_ms=config.session_timeout_ms)
         self._cooperative = cooperative
         self._subscriber = subscriber
         self._request_timeout_ms = request_timeout_ms
@@ -125,17 +132,13 @@ class Membership:
         """Whether the application wants to be a member."""
         self._rejoin: str | None = None
         """Why to join as soon as nothing drains; None: there is no need."""
+        self._outdated: str | None = None
+        """Why to join again as soon as the generation that is being made is there."""
         self._leaving: str | None = None
         self._numbers = 0
         self._awaited: int | None = None
         """The JoinGroup, SyncGroup or LeaveGroup in flight."""
-        self._beat: int | None = None
-        self._beat_sent = 0
-        self._beat_failures = 0
-        self._failures = 0
-        self._failing_since: int | None = None
-        self._alive_until: int | None = None
-        self._beat_at: int | None = None
+        self._tries = Tries()
         self._retry_at: int | None = None
         self._leave_until = 0
 
@@ -149,7 +152,8 @@ class Membership:
     @property
     def deadline(self) -> int | None:
         """When `tick` is due, None if nothing is."""
-        return min((at for at in (self._beat_at, self._retry_at, self._expires_at) if at is not None), default=None)
+        due = (self.session.beat_at, self._retry_at, self._expires_at)
+        return min((at for at in due if at is not None), default=None)
 
     @property
     def is_leader(self) -> bool:
@@ -169,9 +173,11 @@ class Membership:
         return self._settled(now)
 
     def rejoin(self, now: int, reason: str) -> Actions:
-        """Topics changed: rebalance. A generation that is just being made need not be told."""
+        """Topics changed: rebalance, be it after the generation that is just being made."""
         if self.phase is Phase.STABLE and self._running and self._leaving is None:
             self._rebalance(reason)
+        elif self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING):
+            self._outdated = reason
         return self._settled(now)
 
     def lose(self, now: int, partitions: tuple[TopicPartition, ...], reason: str) -> Actions:
@@ -208,16 +214,16 @@ class Membership:
 
     def fenced(self, now: int, generation: int, code: ErrorCode) -> Actions:
         """A commit with `generation` was refused with `code`."""
-        if generation == self.generation and self.phase is not Phase.LEFT:
-            self._heartbeat_refused(code, now)
+        if generation == self.generation >= 0 and self.phase is not Phase.LEFT:
+            self._refused(code)
         return self._settled(now)
 
     # --- what the coordinator, the leader's assignor and the clock say ---
 
     def answered(self, now: int, number: int, answer: Answer) -> Actions:
         """The answer to `Send(number, …)`."""
-        if number == self._beat:
-            self._beat = None
+        if number == self.session.in_flight:
+            self.session.in_flight = None
             self._heartbeat_answered(cast(PlainAnswer, answer).error, now)
         elif number == self._awaited:
             self._awaited = None
@@ -231,8 +237,8 @@ class Membership:
 
     def failed(self, now: int, number: int, error: str, *, sent: bool) -> Actions:
         """There is no answer to `Send(number, …)`. `sent`: the coordinator was there, but did not answer in time."""
-        if number == self._beat:
-            self._beat = None
+        if number == self.session.in_flight:
+            self.session.in_flight = None
             self._heartbeat_failed(error, now)
         elif number == self._awaited:
             self._awaited = None
@@ -256,7 +262,7 @@ class Membership:
             late = now - self._expires_at
             blocked = f"; the event loop was blocked for {late} ms: do such work in asyncio.to_thread" * (late > 1_000)
             self._lose_membership(f"no heartbeat was answered for {self.config.session_timeout_ms} ms{blocked}")
-        if self._beat_at is not None and self._beat_at <= now:
+        if self.session.beat_at is not None and self.session.beat_at <= now:
             self._send_heartbeat(now)
         return self._settled(now)
 
@@ -269,10 +275,10 @@ class Membership:
 
     def _send_join(self) -> None:
         self.phase = Phase.JOINING
-        reason, self._rejoin = self._rejoin or "", None
+        reason, self._rejoin, self._outdated = self._rejoin or "", None, None
         owned, generation = (self.held, self.generation) if self.held else ((), -1)
         if not self.held:
-            self._beat_at = None
+            self.session.pause()
         request = JoinGroup(
             member_id=self.member_id, protocols=self._subscriber.protocols(owned, generation), reason=reason
         )
@@ -296,10 +302,7 @@ class Membership:
         self.member_id, self.generation, self._protocol = answer.member_id, answer.generation, answer.protocol
         self._is_leader = answer.leader == answer.member_id
         self._members = answer.members
-        self._beat = None  # the answer to an older generation's says nothing of this one
-        # The session began when the answer was given, and nobody knows how long ago that was.
-        self._stay_alive(now - self.config.heartbeat_interval_ms)
-        self._beat_at = now + self.config.heartbeat_interval_ms
+        self.session.begin(now)
         if self._is_leader and not answer.skip_assignment:
             self.phase = Phase.ASSIGNING
             assign = Assign(generation=self.generation, protocol=self._protocol, members=answer.members)
@@ -334,39 +337,38 @@ class Membership:
             self._fail(GroupError(f"the leader's assignment cannot be read: {error}; is it another kind of consumer?"))
             return
         self.phase = Phase.STABLE
-        self._failures, self._failing_since = 0, None
+        self._tries.succeeded()
         if self._leaving is not None:
             return  # its only use was to have commits accepted in this generation
-        new = decoded.partitions
-        had, has = set(self.held), set(new)
-        grant = Grant(
-            generation=self.generation,
-            member_id=self.member_id,
-            protocol=self._protocol,
-            is_leader=self._is_leader,
-            assignment=new,
-            added=tuple(each for each in new if each not in had),
-            revoked=tuple(each for each in self.held if each not in has),
-            user_data=decoded.user_data,
-            members=self._members,
-        )
-        self.held, self._running = new, True
+        grant = self._granted(decoded)
+        self.held, self._running = grant.assignment, True
         self._actions.append(Start(grant))
         if grant.revoked:
             self._end(End.REVOKED, grant.revoked, self.config.drain_ms, "assigned to others")
             self._want_join("need to revoke partitions and re-join")
+        elif self._outdated is not None:
+            self._rebalance(self._outdated)
+
+    def _granted(self, assignment: Assignment) -> Grant:
+        had, has = set(self.held), set(assignment.partitions)
+        return Grant(
+            generation=self.generation,
+            member_id=self.member_id,
+            protocol=self._protocol,
+            is_leader=self._is_leader,
+            assignment=assignment.partitions,
+            added=tuple(each for each in assignment.partitions if each not in had),
+            revoked=tuple(each for each in self.held if each not in has),
+            user_data=assignment.user_data,
+            members=self._members,
+        )
 
     # --- staying ---
-
-    def _stay_alive(self, at: int) -> None:
-        self._alive_until = at + self.config.session_timeout_ms
-        self._beat_at = at + self.config.heartbeat_interval_ms
-        self._beat_failures = 0
 
     @property
     def _expires_at(self) -> int | None:
         """When what is held can be no longer, unless the coordinator is heard of."""
-        return self._alive_until if self._running or self.held or self.draining else None
+        return self.session.alive_until if self._running or self.held or self.draining else None
 
     @property
     def _heartbeat_timeout_ms(self) -> int:
@@ -375,17 +377,12 @@ class Membership:
         return min(self._request_timeout_ms, of_session)
 
     def _send_heartbeat(self, now: int) -> None:
-        self._beat_at = None
-        if self._beat is None and self.generation >= 0 and self.phase is not Phase.LEAVING:
-            self._beat_sent = now
-            self._beat = self._send(
-                Heartbeat(generation=self.generation, member_id=self.member_id), self._heartbeat_timeout_ms
-            )
+        request = Heartbeat(generation=self.generation, member_id=self.member_id)
+        self.session.sent(self._send(request, self._heartbeat_timeout_ms), now)
 
     def _heartbeat_answered(self, error: ErrorCode, now: int) -> None:
         if error is ErrorCode.none or error is ErrorCode.rebalance_in_progress:
-            self._stay_alive(self._beat_sent)
-            self._beat_at = max(self._beat_sent + self.config.heartbeat_interval_ms, now)
+            self.session.answered(now)
             if error is ErrorCode.rebalance_in_progress:
                 self._group_rebalances()
         elif advice(error) is None and error not in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
@@ -393,18 +390,17 @@ class Membership:
                 self._actions.append(ForgetCoordinator())
             self._heartbeat_failed(error.name.upper(), now)
         else:
-            self._heartbeat_refused(error, now)
+            self.session.wait(now)
+            self._refused(error)
 
-    def _heartbeat_refused(self, error: ErrorCode, now: int) -> None:
+    def _refused(self, error: ErrorCode) -> None:
         """What a heartbeat, or a commit, says of a membership that is no longer as it was."""
         told = f"the coordinator answered {error.name.upper()}"
         if error is ErrorCode.unknown_member_id:
             self._lose_membership(told, forget=True)
         elif error is ErrorCode.illegal_generation:
             # While a join is in flight that is no news: the group moved on, with this member, and the answer will come.
-            if self.phase is Phase.JOINING:
-                self._beat_at = now + self.config.heartbeat_interval_ms
-            else:
+            if self.phase is not Phase.JOINING:
                 self._lose_membership(told)
         elif error is ErrorCode.rebalance_in_progress:
             self._group_rebalances()
@@ -412,11 +408,8 @@ class Membership:
             self._fail(fatal(error, "a heartbeat or commit"))
 
     def _heartbeat_failed(self, error: str, now: int) -> None:
-        self._beat_failures += 1
-        left = (self._alive_until or now) - now
+        left = self.session.failed(now, self._backoff(self.session.failures + 1))
         self._tell("heartbeat failed", f"{error}; tried again, the session lasts for another {left} ms")
-        pause = min(self._backoff(self._beat_failures), self.config.heartbeat_interval_ms)
-        self._beat_at = now + pause
 
     def _group_rebalances(self) -> None:
         if self.phase is Phase.STABLE and self._running and self._rejoin is None and self._leaving is None:
@@ -445,7 +438,7 @@ class Membership:
             self.member_id = ""
         self._abandon()
         self.generation, self._is_leader = -1, False
-        self._beat_at = self._alive_until = self._beat = None
+        self.session.end()
         self.phase = Phase.OUT
         if self._running or self.held or self.draining:
             self._tell("lost", cause)
@@ -463,7 +456,8 @@ class Membership:
 
     def _over(self) -> None:
         self.phase = Phase.LEFT
-        self._rejoin = self._beat = self._beat_at = self._retry_at = self._alive_until = None
+        self._rejoin = self._retry_at = None
+        self.session.end()
 
     def _abandon(self) -> None:
         if self._awaited is not None:
@@ -476,7 +470,7 @@ class Membership:
             self._left()
             return
         self.phase = Phase.LEAVING
-        self._beat = self._beat_at = self._alive_until = None
+        self.session.end()
         self._leave_until = min(self._leave_until, now + LEAVE_WITHIN_MS)
         request = LeaveGroup(member_id=self.member_id, reason=self._leaving or "")
         self._awaited = self._send(request, min(self._request_timeout_ms, max(self._leave_until - now, 1)))
@@ -526,12 +520,11 @@ class Membership:
 
     def _retry(self, error: str, now: int) -> None:
         """Join again after a pause, or give up when that has been so for too long."""
-        self._failures += 1
-        since = self._failing_since = now if self._failing_since is None else self._failing_since
-        if now - since >= self.config.retry_timeout_ms:
+        lasting = self._tries.failed(now)
+        if lasting >= self.config.retry_timeout_ms:
             self._fail(
                 CoordinatorUnavailableError(
-                    f"group {self.config.group_id} could not be joined: {self._failures} tries in {now - since} ms, "
+                    f"group {self.config.group_id} could not be joined: {self._tries.failures} tries in {lasting} ms, "
                     f"the last one: {error}. Check that the brokers run and are reachable under the addresses that "
                     "they advertise; retry_timeout_ms says how long it is tried"
                 )
@@ -540,15 +533,12 @@ class Membership:
         self.phase = Phase.OUT
         self._want_join(error)
         if self._rejoin is not None:
-            pause = self._backoff(self._failures)
+            pause = self._backoff(self._tries.failures)
             self._tell("retry", f"{error}; tried again in {pause} ms")
             self._retry_at = now + pause
 
     def _backoff(self, failures: int) -> int:
-        """Twice as long with each failure, up to `join_group_backoff_ms`, and never the same for all (KIP-580)."""
-        longest = max(self.config.join_group_backoff_ms, 1)
-        pause = min(FIRST_BACKOFF_MS << min(failures - 1, 16), longest)
-        return max(1, round(pause * self._random.uniform(1 - JITTER, 1 + JITTER)))
+        return backoff_ms(failures, self.config.join_group_backoff_ms, self._random)
 
     # --- doing ---
 

@@ -15,6 +15,7 @@ from kohort.errors import KafkaError, KohortError
 from kohort.types import TopicPartition
 
 NO_OFFSET: Final = -1
+_NAMED: Final = {"first": EARLIEST, "last": LATEST}
 LIST_WITHIN_MS: Final = 5_000
 """How long one try may take: who asks tries again, and looks at the topics meanwhile."""
 
@@ -56,7 +57,7 @@ async def _configured(
             f"group {config.group_id} has committed no offset for {', '.join(map(str, partitions))}, and start_offset "
             "is none: commit offsets first (kohort groups reset), or choose where to start"
         )
-    asked = {"first": EARLIEST, "last": LATEST}.get(config.start, config.start)  # type: ignore[call-overload]
+    asked = config.start if isinstance(config.start, int) else _NAMED[config.start]
     found = await _listed(cluster, config, dict.fromkeys(partitions, asked))
     behind = [partition for partition, offset in found.items() if offset == NO_OFFSET]
     # No record is as young as the timestamp: it is the next ones that are wanted.
