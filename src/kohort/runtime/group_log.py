@@ -30,8 +30,9 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant
                 parts, count, size = [], 0, 0
             group = new_group
             if isinstance(record, OffsetCommits):
-                encoded = encode_run(_key_head_of(group, record.topic), record.partitions, record.values, count)
-                count += len(record.values)
+                _, topic, partitions, values = record
+                encoded = encode_run(_key_head_of(group, topic), partitions, values, count)
+                count += len(values)
             else:
                 encoded = encode_pair(*encode(record), count)
                 count += 1

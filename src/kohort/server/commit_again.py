@@ -38,7 +38,7 @@ class CommitAgain:
     """What a connection keeps of an OffsetCommit, should it come again; and then that request, until it is answered."""
 
     __slots__ = ("_columns", "_commit", "_committer", "_count", "_end", "_exchange", "_first", "_id", "_key", "_ok",
-                 "_only", "_rest", "_size", "_start", "_topic", "_topics", "api_key")  # fmt: skip
+                 "_ok_size", "_only", "_rest", "_size", "_start", "_topic", "_topics", "api_key")  # fmt: skip
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class CommitAgain:
         self._only = data[_ONLY] if self._count == 1 else b""
         """If there is but one partition: that, as bytes. More of them are looked at as a column."""
         self._end = data[_POSITION.stop :] if self._count == 1 else _TAGS
-        self._ok = b""
-        """The answer if all goes well, without its size and correlation id; empty: not made yet."""
+        self._ok = self._ok_size = b""
+        """The answer if all goes well, but for its size and correlation id; empty: not made yet."""
 
     def __repr__(self) -> str:
         return f"<CommitAgain of {self._exchange!r}>"
@@ -115,10 +115,13 @@ class CommitAgain:
         try:
             if error:
                 connection.count_error(self.api_key, error)
-                connection.answered(self._frame(self._body(error)))
+                body = self._body(error)
+                connection.answered(self._size_of(body) + self._id + body)
             else:
-                self._ok = self._ok or self._body(error)
-                connection.answered(self._frame(self._ok))
+                if not self._ok:
+                    self._ok = self._body(error)
+                    self._ok_size = self._size_of(self._ok)
+                connection.answered(self._ok_size + self._id + self._ok)
         except Exception as failure:  # as in `Exchange.later`
             connection.failed(failure)
 
@@ -126,5 +129,5 @@ class CommitAgain:
         columns = [(self._key, self._columns[2], ())]
         return _NO_TAGS + packed.offset_commit_columns(self._exchange.version, columns, error)
 
-    def _frame(self, rest: bytes) -> bytes:
-        return pack_int32(len(rest) + len(self._id)) + self._id + rest
+    def _size_of(self, body: bytes) -> bytes:
+        return pack_int32(len(self._id) + len(body))
