@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -97,8 +97,13 @@ def exit_on_sigterm() -> None:
     Either way the interpreter is left in order, which calls `stop`; a signal that comes while it leaves the group would
     cut that short, so that the others waited for the session timeout.
     """
+
+    def leave(*_: object) -> NoReturn:
+        ignore_sigterm()
+        sys.exit(0)
+
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: (ignore_sigterm(), sys.exit(0)))
+        signal.signal(signal.SIGTERM, leave)
 
 
 def ignore_sigterm() -> None:
