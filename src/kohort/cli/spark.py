@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--every", metavar="INTERVAL", help="go on, with a micro-batch every '10 seconds'; without: what is there now")
     add("--max-records", type=int, metavar="N", help="in one micro-batch")
     add("--checkpoint", metavar="DIR", help="where the checkpoint lies, if not in the table's directory")
+    add("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark's; repeatable")
     add(
         "--master",
         default="local[*]",

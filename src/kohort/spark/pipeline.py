@@ -1,0 +1,113 @@
+"""The ready pipeline: topics, through a group, into a table of Parquet or Delta files, by partitions.
+
+Spark's file sink takes each micro-batch once, by the checkpoint: what a restarted query repeats replaces what was there
+half. Only a micro-batch that another member of the group repeats, because this one was killed, comes twice; rows keep
+their topic, partition and offset, by which they are told apart.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kohort.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS: Final = ("parquet", "delta")
+VALUES: Final = ("text", "binary", "json", "csv")
+TIMES: Final = {"date": "to_date(timestamp)", "hour": "hour(timestamp)"}
+"""Columns that are made for the partitions of the table, if they are named there."""
+CHECKPOINT: Final = "_checkpoint"
+"""Inside the table's directory: readers pass over names that begin with an underscore."""
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What goes where."""
+
+    topics: tuple[str, ...]
+    to: str
+    """Directory or URL of the table."""
+    kafka: Mapping[str, str]
+    """`kafka.*` options, without the prefix."""
+    group: str | None = None
+    mode: str | None = None
+    start: str = "earliest"
+    format: str = "parquet"
+    values: str = "text"
+    schema: str | None = None
+    """Of JSON or CSV values, as DDL: `carrier string, delay int`."""
+    partition_by: tuple[str, ...] = ("date",)
+    checkpoint: str | None = None
+    every: str | None = None
+    """Between micro-batches: `10 seconds`; None: what is there now, and an end."""
+    max_records: int | None = None
+    """In one micro-batch."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the data source, besides."""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("format", self.format, FORMATS), ("values", self.values, VALUES)):
+            if value not in known:
+                raise ConfigError(f"{name} {value!r}: it is one of {', '.join(known)}")
+        if (self.values in ("json", "csv")) != (self.schema is not None):
+            raise ConfigError(
+                "values of json and csv need a schema, such as 'carrier string, delay int'; others have none"
+            )
+        if self.format == "delta" and importlib.util.find_spec("delta") is None:
+            raise ConfigError("format delta needs Delta's package: pip install delta-spark; or take parquet")
+        if self.mode not in (None, "none") and self.group is None:
+            raise ConfigError(f"group mode {self.mode} needs the name of a group")
+
+    def settings(self) -> dict[str, str]:
+        """What the session needs for it."""
+        if self.format != "delta":
+            return {}
+        from importlib.metadata import version
+
+        return DELTA | {"spark.jars.packages": f"io.delta:delta-spark_2.13:{version('delta-spark')}"}
+
+    def read(self, spark: "SparkSession") -> "DataFrame":
+        """The topics as rows of the table. Raises ConfigError for a schema or partition columns that do not fit."""
+        given = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
+        if self.group is not None:
+            given |= {"group.id": self.group, "groupMode": self.mode or "member"}
+        if self.max_records is not None:
+            given["maxOffsetsPerTrigger"] = str(self.max_records)
+        frame = self._columns(spark.readStream.format("kohort").options(**given).load())
+        if missing := [name for name in self.partition_by if name not in frame.columns]:
+            raise ConfigError(f"partition by {missing[0]}: there is no such column, only {', '.join(frame.columns)}")
+        return frame
+
+    def _columns(self, frame: "DataFrame") -> "DataFrame":
+        from pyspark.errors import ParseException
+
+        escaped = (self.schema or "").replace("'", "\\'")
+        values = {
+            "binary": ["value"],
+            "text": ["cast(value as string) value"],
+            "json": [f"from_json(cast(value as string), '{escaped}') value"],
+            "csv": [f"from_csv(cast(value as string), '{escaped}') value"],
+        }[self.values]
+        made = [f"{expression} as {name}" for name, expression in TIMES.items() if name in self.partition_by]
+        key = "key" if self.values == "binary" else "cast(key as string) key"
+        try:
+            found = frame.selectExpr(key, *values, "topic", "partition", "offset", "timestamp", *made)
+        except ParseException as error:
+            raise ConfigError(f"schema {self.schema!r} is none: {error}") from None
+        return found.select("value.*", "*").drop("value") if self.schema is not None else found
+
+    def start_query(self, frame: "DataFrame") -> Any:
+        """The streaming query, running."""
+        checkpoint = self.checkpoint or f"{self.to.rstrip('/')}/{CHECKPOINT}"
+        writer = frame.writeStream.format(self.format).option("checkpointLocation", checkpoint)
+        writer = writer.partitionBy(*self.partition_by) if self.partition_by else writer
+        writer = writer.trigger(processingTime=self.every) if self.every else writer.trigger(availableNow=True)
+        return writer.queryName(" ".join(self.topics)).start(self.to)

@@ -1,0 +1,56 @@
+"""A Spark session for those who have none: on this machine, or on a cluster, with the data source registered."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kohort.errors import ConfigError
+from kohort.spark.java import java_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local"
+
+
+@contextmanager
+def spark_session(
+    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> "Iterator[SparkSession]":
+    """Started here, and stopped at the end. Raises ConfigError without PySpark, or without a Java for it."""
+    try:
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ConfigError("PySpark is not installed: pip install 'kohort[spark]'") from None
+    from kohort.spark.source import KohortDataSource
+
+    os.environ.update(java_environment())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen: dict[str, bool | float | int | str | None] = {**_settings(master), **(settings or {})}
+    builder = SparkSession.builder.master(master).appName(name)
+    try:
+        spark = builder.config(map=chosen).getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigError(f"Spark did not start with master {master}: {error}") from error
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(KohortDataSource)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _settings(master: str) -> dict[str, str]:
+    found = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith(LOCAL):
+        # Nobody else has to reach it; and a laptop's own name may lead nowhere.
+        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        found["spark.sql.shuffle.partitions"] = "4"
+    return found
