@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 def run(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
     listen = f"127.0.0.1:{free_port('127.0.0.1')}"
-    command = [sys.executable, "-m", "kohort.demo", "--data", str(data), "--listen", listen, "--seconds", "8", *options]
+    command = [sys.executable, "-m", "kohort.demo", "--data", str(data), "--listen", listen, "--seconds", "8"]
+    command += ["--no-spark", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option("--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="a free port is taken if this one is not")
     option("--seconds", type=float, default=22.0, metavar="N", help="how long the members take, on purpose (22)")
     option("--picture", type=Path, metavar="FILE", help="also write the view as an SVG picture")
+    option("--no-spark", action="store_true", help="leave out the part in which Spark reads the topic")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,7 +37,11 @@ def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Server(address(options.listen), options.data) as server:
-            perform(server, options.data, max(options.seconds, LEAST_SECONDS), options.picture)
+            ends = perform(server, options.data, max(options.seconds, LEAST_SECONDS), options.picture)
+            if not options.no_spark:
+                from kohort.demo.spark import continued
+
+                continued(server, ends, options.data, console)
             if stays():
                 invite(server)
                 linger(server)
@@ -50,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> None:
+def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> dict[int, int]:
+    """The group's part; the topic's end offsets."""
     if server.moved_from is not None:
         console.print(f"Port {server.moved_from} is taken: the server listens on {server.address} instead.")
     console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
@@ -67,6 +73,7 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
     console.print(summary(outcome), "")
     if problems := outcome.problems():
         raise DemoError("the result is wrong, which is a bug: " + "; ".join(problems))
+    return ends
 
 
 def filled(server: Server) -> dict[int, int]:

@@ -1,0 +1,85 @@
+"""The demo goes on with Spark: two queries share the topic as one group, and count what the delays over a day were."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kohort.demo import flights
+from kohort.demo.errors import DemoError
+from kohort.demo.group import GroupState, group_state
+from kohort.demo.loading import TOPIC
+from kohort.demo.server import Server
+from kohort.demo.spark_picture import Carrier, Hour, bars, carriers_table, svg
+from kohort.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.demo.spark_queries import Queries
+
+GROUP: Final = "flight-delays"
+DIRECTORY: Final = "spark"
+PICTURE: Final = "delays.svg"
+SETTINGS: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+"""The counts are small: fewer files, fewer tasks."""
+TITLE: Final = "Departure delays over the day, New York City 2013, minutes on average"
+
+
+def continued(server: Server, ends: Mapping[int, int], data: Path, console: Console) -> None:
+    """The whole part; one line says why, if Spark cannot run here. DemoError if the result is wrong."""
+    try:
+        from kohort.spark.session import spark_session
+
+        with spark_session("kohort demo", settings=SETTINGS) as spark:
+            _perform(spark, server, ends, data / DIRECTORY, console)
+    except (ConfigError, ImportError) as error:
+        console.print(f"The part with Spark is left out: {escape(str(error))}")
+
+
+def _perform(spark: "SparkSession", server: Server, ends: Mapping[int, int], directory: Path, console: Console) -> None:
+    from kohort.demo.spark_delays import latest, over_the_day, per_carrier
+    from kohort.demo.spark_queries import NAMES, Queries
+
+    group = next_name(server.groups())
+    console.print(f"\n[bold]Spark[/]: the queries {' and '.join(NAMES)} share the topic as group {group}.")
+
+    def state() -> GroupState:
+        return group_state(group, server.group(group), TOPIC, ends)
+
+    with Queries(spark, server.address, TOPIC, group, directory) as queries:
+        for name in NAMES:
+            queries.start(name)
+        read = _watched(queries, state, sum(ends.values()), console)
+        shared = {member.client_id: member.partitions for member in state().members}
+        totals = latest(queries.table()).cache()
+        carriers = [Carrier(row.carrier, row.flights, row.departed, row.delay) for row in per_carrier(totals).collect()]
+        hours = [Hour(row.hour, row.flights, row.delay) for row in over_the_day(totals).collect()]
+    for name, count in read.items():
+        console.print(f"  {name}: {count:,} records; partitions {', '.join(map(str, shared.get(name, ()))) or 'none'}")
+    console.print(carriers_table(carriers), "")
+    console.print(f"{TITLE}:")
+    console.print(bars(hours))
+    (directory / PICTURE).write_text(svg(hours, TITLE), encoding="utf-8")
+    console.print(f"Tables and the picture {PICTURE} are in {escape(str(directory))}.")
+    counted = sum(each.flights for each in carriers)
+    if sum(ends.values()) == flights.COUNT != counted:
+        raise DemoError(f"the result is wrong, which is a bug: {counted:,} of {flights.COUNT:,} flights were counted")
+
+
+def _watched(queries: "Queries", state: Callable[[], GroupState], total: int, console: Console) -> Mapping[str, int]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("Spark", total=total)
+        return queries.run(state, lambda read: progress.update(task, completed=sum(read.values())))
+
+
+def next_name(taken: Collection[str]) -> str:
+    """A group that no earlier run on this data used: its offsets would be at the end already."""
+    number = 1
+    while (name := f"{GROUP}-{number}") in taken:
+        number += 1
+    return name
