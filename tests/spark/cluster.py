@@ -1,0 +1,60 @@
+"""A standalone Spark cluster: a master and workers, each a JVM of its own, as the PySpark package brings them."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from peers.kafka import free_port
+
+PATIENCE_S = 60.0
+HOST = "127.0.0.1"
+
+
+@contextmanager
+def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
+    """The master's address, when all workers have registered."""
+    port = free_port()
+    address = f"spark://{HOST}:{port}"
+    with ExitStack() as stack:
+        master = directory / "master.log"
+        stack.enter_context(_node(master, "master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"))
+        _await(lambda: "New state: ALIVE" in master.read_text(), master)
+        for number in range(workers):
+            log, work = directory / f"worker-{number}.log", str(directory / f"work-{number}")
+            options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", work]
+            stack.enter_context(_node(log, "worker.Worker", *options, address))
+        _await(lambda: master.read_text().count("Registering worker") >= workers, master)
+        yield address
+
+
+@contextmanager
+def _node(log: Path, name: str, *options: str) -> Iterator[None]:
+    home = Path(pyspark.__file__).parent
+    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": HOST}
+    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
+    with log.open("wb") as out:
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield
+    finally:
+        process.terminate()  # its shutdown hook ends the executors
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+def _await(holds: Any, log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.1)
