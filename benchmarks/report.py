@@ -42,13 +42,15 @@ class Target:
     value: float | None
     bound: float
     at_least: bool = True
+    why: str = ""
+    """What is known of why it is missed, and what would help."""
 
     def __str__(self) -> str:
         if self.value is None:
             return f"- {self.what}: not measured"
         met = self.value >= self.bound if self.at_least else self.value <= self.bound
         relation = "≥" if self.at_least else "≤"
-        verdict = "met" if met else "**missed**"
+        verdict = "met" if met else f"**missed**{'. ' if self.why else ''}{self.why}"
         return f"- {self.what}: {significant(self.value)} (target {relation} {significant(self.bound)}), {verdict}"
 
 
