@@ -28,9 +28,9 @@ JVM_WARM_UP_S = 30.0
 
 
 ONE_CORE = (
-    "One event loop is one core, Kafka takes half a core more (`cores`); per CPU-second the ratio is in the last column. "
-    "A commit costs about 1.5 times a heartbeat: its record, and with 50 shards half a write of its own. What would help "
-    "is a second process with shards of its own."
+    "One event loop is one core, Kafka takes half a core more (`cores`); per CPU-second the ratio is in the "
+    "last column. A commit costs about 1.5 times a heartbeat: its record, and with 50 shards half a write of "
+    "its own. What would help is a second process with shards of its own."
 )
 
 

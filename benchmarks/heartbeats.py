@@ -27,11 +27,11 @@ COLUMNS = (
 )
 JVM_WARM_UP_S = 30.0
 ONE_CORE = (
-    "Kohort is one process with one event loop, which is one core, and Kafka takes more than one (`cores`); what a "
-    "CPU-second does is in the last columns. With 2,000 sockets two thirds of the time are the kernel's (`perf`), and a "
-    "heartbeat costs half as much again as with 100: probably as each turn of the loop goes through all of them and finds "
-    "none in the CPU's caches. Writing answers at once instead of at the end of the turn gained 2 %. What would help "
-    "is a second process behind the same port, with shards of its own."
+    "Kohort is one process with one event loop, which is one core, and Kafka takes more than one (`cores`); "
+    "what a CPU-second does is in the last columns. With 2,000 sockets two thirds of the time are the kernel's "
+    "(`perf`), and a heartbeat costs half as much again as with 100: probably as each turn of the loop goes "
+    "through all of them and finds none in the CPU's caches. Writing answers at once instead of at the end of "
+    "the turn gained 2 %. What would help is a second process behind the same port, with shards of its own."
 )
 
 
