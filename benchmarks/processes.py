@@ -1,8 +1,10 @@
 """What a server costs: CPU time and resident memory of a process and its children, from `/proc`."""
 
 import os
+import threading
 import time
 from pathlib import Path
+from typing import Self
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -27,9 +29,47 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(field) for each in tree(pid) for field in _stat(each)[11:13]) / _TICKS_PER_S
 
 
-def spent_seconds(pid: int) -> float:
-    """`cpu_seconds`, and what descendants used that have ended and were waited for."""
-    return sum(int(field) for each in tree(pid) for field in _stat(each)[11:15]) / _TICKS_PER_S
+class Meter:
+    """A context manager: what a process and its descendants use meanwhile, also those that come and go.
+
+    They are looked at every tenth of a second: who ends takes the last bit along, for nobody may have waited for it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._first: dict[int, float] = {}
+        self._last: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """User and system time."""
+        return sum(at - self._first.get(each, 0.0) for each, at in self._last.items())
+
+    def __enter__(self) -> Self:
+        self._first = self._now()
+        self._last = dict(self._first)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._last |= self._now()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            self._last |= self._now()
+
+    def _now(self) -> dict[int, float]:
+        found = {}
+        for each in tree(self._pid):
+            try:
+                found[each] = sum(int(field) for field in _stat(each)[11:13]) / _TICKS_PER_S
+            except OSError:
+                continue
+        return found
 
 
 def age_seconds(pid: int) -> float:

@@ -68,7 +68,7 @@ def session(jars: str) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
     }
     spark = SparkSession.builder.master("local[2]").appName("benchmark").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(KohortDataSource)
     try:
         yield spark
@@ -101,7 +101,7 @@ async def _fill(address: str, case: Case) -> None:
     from kohort.columnar.encoding import Rows, encode, partitions_of
     from kohort.types import TopicPartition
 
-    rows = Rows.of(columns(case.size), 1_700_000_000_000)
+    rows = Rows.of(columns(case.size), time.time_ns() // 1_000_000)  # old ones would be taken away
     async with Cluster(ClientConfig(bootstrap=address)) as cluster:
         await Admin(cluster).create_topic(case.topic, partitions=PARTITIONS)
         chosen = partitions_of(rows, PARTITIONS, None, filled=0, stay_bytes=1 << 20)
@@ -165,11 +165,17 @@ def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None
 
 def timed(spark: Any, count: int, work: Callable[[], None]) -> Pass:
     """One pass of `count` records."""
-    pid = spark.sparkContext._gateway.proc.pid
-    before, started = processes.spent_seconds(pid), time.monotonic()
-    work()
-    taken, used = time.monotonic() - started, processes.spent_seconds(pid) - before
-    return Pass(count / taken, count / max(used, 0.01))
+    from pyspark.errors import PySparkException
+
+    pid = spark._jvm.java.lang.ProcessHandle.current().pid()
+    started = time.monotonic()
+    with processes.Meter(pid) as meter:
+        try:
+            work()
+        except PySparkException as error:
+            raise LoadError(str(error).partition("\n")[0]) from error
+        taken = time.monotonic() - started
+    return Pass(count / taken, count / max(meter.seconds, 0.01))
 
 
 def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> float:

@@ -45,6 +45,8 @@ class Sending:
                 _idle[self._cluster] = self._producer
         finally:
             if _idle.get(self._cluster) is not self._producer:
+                if self._under_way is not None:
+                    self._under_way.cancel()
                 background.run(self._producer.close(timeout_ms=0))
 
     def count(self, topic: str) -> int:
