@@ -1,0 +1,164 @@
+"""How fast Python reads a topic: `python -m benchmarks.consume [--sizes 100,1024]`
+
+Clients take turns at one topic of six partitions, filled once with records of 100 B (3 million) and 1 KiB (500,000) in
+batches of 16 KiB, uncompressed, as producers make them by default: kohort.client with Arrow batches and with records as
+Python objects, aiokafka, confluent-kafka, kafka-python. Each is a process of its own that looks at every key and value;
+the slower ones read only a part. asyncio clients run on uvloop. Time is from the first records that arrive to the last:
+wall clock, with the server beside on the same machine, and CPU time of the client's process.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from benchmarks import rounds, tools
+from benchmarks.consumers import PARTITIONS
+from benchmarks.report import Column, Target, publish, table
+from benchmarks.servers import Server, start_all
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.client.producer import Producer
+from kohort.protocol.batches import HEADER_SIZE, Record, build
+from kohort.types import TopicPartition
+
+SERVERS = ("kafka",)
+RECORDS = {100: 3_000_000, 1024: 500_000}
+"""How many, by size in bytes."""
+KEY = 8
+BATCH = 16 * 1024
+CLIENTS = {
+    "kohort-arrow": ("kohort, Arrow batches", 1.0),
+    "kohort": ("kohort, records", 0.5),
+    "confluent-kafka": ("confluent-kafka", 0.5),
+    "aiokafka": ("aiokafka", 0.25),
+    "kafka-python": ("kafka-python", 0.1),
+}
+"""Names, and the part of the records that is read."""
+COLUMNS = (
+    Column("records/s", "records_s"),
+    Column("MB/s", "mb_s"),
+    Column("× aiokafka", "records_s", "aiokafka"),
+    Column("× confluent-kafka", "records_s", "confluent-kafka"),
+    Column("records per CPU-s", "records_cpu_s"),
+)
+LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """One process' reading."""
+
+    records_s: float
+    mb_s: float
+    """Keys and values, in 10^6 bytes."""
+    records_cpu_s: float
+    """Per second of CPU time of the client."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the section."""
+    sizes, rest = _sizes(sys.argv[1:] if argv is None else argv)
+    plan = rounds.plan(__doc__, servers=SERVERS, seconds=0, argv=rest)
+    parts = []
+    with ExitStack() as stack:
+        for server in start_all(plan.servers, stack).values():
+            for size in sizes:
+                print(f"{RECORDS[size]:,} records of {size:,} B from {server.name}", flush=True)
+                asyncio.run(fill(server, f"consume-{size}", size, RECORDS[size]))
+                samples = measure(server, size, plan.rounds)
+                parts += [f"Records of {size:,} B from {server.name}", clients_table(samples), _targets(samples)]
+    publish("consume", "Consume", parts, write=plan.write and set(sizes) == set(RECORDS))
+
+
+def _sizes(argv: Sequence[str]) -> tuple[list[int], list[str]]:
+    """What `--sizes` names, and the other options."""
+    rest = list(argv)
+    if "--sizes" not in rest:
+        return list(RECORDS), rest
+    at = rest.index("--sizes")
+    sizes = [int(size) for size in rest[at + 1].split(",")]
+    del rest[at : at + 2]
+    return sizes, rest
+
+
+async def fill(server: Server, topic: str, size: int, count: int) -> None:
+    """Make the topic and put the records there: a batch's records are encoded once and sent again and again."""
+    each = BATCH // (size + 20)
+    now = time.time_ns() // 1_000_000  # a broker soon removes what is older than a week
+    content = [Record(b"%0*d" % (KEY, n), os.urandom(size - KEY), (), now + n // 10) for n in range(each)]
+    payload = build(content)[HEADER_SIZE:]
+    async with Cluster(ClientConfig(bootstrap=server.address)) as cluster:
+        connection = await cluster.any_connection()
+        made = {"name": topic, "num_partitions": PARTITIONS, "replication_factor": 1, "assignments": (), "configs": ()}
+        await connection.send("create_topics", topics=[made], timeout_ms=30_000)
+        async with Producer(cluster) as producer:
+            for number in range(-(-count // each)):
+                tp = TopicPartition(topic, number % PARTITIONS)
+                first, last = content[0].timestamp, content[-1].timestamp
+                await producer.send_encoded(tp, payload, each, base_timestamp=first, max_timestamp=last)
+
+
+def measure(server: Server, size: int, count_of_rounds: int) -> rounds.Samples:
+    """Each client in turn, again and again, after one round that does not count."""
+    samples = rounds.Samples({key: name for key, (name, _) in CLIENTS.items()})
+    keys = list(CLIENTS)
+    for number in range(-1, count_of_rounds):
+        for key in keys[number % len(keys) :] + keys[: number % len(keys)]:
+            sample = consume(server, key, size)
+            what = "warm-up" if number < 0 else f"round {number + 1}"
+            print(f"  {key}: {what}: {rounds.described(sample)}", flush=True)
+            if number >= 0:
+                samples.add(key, sample)
+    return samples
+
+
+def consume(server: Server, client: str, size: int) -> Consumed:
+    """One process that reads its part."""
+    count = int(RECORDS[size] * CLIENTS[client][1])
+    command = [sys.executable, "-m", "benchmarks.consumers", client, server.address, f"consume-{size}", str(count)]
+    done = subprocess.run(command, cwd=tools.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    if done.returncode:
+        raise RuntimeError(f"{client} failed:\n{done.stderr[-2000:]}")
+    told = json.loads(done.stdout)
+    return Consumed(
+        records_s=told["records"] / told["seconds"],
+        mb_s=told["bytes"] / told["seconds"] / 1e6,
+        records_cpu_s=told["records"] / told["cpu_s"],
+    )
+
+
+def clients_table(samples: rounds.Samples) -> str:
+    """One line per client."""
+    rows = []
+    for key, name in samples.names.items():
+        figures = [
+            samples.median(key, column.figure) if column.to is None else samples.ratio(key, column.to, column.figure)
+            for column in COLUMNS
+        ]
+        shown = (
+            "–" if figure is None else column.show(figure) for column, figure in zip(COLUMNS, figures, strict=True)
+        )
+        rows.append([name, *shown])
+    return table(["client", *(column.title for column in COLUMNS)], rows)
+
+
+def _targets(samples: rounds.Samples) -> str:
+    wanted = [("aiokafka", 3.0), ("kafka-python", 3.0), ("confluent-kafka", 1.0)]
+    found = [
+        Target(f"Arrow batches, kohort / {other}", samples.ratio("kohort-arrow", other, "records_s"), bound)
+        for other, bound in wanted
+    ]
+    found.append(
+        Target("records, kohort / confluent-kafka", samples.ratio("kohort", "confluent-kafka", "records_s"), 1)
+    )
+    return "\n".join(map(str, found))
+
+
+if __name__ == "__main__":
+    main()
