@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import commits, decode, footprint, heartbeats, latency, rebalance, spark, throughput
+from benchmarks import commits, consume, decode, footprint, heartbeats, latency, rebalance, spark, throughput
 
-MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, spark)
+MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, consume, spark)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ HEAD = """# Results
 Written by the benchmarks (see `README.md`), one section per command. Each figure is the median of the rounds of one run
 in which the servers took turns; a ratio is the median of the ratios of each round. Load and server share the machine.
 """
-ORDER = ("heartbeats", "commits", "rebalance", "throughput", "latency", "footprint", "decode", "spark")
+ORDER = ("heartbeats", "commits", "rebalance", "throughput", "latency", "footprint", "decode", "consume", "spark")
 
 
 @dataclass(frozen=True, slots=True)
