@@ -32,6 +32,8 @@ WRITTEN = 2
 """Times fewer records are written than read: they lie in Spark's memory."""
 MEASURES = ("batch", "stream", "write")
 SMALL_BATCHES = 10
+WARM_UP = Case(size=99, codec="none", count=400_000)
+"""Read and written by each format before anything counts: the JVM compiles, Python processes are started."""
 NAMES = {"kafka": "Spark's connector", "kohort": "kohort.spark"}
 
 Key = tuple[str, str, Case, str]
@@ -82,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         spark = stack.enter_context(load.session(jars))
         for key, server in servers.items():
             server.resume()
+            _warm_up(spark, server, options)
             _measure(spark, key, server, cases, options, found)
             server.pause()
     whole = len(cases) == len(COUNTS) * len(CODECS) and set(options.servers) >= set(SERVERS) and options.passes >= 3
@@ -129,6 +132,18 @@ def _measure(
         for form in FORMATS:
             found.small[key, form] = load.small_batches(spark, form, server, "small", SMALL_BATCHES)
             print(f"  {key}: small micro-batch by {NAMES[form]}: {found.small[key, form]:.0f} ms", flush=True)
+
+
+def _warm_up(spark: Any, server: Server, options: argparse.Namespace) -> None:
+    load.fill(server, WARM_UP)
+    frame = _frame(spark, WARM_UP) if "write" in options.measures else None
+    for form in FORMATS:
+        for measure, work, count in _works(spark, form, server, WARM_UP, frame):
+            if measure in options.measures:
+                load.timed(spark, count, work)
+    if frame is not None:
+        frame.unpersist()
+    load.delete(server, WARM_UP.topic)
 
 
 def _works(
