@@ -72,9 +72,7 @@ class Headers(NamedTuple):
         entries = column.values
         names = entries.field(0)
         if names.null_count or entries.null_count:
-            raise KafkaError(
-                ErrorCode.invalid_record, "a header has no key; only its value may be null"
-            )
+            raise KafkaError(ErrorCode.invalid_record, "a header has no key; only its value may be null")
         return cls(_ends(column), _nulls(column), Strings.of(names), Strings.of(entries.field(1)))
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 LINE: Final = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,"
@@ -28,7 +28,7 @@ def per_hour(flights: "DataFrame") -> "DataFrame":
     return hours.agg(*_sums("count(*)", "count(dep_delay)", "coalesce(sum(dep_delay), 0)"))
 
 
-def _sums(*expressions: str) -> list[object]:
+def _sums(*expressions: str) -> "list[Column]":
     from pyspark.sql.functions import expr
 
     return [expr(f"{expression} as {name}") for expression, name in zip(expressions, TOTALS, strict=True)]
