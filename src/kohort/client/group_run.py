@@ -74,6 +74,8 @@ class GroupRun:
         """The membership is over."""
         self.rebalances = 0
         self._marked: dict[Holding, OffsetAndMetadata] = {}
+        self._under_way: set[Holding] = set()
+        """What `commit_marked` is committing now."""
         self._committing = asyncio.Lock()
         self._errors: list[BaseException] = []
         self._open: list[Generation] = []
@@ -306,17 +308,20 @@ class GroupRun:
             live = {holding: offset for holding, offset in marked.items() if holding.ending.commits}
             if not live:
                 return
+            self._under_way = set(live)
             try:
                 await self.committer.commit(live)
             except KohortError:
                 self._marked = live | self._marked
                 raise
+            finally:
+                self._under_way = set()
 
     async def _flush(self, holdings: list[Holding]) -> None:
         """Commit what was marked, before its partitions go to others; what is on its way already, too, must arrive
         before the coordinator hears that they do."""
-        marked = any(holding in self._marked and holding.ending.commits for holding in holdings)
-        if not marked and not self._committing.locked():
+        wanted = self._marked.keys() | self._under_way
+        if not any(holding in wanted and holding.ending.commits for holding in holdings):
             return
         try:
             async with asyncio.timeout(FLUSH_S):
