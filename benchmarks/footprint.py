@@ -58,8 +58,8 @@ class Footprint:
 
 
 WHY = {
-    "member_b": "Its live objects are 1.2 kB (`tracemalloc`); the rest is probably heap that joins of 2,000 at once leave "
-    "behind, which a member that comes later would take.",
+    "member_b": "Its live objects are 1.2 kB (`tracemalloc`); the rest is probably heap that joins of 2,000 at once "
+    "leave behind, which a member that comes later would take.",
 }
 
 
