@@ -1,12 +1,12 @@
-"""Static members (KIP-345), with Java's client."""
+"""Static members (KIP-345), with Java's client and with ours."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from interop.conftest import need
-from interop.processes import Process
-from interop.programs import JAVA, SESSION_MS
+from interop.programs import JAVA, KOHORT, SESSION_MS, Client
 from interop.targets import Target
 from interop.timeline import Owns
 from interop.trial import Trial
@@ -16,14 +16,14 @@ pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(120)
 TrialOn = Callable[[Target], Trial]
 
 
+@pytest.fixture(params=[JAVA, KOHORT], ids=str)
+def client(request: pytest.FixtureRequest) -> Client:
+    return need(request.param)
+
+
 @pytest.fixture
-def trial(target: Target, trial_on: TrialOn) -> Trial:
-    need(JAVA)
+def trial(client: Client, target: Target, trial_on: TrialOn) -> Trial:
     return trial_on(target)
-
-
-def static_member(trial: Trial, name: str, instance: str) -> Process:
-    return trial.member(JAVA, name, "range", instance=instance)
 
 
 def owned_by(trial: Trial, member: str) -> frozenset[str]:
@@ -34,17 +34,20 @@ def assignments_told(trial: Trial, member: str) -> int:
     return sum(isinstance(event, Owns) and event.member == member for event in trial.timeline.events)
 
 
-def test_static_members_come_back_to_what_they_owned(trial: Trial) -> None:
+def test_static_members_come_back_to_what_they_owned(trial: Trial, client: Client) -> None:
     """Stopped or killed, a static member takes up its partitions again and nobody else notices."""
-    feed = trial.feed(JAVA)
-    first, second = static_member(trial, "first", "one"), static_member(trial, "second", "two")
+    feed = trial.feed(client)
+    first, second = (
+        trial.member(client, "first", "range", instance="one"),
+        trial.member(client, "second", "range", instance="two"),
+    )
     trial.await_balanced(first, second)
     share, told = owned_by(trial, "first"), assignments_told(trial, "second")
     trial.leave(first)
-    again = static_member(trial, "first-again", "one")
+    again = trial.member(client, "first-again", "range", instance="one")
     trial.await_balanced(again, second)
     trial.kill(again)
-    once_more = static_member(trial, "first-once-more", "one")
+    once_more = trial.member(client, "first-once-more", "range", instance="one")
     trial.await_balanced(once_more, second)
     assert owned_by(trial, "first-once-more") == share
     assert assignments_told(trial, "second") == told
@@ -55,10 +58,13 @@ def test_static_members_come_back_to_what_they_owned(trial: Trial) -> None:
     trial.assert_right(sent)
 
 
-def test_a_static_member_that_stays_away_is_replaced(trial: Trial) -> None:
+def test_a_static_member_that_stays_away_is_replaced(trial: Trial, client: Client) -> None:
     """It does not leave by going; its session ends its membership."""
-    feed = trial.feed(JAVA)
-    first, second = static_member(trial, "first", "one"), static_member(trial, "second", "two")
+    feed = trial.feed(client)
+    first, second = (
+        trial.member(client, "first", "range", instance="one"),
+        trial.member(client, "second", "range", instance="two"),
+    )
     trial.await_balanced(first, second)
     trial.leave(first)
     trial.await_balanced(second, seconds=3 * SESSION_MS / 1000)
@@ -69,11 +75,11 @@ def test_a_static_member_that_stays_away_is_replaced(trial: Trial) -> None:
     trial.assert_right(sent)
 
 
-def test_the_elder_of_two_static_members_of_one_name_is_fenced(trial: Trial) -> None:
-    elder = static_member(trial, "elder", "one")
+def test_the_elder_of_two_static_members_of_one_name_is_fenced(trial: Trial, client: Client) -> None:
+    elder = trial.member(client, "elder", "range", instance="one")
     trial.await_balanced(elder)
-    younger = static_member(trial, "younger", "one")
+    younger = trial.member(client, "younger", "range", instance="one")
     assert elder.wait(20) == 1
-    assert "FencedInstanceIdException" in elder.tail()
+    assert re.search("FencedInstanceIdException|FENCED_INSTANCE_ID", elder.tail())
     trial.timeline.wait_until(lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20)
     trial.leave(younger)
