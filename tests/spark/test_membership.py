@@ -1,0 +1,167 @@
+"""A query's membership without Spark: boundaries, batches in flight, and what happens to slow ones and dead ones."""
+
+import asyncio
+
+import pytest
+
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.spark import background
+from kohort.spark.membership import QueryMember, group_options, validate_group
+from kohort.spark.options import parse_read
+from kohort.types import TopicPartition
+from spark.topics import Topics
+
+PATIENCE_S = 15.0
+"""Of a boundary: far more than any of these rebalances takes."""
+
+
+@pytest.fixture
+async def member(topics, monkeypatch):
+    """Makes members of group and topic NAME, on this loop; they leave at the end."""
+    made = []
+    clusters = {}
+
+    async def cluster(kafka):
+        if kafka not in clusters:
+            clusters[kafka] = Cluster(ClientConfig(bootstrap=topics.address))
+        return clusters[kafka]
+
+    monkeypatch.setattr(background, "cluster", cluster)
+
+    def make(name, **options):
+        given = {
+            "kafka.bootstrap.servers": topics.address,
+            "subscribe": name,
+            "group.id": name,
+            "startingOffsets": "earliest",
+            "kafka.session.timeout.ms": "6000",
+            "kafka.heartbeat.interval.ms": "200",
+            "kafka.max.poll.interval.ms": "10000",
+        }
+        made.append(QueryMember(parse_read(given | options, streaming=True)))
+        return made[-1]
+
+    yield make
+    await asyncio.gather(*(each.close() for each in made))
+    for each in clusters.values():
+        await each.close()
+
+
+@pytest.fixture
+def topic(topics, request):
+    async def make(partitions=2, records=10):
+        name = f"membership-{request.node.name}"
+        await asyncio.to_thread(topics.create, name, partitions)
+        values = {each: [b"v"] * records for each in range(partitions)}
+        await asyncio.to_thread(topics.fill, name, values)
+        return name
+
+    return make
+
+
+async def committed(topics: Topics, name):
+    return (await asyncio.to_thread(topics.committed, name)).get(name, {})
+
+
+def positions(name, *offsets):
+    return {TopicPartition(name, each): offset for each, offset in enumerate(offsets)}
+
+
+async def test_what_is_done_is_committed_at_the_boundary(member, topic, topics):
+    name = await topic()
+    query = member(name)
+    assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
+    assert query.take_off()
+    assert await query.boundary(positions(name, 10, 4), PATIENCE_S) == positions(name, 10, 4)
+    assert await committed(topics, name) == {0: 10, 1: 4}
+
+
+async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, topics):
+    name = await topic()
+    first = member(name)
+    await first.boundary({}, PATIENCE_S)
+    assert first.take_off()
+    second = member(name)
+    assert await second.boundary({}, 1.5) is None, "the group waits for the first one's batch"
+    mine, theirs = await asyncio.gather(
+        first.boundary(positions(name, 10, 10), PATIENCE_S), second.boundary({}, PATIENCE_S)
+    )
+    assert mine | theirs == positions(name, 10, 10)
+    assert len(mine) == len(theirs) == 1
+
+
+async def test_a_batch_that_takes_too_long_is_read_again_by_the_new_owner(member, topic, topics):
+    name = await topic()
+    first = member(name, **{"kafka.max.poll.interval.ms": "3000"})
+    await first.boundary({}, PATIENCE_S)
+    assert first.take_off()
+    second = member(name, **{"kafka.max.poll.interval.ms": "3000"})
+    theirs = await second.boundary({}, PATIENCE_S)
+    assert list(theirs.values()) == [0], "what the slow batch reads is not committed"
+    mine = await first.boundary(positions(name, 10, 10), PATIENCE_S)
+    assert mine.keys().isdisjoint(theirs)
+    assert await committed(topics, name) == {tp.partition: offset for tp, offset in (mine | theirs).items()}
+
+
+async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
+    name = await topic()
+    first = member(name)
+    await first.boundary({}, PATIENCE_S)
+    second = member(name)
+    waiting = asyncio.create_task(second.boundary({}, PATIENCE_S))
+    async with asyncio.timeout(PATIENCE_S):
+        while first.take_off():  # as queries do: batch after batch, until one is not to begin
+            assert len(await first.boundary(positions(name, 0, 0), PATIENCE_S)) == 2
+            await asyncio.sleep(0)  # Spark's thread is another one; here the group shares the loop with us
+        mine = await first.boundary(positions(name, 0, 0), PATIENCE_S)
+        assert mine.keys().isdisjoint(await waiting)
+    assert first.take_off()
+    assert second.take_off()
+
+
+async def test_the_further_of_commit_and_checkpoint_counts(member, topic, topics):
+    name = await topic(partitions=3)
+    await asyncio.to_thread(topics.commit, name, name, {0: 7, 1: 3})
+    query = member(name)
+    checkpoint = {TopicPartition(name, 0): 2, TopicPartition(name, 1): 5}
+    assert await query.boundary(checkpoint, PATIENCE_S) == positions(name, 7, 5, 0)
+    assert await committed(topics, name) == {0: 7, 1: 5, 2: 0}
+
+
+async def test_offsets_that_begin_again_are_gone_on_from(member, topic, topics):
+    name = await topic(partitions=1)
+    query = member(name)
+    await query.boundary(positions(name, 100), PATIENCE_S)
+    query.moved(positions(name, 4))
+    assert await query.boundary(positions(name, 4), PATIENCE_S) == positions(name, 4)
+
+
+async def test_what_ends_the_membership_is_raised(member, topic):
+    name = await topic()
+    query = member(name, **{"kafka.session.timeout.ms": "3600000"})
+    with pytest.raises(Exception, match=r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"):
+        await query.boundary({}, PATIENCE_S)
+
+
+class TestOptions:
+    def options(self, **kafka):
+        base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", "group.id": "etl"}
+        given = base | {f"kafka.{name.replace('__', '.')}": value for name, value in kafka.items()}
+        return parse_read(given, streaming=True)
+
+    def test_javas_assignors_are_known_by_their_classes(self):
+        names = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor, range"
+        assert group_options(self.options(partition__assignment__strategy=names))["assignors"] == (
+            "cooperative-sticky",
+            "range",
+        )
+
+    def test_a_rebalance_waits_for_a_micro_batch(self):
+        assert group_options(self.options())["rebalance_timeout_ms"] == 60_000
+        assert group_options(self.options(max__poll__interval__ms="90000"))["rebalance_timeout_ms"] == 90_000
+
+    def test_what_does_not_fit_is_told(self):
+        options = self.options(session__timeout__ms="1000", heartbeat__interval__ms="5000")
+        with pytest.raises(Exception, match=r"options group\.id and kafka\.\*: heartbeat_interval_ms"):
+            validate_group(options)
