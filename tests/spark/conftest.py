@@ -1,8 +1,6 @@
 """One Spark session and one server for all of these tests: each costs seconds to start."""
 
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,20 +15,21 @@ from spark.topics import Topics
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kohort[spark]'")
 
 
-def java_version() -> int:
-    """The feature version of the Java on the PATH; 0 without one."""
-    if shutil.which("java") is None:
-        return 0
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    digits = told.partition('"')[2].partition(".")[0]
-    return int(digits) if digits.isdecimal() else 0
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips where Spark finds no Java."""
+    from kohort.errors import ConfigError
+    from kohort.spark.java import java_environment
+
+    try:
+        os.environ.update(java_environment())
+    except ConfigError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[Any]:
+def session(java: None) -> Iterator[Any]:
     """A local Spark with the data source registered."""
-    if java_version() < 17:
-        pytest.skip("Spark needs Java 17 or later on the PATH")
     from pyspark.sql import SparkSession
 
     from kohort.spark import KohortDataSource

@@ -56,10 +56,10 @@ class Stream:
         return found
 
 
-def wait_for(holds: Any, what: str, query: Any = None) -> None:
-    """Until `holds()` is true. Raises AssertionError after a minute, or when the query has failed."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_for(holds: Any, what: str, query: Any = None, within_s: float = PATIENCE_S) -> None:
+    """Until `holds()` is true. Raises AssertionError after `within_s`, or when the query has failed."""
+    deadline = time.monotonic() + within_s
     while not holds():
         assert query is None or query.exception() is None, query.exception()
-        assert time.monotonic() < deadline, f"not {what} within {PATIENCE_S:g} s"
+        assert time.monotonic() < deadline, f"not {what} within {within_s:g} s"
         time.sleep(0.05)

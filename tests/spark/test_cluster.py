@@ -1,15 +1,12 @@
 """On a standalone cluster of a master and two workers: the ready pipeline, from the command line to Parquet files."""
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pyarrow.dataset
 import pytest
 
-from kohort.spark.java import LEAST, java_version
 from spark.topics import NOW
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(280)]
@@ -30,13 +27,6 @@ def rows(table):
     by_place = {(row["topic"], row["partition"], row["offset"]): row["value"] for row in found}
     assert len(by_place) == len(found)
     return by_place
-
-
-@pytest.fixture(scope="module")
-def java():
-    found = shutil.which("java")
-    if found is None or java_version(Path(found)) < LEAST:
-        pytest.skip("Spark needs Java 17 or later on the PATH")
 
 
 def test_a_topic_becomes_a_table_and_the_group_has_its_offsets(java, topics, tmp_path):

@@ -10,7 +10,7 @@ Without --every it takes what there is and ends; with it it goes on until Ctrl-C
 import argparse
 import signal
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.client_options import add_client_arguments, client_config, client_properties
 from kohort.cli.exit_codes import FAILED
@@ -18,7 +18,11 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
 from kohort.errors import ConfigError
 
-INTERRUPTED: Final = 130
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kohort.spark.pipeline import Pipeline
+
 STOP_S: Final = 60.0
 POLL_S: Final = 0.2
 _RENAMED: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
@@ -63,9 +67,19 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
         settings = pipeline.settings() | _conf(options)
         with spark_session("kohort spark", master=options.master, settings=settings) as spark:
-            return _watched(pipeline.start_query(pipeline.read(spark)))
+            return _watched(_started(pipeline, spark))
     except ConfigError as error:
         raise RefusedError(str(error)) from error
+
+
+def _started(pipeline: "Pipeline", spark: "SparkSession") -> Any:
+    """The running query. Raises ConfigError for what Spark, or the data source in it, refuses."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return pipeline.start_query(pipeline.read(spark))
+    except PySparkException as error:
+        raise ConfigError(_told(str(error))) from error
 
 
 def _conf(options: argparse.Namespace) -> dict[str, str]:
@@ -99,7 +113,7 @@ def _watched(query: Any) -> int:
         signal.signal(number, lambda number, _frame: asked.append(number))
     with progress(query.name) as show:
         while query.isActive and not asked:
-            query.awaitTermination(POLL_S)
+            time.sleep(POLL_S)
             show(query.recentProgress)
         if asked:
             query.stop()
@@ -119,7 +133,7 @@ def _await_end(query: Any) -> None:
 
 
 def _told(error: str) -> str:
-    """The last line of a Python error within Spark's, or else the first line of Spark's."""
+    """What a Python error within Spark's says, or else the first line of Spark's."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
-    python = [line for line in lines if line.startswith("kohort.")]
-    return (python or lines or ["the query failed"])[-1 if python else 0]
+    python = [line.partition(": ")[2] for line in lines if line.startswith("kohort.")]
+    return python[-1] if python else lines[0]

@@ -84,10 +84,13 @@ class Pipeline:
         frame = self._columns(spark.readStream.format("kohort").options(**given).load())
         if missing := [name for name in self.partition_by if name not in frame.columns]:
             raise ConfigError(f"partition by {missing[0]}: there is no such column, only {', '.join(frame.columns)}")
+        names = [name.lower() for name in frame.columns]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"schema: the table has a column {twice[0]} of its own; rename that of the values")
         return frame
 
     def _columns(self, frame: "DataFrame") -> "DataFrame":
-        from pyspark.errors import ParseException
+        from pyspark.errors import AnalysisException
 
         escaped = (self.schema or "").replace("'", "\\'")
         values = {
@@ -100,8 +103,8 @@ class Pipeline:
         key = "key" if self.values == "binary" else "cast(key as string) key"
         try:
             found = frame.selectExpr(key, *values, "topic", "partition", "offset", "timestamp", *made)
-        except ParseException as error:
-            raise ConfigError(f"schema {self.schema!r} is none: {error}") from None
+        except AnalysisException as error:
+            raise ConfigError(f"schema {self.schema!r}: {str(error).partition(chr(10))[0]}") from None
         return found.select("value.*", "*").drop("value") if self.schema is not None else found
 
     def start_query(self, frame: "DataFrame") -> Any:

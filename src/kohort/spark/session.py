@@ -36,7 +36,7 @@ def spark_session(
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark did not start with master {master}: {error}") from error
     try:
-        spark.sparkContext.setLogLevel("ERROR")
+        spark.sparkContext.setLogLevel("OFF")  # what goes wrong is raised, and told once
         spark.dataSource.register(KohortDataSource)
         yield spark
     finally:

@@ -1,0 +1,67 @@
+"""`kohort spark` on this machine: values of JSON by columns, a query that goes on until a signal, what goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pyarrow.dataset
+import pytest
+
+from spark.streams import wait_for
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def command(java, topics, tmp_path):
+    def start(*arguments):
+        words = ["-b", topics.address, "--to", tmp_path / "table", "--master", "local[2]", *arguments]
+        return subprocess.Popen(
+            [sys.executable, "-m", "kohort", "spark", *map(str, words)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+
+    return start
+
+
+def test_json_by_columns_until_a_signal(command, topics, tmp_path):
+    topics.create("sales")
+    lines = [json.dumps({"id": at, "country": "at" if at % 2 else "de"}).encode() for at in range(50)]
+    topics.fill("sales", {0: lines})
+    process = command(
+        "sales", "--group", "sales-etl", "--values", "json", "--schema", "id long, country string",
+        "--partition-by", "country", "--every", "1 second",
+    )  # fmt: skip
+    try:
+        wait_for(lambda: topics.committed("sales-etl") == {"sales": {0: 50}}, "committed", within_s=150)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+    assert "50 records in 1 micro-batches" in told
+    assert topics.members("sales-etl") == []
+    table = pyarrow.dataset.dataset(tmp_path / "table", partitioning="hive").to_table()
+    assert sorted(table["id"].to_pylist()) == list(range(50))
+    assert set(table["country"].to_pylist()) == {"at", "de"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["nowhere"], 1, "topic nowhere does not exist"),
+        (["nowhere", "--partition-by", "country"], 2, "partition by country: there is no such column"),
+        (["nowhere", "--values", "csv", "--schema", "a nonsense"], 2, "schema 'a nonsense'"),
+        (["nowhere", "--values", "csv", "--schema", "topic string"], 2, "the table has a column topic of its own"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(command, arguments, code, told):
+    process = command(*arguments)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == code, said
+    (line,) = [each for each in said.splitlines() if each.startswith("kohort: ")]
+    assert told in line
