@@ -47,6 +47,10 @@ def test_batched_commits_lose_nothing_either():
     witness(1, EAGER, 50, commit_interval_ms=5_000)
 
 
+def test_a_retry_that_nothing_waits_for_any_more_does_not_keep_the_loop_spinning():
+    witness(14, COOPERATIVE, 50, commit_interval_ms=5_000)
+
+
 # --- the witness is not blind ---
 
 

@@ -544,17 +544,16 @@ class Membership:
 
     def _settled(self, now: int) -> Actions:
         """All that the event causes: also the join or leave that waited for it."""
-        if self.phase in (Phase.LEFT, Phase.LEAVING):
+        if self._retry_at is not None and self._retry_at <= now:
+            self._retry_at = (
+                None  # also where nothing waits for it any more: a deadline that stays past is never slept to
+            )
+        if self._retry_at is not None or self.draining or self.phase in (Phase.LEFT, Phase.LEAVING):
             pass
         elif self._leaving is not None:
-            if not self.draining and (self._retry_at is None or self._retry_at <= now):
-                self._retry_at = None
-                self._send_leave(now)
+            self._send_leave(now)
         elif self._rejoin is not None and self._awaited is None and self.phase in (Phase.OUT, Phase.STABLE):
-            if self._retry_at is not None and self._retry_at <= now:
-                self._retry_at = None
-            if self._retry_at is None and not self.draining:
-                self._send_join()
+            self._send_join()
         actions, self._actions = tuple(self._actions), []
         return actions
 
