@@ -74,10 +74,13 @@ def read_offset_commit(data: bytes, at: int, *, by_id: bool) -> tuple[bytes, lis
             offsets = read_offsets(data, first, many)
             if offsets is None:
                 return None
-            topics.append((data[start:end], *offsets))
+            key = data[start:end]
+            if not by_id:
+                str(key, "utf-8")  # raises where it is none, as a name's characters are replaced then
+            topics.append((key, *offsets))
             position = first + OFFSET_BYTES * many + 1
         return None if data[position] else (data[at:topics_at] + _NO_TAGS, topics, position + 1)
-    except (IndexError, struct_error):
+    except (IndexError, UnicodeDecodeError, struct_error):
         return None
 
 

@@ -81,7 +81,7 @@ def _committer(who: bytes) -> Committer | None:
 def _columns(broker: "Broker", topics: Sequence[Columns], by_id: bool) -> list[OffsetColumns] | None:
     columns = []
     for key, partitions, positions in topics:
-        topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8", "replace"))
+        topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8"))
         if topic is None or max(partitions) >= len(topic.partitions):
             return None
         columns.append((topic.name, topic.id.bytes, partitions, positions))
