@@ -2,7 +2,7 @@
 
 Arrow is ten times as fast (`Batch.to_arrow`); this is for those who want objects. The loop is written out in one
 function on purpose: a call costs as much as a field. Numbers of one and two bytes, nearly all there are, are read in
-place; `_varint` reads the rest.
+place; `read_zigzag_varint` reads the rest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,18 +11,15 @@ from typing import Final
 
 from kohort.client.record import Record, TimestampType
 from kohort.errors import KafkaError
-from kohort.protocol.batch_format import Header, inflate, iterate
+from kohort.protocol.batch_format import ABORT_KEY, Header, inflate, iterate
 from kohort.protocol.batches import decode_records
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header as RecordHeader
-from kohort.protocol.records import invalid
+from kohort.protocol.records import invalid, read_raw_varint, read_zigzag_varint
 from kohort.types import TopicPartition
 
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
 """What varints of one and two bytes mean: looking it up is faster than three operations."""
-
-ABORT: Final = b"\0\0\0\0"
-"""The key of a control record that ends a transaction whose records do not count: version 0, type 0."""
 
 
 def counted_batches(data: Buffer, aborted: Iterable[tuple[int, int]] = ()) -> Iterator[tuple[int, Header]]:
@@ -45,7 +42,7 @@ def counted_batches(data: Buffer, aborted: Iterable[tuple[int, int]] = ()) -> It
 
 def _is_abort(data: Buffer, position: int) -> bool:
     marker = next(iter(decode_records(data, position)), None)
-    return marker is not None and marker.key == ABORT
+    return marker is not None and marker.key == ABORT_KEY
 
 
 def decode(
@@ -91,14 +88,14 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
                 size = size & 127 | more << 7
                 at += 2
             else:
-                size, at = _raw_varint(data, at)
+                size, at = read_raw_varint(data, at)
             stop = at + (size >> 1)
             at += 1  # attributes, which mean nothing yet
             if (byte := data[at]) < 128:
                 timestamp = base_timestamp + zigzag[byte]
                 at += 1
             else:
-                delta, at = _varint(data, at)
+                delta, at = read_zigzag_varint(data, at)
                 timestamp = base_timestamp + delta
             if (byte := data[at]) < 128:
                 offset = base_offset + zigzag[byte]
@@ -107,7 +104,7 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
                 offset = base_offset + zigzag[byte & 127 | more << 7]
                 at += 2
             else:
-                delta, at = _varint(data, at)
+                delta, at = read_zigzag_varint(data, at)
                 offset = base_offset + delta
             if (size := data[at]) == 1:
                 key = None
@@ -116,7 +113,7 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
                 if size < 128:
                     at += 1
                 else:
-                    size, at = _raw_varint(data, at)
+                    size, at = read_raw_varint(data, at)
                 begin = at
                 at += size >> 1
                 key = data[begin:at]
@@ -130,7 +127,7 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
                     size = size & 127 | more << 7
                     at += 2
                 else:
-                    size, at = _raw_varint(data, at)
+                    size, at = read_raw_varint(data, at)
                 begin = at
                 at += size >> 1
                 value = data[begin:at]
@@ -152,7 +149,7 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
 
 
 def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
-    count, at = _varint(data, at)
+    count, at = read_zigzag_varint(data, at)
     if count < 0:
         raise invalid("a record with a negative number of headers")
     found: list[RecordHeader] = []
@@ -160,7 +157,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
         if (size := data[at]) < 128 and not size & 1:
             size, at = size >> 1, at + 1
         else:
-            size, at = _varint(data, at)
+            size, at = read_zigzag_varint(data, at)
             if size < 0:
                 raise invalid("a header without a name")
         name = data[at : at + size].decode(errors="surrogateescape") if size > 64 else _short_name(data[at : at + size])
@@ -168,7 +165,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
         if (size := data[at]) < 128 and not size & 1:
             size, at = size >> 1, at + 1
         else:
-            size, at = _varint(data, at)
+            size, at = read_zigzag_varint(data, at)
         found.append((name, None if size < 0 else data[at : at + size]))
         at += max(size, 0)
     if at > len(data):
@@ -180,22 +177,3 @@ def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
 def _short_name(name: bytes) -> str:
     """The same few names come again and again."""
     return name.decode(errors="surrogateescape")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    raw, at = _raw_varint(data, at)
-    return (raw >> 1) ^ -(raw & 1), at
-
-
-def _raw_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint before its zigzag is undone, and where it ends. Raises IndexError at the end of the data."""
-    raw = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 128:
-            return raw, at
-        shift += 7
-        if shift > 63:
-            raise invalid("a number of more than ten bytes")

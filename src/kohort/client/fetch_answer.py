@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kohort.client.versions import Frame
+from kohort.errors import ErrorCode
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import read_varint
 
@@ -27,6 +28,14 @@ _aborted: Final = Struct(">qq")
 _partition_v4: Final = Struct(">ihqq")
 _partition_v5: Final = Struct(">ihqqq")
 _DIVERGING_EPOCH: Final = 0
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error of that number; one that only newer brokers know is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error
 
 
 class PartitionAnswer(NamedTuple):
@@ -141,8 +150,7 @@ class _Reader:
         if byte < 128:
             self._at += 1
             return byte
-        value, taken = read_varint(bytes(self._data[self._at : self._at + 5]), 0)
-        self._at += taken
+        value, self._at = read_varint(self._data, self._at)
         return value
 
     def _tags(self) -> tuple[int, int] | None:

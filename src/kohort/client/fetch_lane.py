@@ -17,7 +17,7 @@ from kohort.client.batch import Batch, scan
 from kohort.client.cluster import Cluster
 from kohort.client.connection import Connection
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, BrokerUnreachableError, OffsetOutOfRangeError
-from kohort.client.fetch_answer import VERSIONS, FetchAnswer, PartitionAnswer, read_fetch_answer
+from kohort.client.fetch_answer import VERSIONS, FetchAnswer, PartitionAnswer, error_code, read_fetch_answer
 from kohort.client.fetch_partition import FetchPartition
 from kohort.client.fetch_preparing import Preparer
 from kohort.client.fetch_session import Asked, FetchRequest, FetchSession, is_session_lost, topics_of
@@ -163,7 +163,7 @@ class Lane:
     def _refused(self, claimed: Iterable[FetchPartition], code: int) -> float:
         """The answer as a whole has an error."""
         if not is_session_lost(code):
-            error = KafkaError(_code(code), f"fetching from broker {self._node_id}")
+            error = KafkaError(error_code(code), f"fetching from broker {self._node_id}")
             for each in claimed:
                 self._preparer.failed(each, error)
         return self._idle.next_s()
@@ -220,7 +220,7 @@ class Lane:
         return True
 
     def _failed(self, partition: FetchPartition, told: PartitionAnswer) -> None:
-        code = _code(told.error)
+        code = error_code(told.error)
         if code in WRONG_LEADER or code in UNKNOWN_TOPIC or code is ErrorCode.offset_out_of_range:
             # Out of range is also what a topic answers that was made anew.
             self._cluster.stale(partition.tp.topic)
@@ -232,13 +232,6 @@ class Lane:
             partition.refuse(error)
         else:
             self._preparer.failed(partition, error)
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.unknown_server_error
 
 
 def _log_failure(task: "asyncio.Task[None]") -> None:

@@ -103,11 +103,10 @@ def skip_tags(frame: Frame, at: int) -> int:
     try:
         if frame[at] == 0:
             return at + 1
-        count, at = read_varint(bytes(frame[: at + 4096]), at)
-        head = bytes(frame)
+        count, at = read_varint(frame, at)
         for _ in range(count):  # ends with the data: each takes two bytes at least
-            _, at = read_varint(head, at)
-            size, at = read_varint(head, at)
+            _, at = read_varint(frame, at)
+            size, at = read_varint(frame, at)
             at += size
     except IndexError:
         raise MalformedError("tagged fields end beyond the answer") from None

@@ -13,7 +13,7 @@ import numpy as np
 from kohort.columnar import kernels
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
-from kohort.protocol.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL, Buffer
+from kohort.protocol.batches import ABORT_KEY, CONTROL, HEADER_SIZE, TRANSACTIONAL, Buffer
 
 Table: TypeAlias = Any
 """int64, one row per batch, the columns of `kernels`."""
@@ -22,8 +22,6 @@ Aborted: TypeAlias = tuple[int, int]
 """Producer id and first offset of an aborted transaction."""
 
 _TYPICAL_BATCH = 4096
-_ABORT = b"\x00\x00\x00\x00"
-"""The key of an ABORT marker: version 0, type 0."""
 
 
 def scan(data: Any) -> Table:
@@ -75,4 +73,4 @@ def _is_abort(batch: memoryview) -> bool:
     if header.record_count < 1 or len(batch) <= HEADER_SIZE:
         return False
     marker = next(iter(batches.decode_records(batch)))
-    return marker.key == _ABORT
+    return marker.key == ABORT_KEY

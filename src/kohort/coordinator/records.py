@@ -21,8 +21,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint
+
 NO_TIMESTAMP: Final = -1
-_INT32: Final = struct.Struct(">i")
 
 
 class OffsetCommitKey(NamedTuple):
@@ -147,7 +148,7 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
     """(key, value) as Kafka 4.3 writes them; the value is None for a tombstone."""
     if isinstance(record, OffsetCommitRecord):
         (group, topic, partition), value = record
-        key = offset_key_start(group, topic) + _INT32.pack(partition)
+        key = offset_key_start(group, topic) + pack_int32(partition)
         return key, None if value is None else pack_offset(*value)
     metadata = record.value
     return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
@@ -160,7 +161,7 @@ def encoded_size(value: GroupMetadataValue) -> int:
 
 def offset_key_start(group: str, topic: str) -> bytes:
     """The key of a committed offset, up to the partition, an int32 that ends it."""
-    return b"".join((b"\x00\x01", _string(group), _string(topic)))
+    return b"".join((b"\x00\x01", pack_string(group), pack_string(topic)))
 
 
 def pack_offsets(positions: Sequence[bytes], commit_timestamp: int, topic_id: bytes) -> Sequence[bytes]:
@@ -187,7 +188,7 @@ def pack_offset(
     if expires != NO_TIMESTAMP:
         timestamps = struct.pack(">qq", timestamp, expires)
         return _OFFSET_V1.pack(1, offset) + len(metadata).to_bytes(2, "big") + metadata + timestamps
-    head = _OFFSET_V4.pack(4, offset, leader_epoch) + _unsigned_varint(len(metadata) + 1) + metadata
+    head = _OFFSET_V4.pack(4, offset, leader_epoch) + pack_varint(len(metadata) + 1) + metadata
     if topic_id is None:
         return head + _TIMESTAMP_NO_TAGS.pack(timestamp, 0)
     return head + timestamp.to_bytes(8, "big", signed=True) + _TOPIC_ID_TAG + topic_id.bytes
@@ -199,51 +200,29 @@ def _id_bytes(topic_id: UUID) -> bytes:
 
 
 def _group_metadata_key(group: str) -> bytes:
-    return b"\x00\x02" + _string(group)
+    return b"\x00\x02" + pack_string(group)
 
 
 def _group_metadata_value(value: GroupMetadataValue) -> bytes:
     parts = [
         _GROUP_METADATA_VERSION,
-        _string(value.protocol_type),
-        struct.pack(">i", value.generation),
-        _string(value.protocol),
-        _string(value.leader),
+        pack_string(value.protocol_type),
+        pack_int32(value.generation),
+        pack_string(value.protocol),
+        pack_string(value.leader),
         struct.pack(">qi", value.current_state_timestamp, len(value.members)),
     ]
     for member in value.members:
         parts += (
-            _string(member.member_id),
-            _string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            pack_string(member.member_id),
+            pack_string(member.instance_id),
+            pack_string(member.client_id),
+            pack_string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            pack_bytes(member.subscription),
+            pack_bytes(member.assignment),
         )
     return b"".join(parts)
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff"
-    data = text.encode()
-    return len(data).to_bytes(2, "big") + data
-
-
-def _bytes(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data
-
-
-def _unsigned_varint(value: int) -> bytes:
-    if value < 0x80:
-        return value.to_bytes(1, "big")
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 # --- reading ---

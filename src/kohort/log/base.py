@@ -111,7 +111,7 @@ class Log(Protocol):
         ...
 
     def append(self, batch: Buffer, now: Instant) -> Appended:
-        """Append one record batch that `batches.validate` let pass, or that `batches.build` or `pack` made.
+        """Append one record batch that `batches.validate` let pass, or that `batches.build` made.
 
         Raises KafkaError with the code to answer (nothing is appended then): OUT_OF_ORDER_SEQUENCE_NUMBER,
         INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (no transaction is open), RECORD_LIST_TOO_LARGE (larger than a

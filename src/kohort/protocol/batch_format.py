@@ -42,6 +42,9 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
+ABORT_KEY = b"\0\0\0\0"
+"""The key of a control record that ends a transaction whose records do not count: version 0, type 0."""
+
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
 MAX_SEQUENCE = 2**31 - 1

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from kohort.protocol import records
 from kohort.protocol.batch_format import (
+    ABORT_KEY,
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -30,6 +31,7 @@ from kohort.protocol.compression import Buffer, Codec
 from kohort.protocol.records import Record, encode_pair, encode_run, key_head
 
 __all__ = [
+    "ABORT_KEY",
     "CONTROL",
     "DELETE_HORIZON",
     "HEADER_SIZE",

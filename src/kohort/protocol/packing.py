@@ -27,7 +27,7 @@ def pack_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """(unsigned varint at offset `at`, offset behind it).
 
     Raises IndexError at the end of the data, `MalformedError` if it takes more than five bytes.

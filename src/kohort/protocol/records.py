@@ -7,7 +7,7 @@ Every number is a zigzag varint (small ones, negative or not, take one byte), an
 header. So a record is never read without its batch, but its bytes stay right wherever the batch is put in a log.
 
 Pure Python reads a record in a microsecond or two. Most numbers in it take one byte, hence the fast path `byte < 128`
-written out where it counts; `_varint` reads the rest.
+written out where it counts; `read_zigzag_varint` reads the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ def measure(data: bytes, position: int, count: int) -> None:
                 size = size & 127 | more << 7
                 position += 2 + (size >> 1)
             else:
-                size, position = _zigzag(data, position)
+                size, position = read_raw_varint(data, position)
                 position += size >> 1
             signs |= size
             left -= 1
@@ -209,21 +209,21 @@ def _validate_count(data: bytes, position: int, count: int) -> None:
 
 
 def _read(data: bytes, start: int) -> RawRecord:
-    size, position = _varint(data, start)
+    size, position = read_zigzag_varint(data, start)
     end = position + size
     position += 1  # attributes, which mean nothing yet
     if (byte := data[position]) < 128:
         timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
     else:
-        timestamp_delta, position = _varint(data, position)
+        timestamp_delta, position = read_zigzag_varint(data, position)
     if (byte := data[position]) < 128:
         offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
     else:
-        offset_delta, position = _varint(data, position)
-    size, position = _varint(data, position)
+        offset_delta, position = read_zigzag_varint(data, position)
+    size, position = read_zigzag_varint(data, position)
     key = None if size < 0 else data[position : position + size]
     position += max(size, 0)
-    size, value_start = _varint(data, position)
+    size, value_start = read_zigzag_varint(data, position)
     value_end = value_start + max(size, 0)
     read = value_end + 1 if data[value_end] == 0 else _end_of_headers(data, value_end)
     if read != end:
@@ -232,39 +232,42 @@ def _read(data: bytes, start: int) -> RawRecord:
 
 
 def _headers(data: bytes, position: int) -> Iterator[Header]:
-    count, position = _varint(data, position)
+    count, position = read_zigzag_varint(data, position)
     for _ in range(count):
-        size, position = _varint(data, position)
+        size, position = read_zigzag_varint(data, position)
         name = data[position : position + size].decode(errors="surrogateescape")
         position += size
-        size, position = _varint(data, position)
+        size, position = read_zigzag_varint(data, position)
         yield name, (None if size < 0 else data[position : position + size])
         position += max(size, 0)
 
 
 def _end_of_headers(data: bytes, position: int) -> int:
-    count, position = _varint(data, position)
+    count, position = read_zigzag_varint(data, position)
     if count < 0:
         raise invalid("a record with a negative number of headers")
     for _ in range(count):
-        size, position = _varint(data, position)
+        size, position = read_zigzag_varint(data, position)
         if size < 0:
             raise invalid("a header without a name")
-        size, position = _varint(data, position + size)
+        size, position = read_zigzag_varint(data, position + size)
         position += max(size, 0)
     return position
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
     """The zigzag varint at `position`, and where it ends. Raises IndexError at the end of `data`."""
     byte = data[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
-    raw, position = _zigzag(data, position)
+    raw, position = read_raw_varint(data, position)
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
+def read_raw_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The varint at `position` before its zigzag is undone, and where it ends. Raises IndexError at the end of `data`,
+    KafkaError INVALID_RECORD if it takes more than ten bytes.
+    """
     raw = shift = 0
     while True:
         byte = data[position]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, UnsupportedVersionError
-from kohort.client.fetch_answer import TOPIC_IDS_SINCE, VERSIONS, PartitionAnswer, read_fetch_answer
+from kohort.client.fetch_answer import TOPIC_IDS_SINCE, VERSIONS, PartitionAnswer, error_code, read_fetch_answer
 from kohort.client.fetch_session import FINAL_EPOCH, NO_SESSION, Asked, FetchRequest
 from kohort.client.offsets import EARLIEST, Offset, list_offsets
 from kohort.client.versions import wire
@@ -107,7 +107,7 @@ class _Fetch:
     async def _once(self, cluster: Cluster, offset: int) -> Fetched:
         answer = await self._asked(cluster, offset)
         if answer.error:
-            error = KafkaError(ErrorCode(answer.error), f"{self._tp} at offset {offset}")
+            error = KafkaError(error_code(answer.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
             raise error
@@ -142,7 +142,7 @@ class _Fetch:
         frame = await connection.submit(how, body)
         answer = read_fetch_answer(frame, version, how.body_at(frame))
         if answer.error or len(answer.partitions) != 1:
-            raise KafkaError(ErrorCode(answer.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}")
+            raise KafkaError(error_code(answer.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}")
         return answer.partitions[0]
 
 
