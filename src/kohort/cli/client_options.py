@@ -18,6 +18,7 @@ from kohort.cli.output import tell
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.client.properties import DURATIONS, SECURITY, credentials
 from kohort.client.security import Security
 from kohort.errors import ConfigError, KohortError
 from kohort.server.config_def import did_you_mean
@@ -25,32 +26,13 @@ from kohort.server.config_def import did_you_mean
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000
 
-_NAMES: Final = {
+_NAMES: Final = DURATIONS | {
     "bootstrap.servers": "bootstrap",
     "metadata.broker.list": "bootstrap",
     "client.id": "client_id",
-    "request.timeout.ms": "request_timeout_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
 }
-_SECURITY: Final = {
-    "security.protocol": "protocol",
-    "sasl.mechanism": "mechanism",
-    "sasl.mechanisms": "mechanism",
-    "sasl.username": "username",
-    "sasl.password": "password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
+_SECURITY: Final = SECURITY | {"sasl.mechanisms": "mechanism"}
 _OTHER: Final = ("sasl.jaas.config", "ssl.endpoint.identification.algorithm")
-_JAAS: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +96,7 @@ def _typed(name: str, value: str) -> int | str:
 
 def _security(properties: Mapping[str, str]) -> Security:
     fields: dict[str, Any] = {_SECURITY[name]: value for name, value in properties.items() if name in _SECURITY}
-    fields |= {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(properties.get(_OTHER[0], ""))}
+    fields |= credentials(properties.get(_OTHER[0], ""))
     if properties.get(_OTHER[1], "https").lower() in ("", "none"):
         fields["ssl_check_hostname"] = False
     if "protocol" in fields:

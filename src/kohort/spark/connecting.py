@@ -4,12 +4,12 @@ What Java calls differently is translated: a JAAS line becomes user name and pas
 no counterpart is refused by name, so that nobody believes in a setting that does nothing.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from kohort.client.config import ClientConfig
+from kohort.client.properties import DURATIONS, SECURITY, credentials
 from kohort.client.security import Security
 from kohort.errors import ConfigError
 
@@ -17,35 +17,15 @@ T = TypeVar("T")
 
 PREFIX: Final = "kafka."
 
-_CLIENT: Final = {
-    "request.timeout.ms": "request_timeout_ms",
-    "default.api.timeout.ms": "default_api_timeout_ms",
-    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
-    "connections.max.idle.ms": "connections_max_idle_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-}
+_CLIENT: Final = DURATIONS | {"default.api.timeout.ms": "default_api_timeout_ms"}
 _TEXT: Final = ("bootstrap.servers", "client.id")
-_SECURITY: Final = {
-    "security.protocol": "protocol",
-    "sasl.mechanism": "mechanism",
-    "sasl.username": "username",
-    "sasl.password": "password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-}
 _TRANSLATED: Final = (
     "sasl.jaas.config",
     "ssl.truststore.type",
     "ssl.keystore.type",
     "ssl.endpoint.identification.algorithm",
 )
-KNOWN: Final = frozenset((*_CLIENT, *_TEXT, *_SECURITY, *_TRANSLATED))
+KNOWN: Final = frozenset((*_CLIENT, *_TEXT, *SECURITY, *_TRANSLATED))
 """Names without `kafka.` that reading and writing have in common."""
 
 _USELESS: Final = {
@@ -60,7 +40,6 @@ _USELESS: Final = {
     "ssl.truststore.password": "PEM files of certificates have none",
     "ssl.keystore.password": "the password of a PEM key is ssl.key.password",
 }
-_CREDENTIAL: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
@@ -93,7 +72,7 @@ def client_config(given: Mapping[str, str]) -> ClientConfig:
 
 
 def _security(given: Mapping[str, str]) -> Security:
-    fields: dict[str, Any] = {field: given[name] for name, field in _SECURITY.items() if name in given}
+    fields: dict[str, Any] = {field: given[name] for name, field in SECURITY.items() if name in given}
     for store in ("truststore", "keystore"):
         _validate_store(given, store)
     if (line := given.get("sasl.jaas.config")) is not None:
@@ -116,7 +95,7 @@ def _validate_store(given: Mapping[str, str], store: str) -> None:
 
 def _credentials(line: str) -> dict[str, str]:
     """User name and password of a JAAS line, as `sasl.jaas.config` of Java's clients has them."""
-    found = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _CREDENTIAL.findall(line)}
+    found = credentials(line)
     if set(found) != {"username", "password"}:
         raise ConfigError(
             'option kafka.sasl.jaas.config has no username="…" and password="…"; '

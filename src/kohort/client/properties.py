@@ -1,0 +1,33 @@
+"""Kafka's names of what a client is configured with, as Java's and librdkafka's clients have them, and our fields."""
+
+import re
+from typing import Final
+
+DURATIONS: Final = {
+    "request.timeout.ms": "request_timeout_ms",
+    "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+}
+"""Property → field of `ClientConfig`, ms."""
+SECURITY: Final = {
+    "security.protocol": "protocol",
+    "sasl.mechanism": "mechanism",
+    "sasl.username": "username",
+    "sasl.password": "password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.keystore.location": "ssl_certfile",
+}
+"""Property → field of `Security`, as text."""
+_CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def credentials(jaas: str) -> dict[str, str]:
+    """`username` and `password` of a `sasl.jaas.config` line, as far as it has them."""
+    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in _CREDENTIAL.findall(jaas)}
