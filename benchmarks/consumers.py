@@ -1,8 +1,8 @@
 """Programs that read a topic as fast as a client library can: `python -m benchmarks.consumers CLIENT ADDRESS TOPIC N`
 
-Each reads every partition from its start, looks at every value, and prints as JSON how long it took from its first
-records to the one that makes N, the records and bytes of keys and values between, and the CPU time of its process.
-Starting and connecting are left out.
+Each reads every partition from its start, takes partition, offset, timestamp, key and value of every record, and prints
+as JSON how long it took from its first records to the one that makes N, the records and bytes of keys and values
+between, and the CPU time of its process. Starting and connecting are left out.
 """
 
 import json
@@ -43,6 +43,14 @@ class Meter:
         return {"records": self._records, "bytes": self._bytes, "seconds": end - begin, "cpu_s": cpu_end - cpu_begin}
 
 
+Fields = tuple[int, int, int, bytes, bytes]
+"""Partition, offset, timestamp, key and value of a record: what every client is asked for."""
+
+
+def _take(meter: Meter, records: list[Fields]) -> bool:
+    return meter.more(len(records), sum([len(key) + len(value) for _, _, _, key, value in records]))
+
+
 def kohort_arrow(address: str, topic: str, meter: Meter) -> None:
     """Arrow record batches, with all their columns."""
     from kohort.columnar.decoding import decode
@@ -64,12 +72,11 @@ def _bytes_of(column: Any) -> int:
 
 def kohort_records(address: str, topic: str, meter: Meter) -> None:
     """One named tuple for each record."""
-    _kohort(address, topic, lambda batch: _each(meter, batch, lambda each: len(each.key) + len(each.value)))
 
+    def take(batch: Any) -> bool:
+        return _take(meter, [(each.partition, each.offset, each.timestamp, each.key, each.value) for each in batch])
 
-def _each(meter: Meter, records: Any, size: Callable[[Any], int]) -> bool:
-    sizes = [size(each) for each in records]
-    return meter.more(len(sizes), sum(sizes))
+    _kohort(address, topic, take)
 
 
 def _kohort(address: str, topic: str, more: Callable[[Any], bool]) -> None:
@@ -99,7 +106,7 @@ def aiokafka(address: str, topic: str, meter: Meter) -> None:
             more = True
             while more:
                 for records in (await consumer.getmany(timeout_ms=10_000)).values():
-                    more = _each(meter, records, lambda each: len(each.key) + len(each.value))
+                    more = _take(meter, [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records])
         finally:
             await consumer.stop()
 
@@ -121,8 +128,10 @@ def confluent_kafka(address: str, topic: str, meter: Meter) -> None:
         }
     )
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    while _each(meter, consumer.consume(10_000, 1.0), lambda each: len(each.key()) + len(each.value())):
-        pass
+    more = True
+    while more:
+        messages = consumer.consume(10_000, 1.0)
+        more = _take(meter, [(m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages])
     consumer.close()
 
 
@@ -135,7 +144,7 @@ def kafka_python(address: str, topic: str, meter: Meter) -> None:
     more = True
     while more:
         for records in consumer.poll(timeout_ms=10_000, max_records=10_000).values():
-            more = _each(meter, records, lambda each: len(each.key) + len(each.value))
+            more = _take(meter, [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records])
     consumer.close(autocommit=False)
 
 
