@@ -1,4 +1,4 @@
-"""One Spark session and one server for all of these tests: each costs seconds to start."""
+"""One Spark session and one server of each kind for all of these tests: each costs seconds to start."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from peers.kohort import kohort
+from spark.servers import KAFKA, KOHORT, server
 from spark.topics import Topics
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kohort[spark]'")
@@ -51,15 +51,10 @@ def session(java: None) -> Iterator[Any]:
     spark.stop()
 
 
-@pytest.fixture(scope="session")
-def topics() -> Iterator[Topics]:
+@pytest.fixture(scope="session", params=[KOHORT, KAFKA])
+def topics(request: pytest.FixtureRequest) -> Iterator[Topics]:
     """A server, and what makes topics on it."""
-    settings = {
-        "group.initial.rebalance.delay.ms": "0",
-        "log.retention.ms": "-1",  # records in tests are of a fixed day
-        "offsets.topic.num.partitions": "2",
-    }
-    with kohort(settings) as address:
+    with server(request.param) as address:
         yield Topics(address)
 
 

@@ -7,9 +7,10 @@ import sys
 import pyarrow.dataset
 import pytest
 
+from spark.servers import kohort_only
 from spark.topics import NOW
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(280)]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(280)]
 
 DAY = "2023-11-14"
 """Of `NOW`."""

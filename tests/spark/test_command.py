@@ -9,9 +9,10 @@ import sys
 import pyarrow.dataset
 import pytest
 
+from spark.servers import kohort_only
 from spark.streams import wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -84,7 +84,8 @@ class TestAlone:
         wait_for(lambda: committed(topics, orders).get(3) == EACH + 1, "committed again", query)
 
     def test_it_leaves_when_it_is_stopped(self, stream, orders, topics):
-        query = stream().start(processingTime="0 seconds")
+        """Sooner than its session could expire."""
+        query = stream(kafka__session__timeout__ms="600000").start(processingTime="0 seconds")
         wait_for(lambda: len(topics.members(orders)) == 1, "joined", query)
         query.stop()
         wait_for(lambda: topics.members(orders) == [], "left")

@@ -5,30 +5,18 @@ import random
 import signal
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from spark.processes import source_processes
+from spark.servers import kohort_only
 from spark.streams import Stream, wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(1_200)]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(1_200)]
 
 PARTITIONS = 12
 EVENTS = 50
 NAMES = ("a", "b", "c")
-SOURCE = b"python_streaming_source_runner"
-
-
-def source_processes() -> set[int]:
-    """The processes beside the driver in which streaming sources live."""
-    found = set()
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if SOURCE in (each / "cmdline").read_bytes():
-                found.add(int(each.name))
-        except OSError:
-            continue  # it has just ended
-    return found
 
 
 class Chaos:

@@ -51,7 +51,7 @@ async def member(topics, monkeypatch):
 @pytest.fixture
 def topic(topics, request):
     async def make(partitions=2, records=10):
-        name = f"membership-{request.node.name}"
+        name = f"membership-{request.node.originalname}"
         await asyncio.to_thread(topics.create, name, partitions)
         values = {each: [b"v"] * records for each in range(partitions)}
         await asyncio.to_thread(topics.fill, name, values)

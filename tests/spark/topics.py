@@ -7,6 +7,7 @@ from kohort.client.admin import Admin
 from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.client.offsets import LATEST, list_offsets
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import GroupId, TopicPartition
@@ -21,7 +22,13 @@ class Topics:
         self.address = address
 
     def create(self, name: str, partitions: int = 1) -> None:
-        self._run(lambda cluster: Admin(cluster).create_topic(name, partitions=partitions))
+        """Back when each partition takes requests: Apache Kafka answers a little before."""
+
+        async def ask(cluster: Cluster) -> None:
+            await Admin(cluster).create_topic(name, partitions=partitions)
+            await list_offsets(cluster, {TopicPartition(name, each): LATEST for each in range(partitions)})
+
+        self._run(ask)
 
     def delete(self, name: str) -> None:
         self._run(lambda cluster: Admin(cluster).delete_topic(name))

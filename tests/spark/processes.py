@@ -1,0 +1,72 @@
+"""Processes that Spark starts, and a driver of its own, to be killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+from spark.streams import wait_for
+
+SOURCE = b"python_streaming_source_runner"
+PROGRAM = Path(__file__).with_name("driver.py")
+STATE, PARENT = 0, 1
+"""Fields of /proc/PID/stat behind the name."""
+
+
+def source_processes(jvm: int | None = None) -> set[int]:
+    """The processes beside the driver in which streaming sources live; those of one JVM, or all."""
+    found = set()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if SOURCE in (each / "cmdline").read_bytes() and jvm in (None, int(_fields(each)[PARENT])):
+                found.add(int(each.name))
+        except OSError:
+            continue  # it has just ended
+    return found
+
+
+def is_alive(process: int) -> bool:
+    """False for one that is gone, and for one that has ended and whose parent has not asked yet."""
+    try:
+        return _fields(Path(f"/proc/{process}"))[STATE] != "Z"
+    except OSError:
+        return False
+
+
+def _fields(process: Path) -> list[str]:
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+class Driver:
+    """`driver.py`: Python, its JVM, and beside it the process in which the source lives; all gone at the end."""
+
+    def __init__(self, address: str, directory: Path, options: dict[str, Any]) -> None:
+        command = [sys.executable, str(PROGRAM), address, str(directory), json.dumps(options)]
+        self._popen = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.pids: dict[str, int] = {"driver": self._popen.pid}
+        """Of `driver`, `jvm` and `source`, once it has joined."""
+
+    def await_started(self) -> None:
+        """Until its source runs."""
+        assert self._popen.stdout is not None
+        self.pids["jvm"] = json.loads(self._popen.stdout.readline())["jvm"]
+        wait_for(lambda: source_processes(self.pids["jvm"]) or "jvm" not in self.alive(), "a source process")
+        (self.pids["source"],) = source_processes(self.pids["jvm"])
+
+    def kill(self, how: signal.Signals, *names: str) -> None:
+        for name in names:
+            os.kill(self.pids[name], how)
+
+    def alive(self) -> set[str]:
+        """Which of its processes still run."""
+        return {name for name, process in self.pids.items() if is_alive(process)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill(signal.SIGKILL, *self.alive())
+        self._popen.wait(10)

@@ -1,0 +1,41 @@
+"""The servers under test: `kohort serve` and Apache Kafka. A test with `topics` runs against each, unless it says
+`kohort_only` or `kafka_only`.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from kohort.conformance.runner import warm_up
+from peers.kafka import Kafka, free_port, missing_tools
+from peers.kohort import kohort
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",  # records in tests are of a fixed day
+    "offsets.topic.num.partitions": "2",
+}
+
+KOHORT = pytest.param("kohort")
+KAFKA = pytest.param("kafka", marks=pytest.mark.clients)
+kohort_only = pytest.mark.parametrize("topics", [KOHORT], indirect=True)
+kafka_only = pytest.mark.parametrize("topics", [KAFKA], indirect=True)
+
+
+@contextmanager
+def server(kind: str) -> Iterator[str]:
+    """One that is ready; its address. Skips where there is no Java for Apache Kafka."""
+    if kind == "kafka" and (reason := missing_tools()):
+        pytest.skip(reason)
+    with (kohort if kind == "kohort" else apache_kafka)(SETTINGS) as address:
+        yield address
+
+
+@contextmanager
+def apache_kafka(settings: Mapping[str, str]) -> Iterator[str]:
+    """One node, whose coordinators have started."""
+    with Kafka.start(free_port(neighbours=1), settings, heap="512m") as node:
+        asyncio.run(warm_up(node.host, node.port))
+        yield node.address
