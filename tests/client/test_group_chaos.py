@@ -65,5 +65,5 @@ def test_it_sees_work_that_is_not_drained():
 
 def test_it_sees_members_that_do_not_notice_that_their_session_is_over():
     endless = property(lambda self: None)
-    with patch.object(Membership, "_expires_at", endless), pytest.raises((AssertionError, BaseExceptionGroup)):
+    with patch.object(Membership, "expires_at", endless), pytest.raises((AssertionError, BaseExceptionGroup)):
         witness(1, COOPERATIVE, 200)

@@ -6,7 +6,6 @@ import pytest
 from membership_bench import Bench, joined_member, tp, tps
 
 from kohort.client.group_errors import CoordinatorUnavailableError
-from kohort.client.membership import Phase
 from kohort.client.membership_events import (
     Abandon,
     Assign,
@@ -23,6 +22,7 @@ from kohort.client.membership_events import (
     SyncAnswer,
     SyncGroup,
 )
+from kohort.client.membership_state import Phase
 from kohort.errors import ErrorCode
 from kohort.protocol.subscription import decode_subscription
 
@@ -213,7 +213,7 @@ def test_tries_are_counted_from_the_last_success(bench):
     bench.joined()
     bench.synced(0)
     bench.advance(bench.config.retry_timeout_ms * 2 // 100)
-    assert bench.member._tries.failures == 0
+    assert bench.member.tries.failures == 0
 
 
 def test_waiting_for_slow_members_is_no_failure(bench):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from membership_bench import Bench, joined_member, tps
 
-from kohort.client.membership import Phase
 from kohort.client.membership_events import (
     EndPartitions,
     Heartbeat,
@@ -27,6 +26,7 @@ from kohort.client.membership_events import (
     SyncAnswer,
     SyncGroup,
 )
+from kohort.client.membership_state import Phase
 from kohort.errors import ErrorCode
 from kohort.protocol.subscription import Assignment, decode_subscription, encode_assignment
 
@@ -77,7 +77,7 @@ class MembershipMachine(RuleBasedStateMachine):
 
     def sends(self, send):
         kinds = (Heartbeat,) if isinstance(send.request, Heartbeat) else (JoinGroup, SyncGroup, LeaveGroup)
-        known = self.member.session.in_flight if kinds == (Heartbeat,) else self.member._awaited
+        known = self.member.session.in_flight if kinds == (Heartbeat,) else self.member.awaited
         assert known == send.number
         if isinstance(send.request, JoinGroup):
             assert not self.draining
@@ -207,7 +207,7 @@ class MembershipMachine(RuleBasedStateMachine):
             self.bench.sent = {
                 number: send
                 for number, send in self.bench.sent.items()
-                if number in (self.member._awaited, self.member.session.in_flight)
+                if number in (self.member.awaited, self.member.session.in_flight)
             }
 
     @invariant()
@@ -215,7 +215,7 @@ class MembershipMachine(RuleBasedStateMachine):
         if hasattr(self, "bench") and self.over:
             assert self.member.is_over
             assert self.member.deadline is None
-            assert (self.member._awaited, self.member.session.in_flight) == (None, None)
+            assert (self.member.awaited, self.member.session.in_flight) == (None, None)
 
     def teardown(self):
         """Everything goes well from here on: the member is stable, or out because somebody wanted that."""

@@ -21,8 +21,9 @@ from kohort.client.group_errors import GroupError, StuckError
 from kohort.client.holding import Holding, drain
 from kohort.client.leading import assignment_for
 from kohort.client.member import Member
-from kohort.client.membership import LEAVE_WITHIN_MS, Membership
+from kohort.client.membership import Membership
 from kohort.client.membership_events import Assign, End, EndPartitions, Grant, Raise, Start, Tell
+from kohort.client.membership_leaving import LEAVE_WITHIN_MS
 from kohort.client.preparing import Preparing
 from kohort.client.streaming import stream
 from kohort.client.subscribing import Subscribing
