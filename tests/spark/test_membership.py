@@ -7,7 +7,7 @@ import pytest
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.spark import background
-from kohort.spark.membership import QueryMember, group_options, validate_group
+from kohort.spark.membership import QueryMember
 from kohort.spark.options import parse_read
 from kohort.types import TopicPartition
 from spark.topics import Topics
@@ -142,26 +142,3 @@ async def test_what_ends_the_membership_is_raised(member, topic):
     query = member(name, **{"kafka.session.timeout.ms": "3600000"})
     with pytest.raises(Exception, match=r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"):
         await query.boundary({}, PATIENCE_S)
-
-
-class TestOptions:
-    def options(self, **kafka):
-        base = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders", "group.id": "etl"}
-        given = base | {f"kafka.{name.replace('__', '.')}": value for name, value in kafka.items()}
-        return parse_read(given, streaming=True)
-
-    def test_javas_assignors_are_known_by_their_classes(self):
-        names = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor, range"
-        assert group_options(self.options(partition__assignment__strategy=names))["assignors"] == (
-            "cooperative-sticky",
-            "range",
-        )
-
-    def test_a_rebalance_waits_for_a_micro_batch(self):
-        assert group_options(self.options())["rebalance_timeout_ms"] == 60_000
-        assert group_options(self.options(max__poll__interval__ms="90000"))["rebalance_timeout_ms"] == 90_000
-
-    def test_what_does_not_fit_is_told(self):
-        options = self.options(session__timeout__ms="1000", heartbeat__interval__ms="5000")
-        with pytest.raises(Exception, match=r"options group\.id and kafka\.\*: heartbeat_interval_ms"):
-            validate_group(options)

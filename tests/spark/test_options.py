@@ -5,8 +5,11 @@ import pickle
 import pytest
 
 from kohort.errors import ConfigError
+from kohort.spark import refused
+from kohort.spark.membership import group_options, validate_group
 from kohort.spark.options import Bound, GroupMode, Subscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
+from kohort.spark.write_options import parse_write
 from kohort.types import TopicPartition
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -43,6 +46,7 @@ class TestSubscription:
             ({"subscribe": None}, "one of the options assign, subscribe, subscribePattern .* none is given"),
             ({"subscribePattern": "a"}, "subscribe and subscribePattern contradict each other"),
             ({"subscribe": " , "}, "option subscribe names no topic"),
+            ({"subscribe": None, "subscribePattern": ""}, "option subscribePattern is empty"),
             ({"subscribe": None, "subscribePattern": "("}, "option subscribePattern is no regular expression"),
             ({"subscribe": None, "assign": '{"a": 1}'}, "option assign is not JSON such as"),
             ({"subscribe": None, "assign": '{"a": [-1]}'}, "option assign names no partition, or one below 0"),
@@ -84,7 +88,19 @@ class TestBounds:
                 {"startingTimestamp": "1", "startingOffsets": "earliest"},
                 "startingTimestamp and startingOffsets contradict",
             ),
-            ({"startingOffsetsByTimestampStrategy": "later"}, "option startingOffsetsByTimestampStrategy is 'later'"),
+            ({"startingOffsets": ""}, "option startingOffsets is not JSON"),
+            (
+                {"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "later"},
+                "option startingOffsetsByTimestampStrategy is 'later'; it is one of error, latest",
+            ),
+            (
+                {"startingOffsetsByTimestampStrategy": "latest"},
+                "option startingOffsetsByTimestampStrategy has no effect without startingTimestamp",
+            ),
+            (
+                {"endingTimestamp": "1", "endingOffsetsByTimestamp": "{}"},
+                "endingTimestamp and endingOffsetsByTimestamp contradict",
+            ),
         ],
     )
     def test_what_is_refused(self, options, says):
@@ -112,23 +128,51 @@ class TestTheRest:
             ({"minPartition": "3"}, "option minpartition is not known; is it minPartitions"),
             ({"minPartitions": "0"}, "option minPartitions is '0'; it has to be a whole number from 1 on"),
             ({"failOnDataLoss": "yes"}, "option failOnDataLoss is 'yes'; it is one of true, false"),
-            ({"groupIdPrefix": "x"}, "option groupidprefix has no counterpart here"),
+            ({"failOnDataLoss": ""}, "option failOnDataLoss is ''; it is one of true, false"),
+            ({"includeHeaders": "1"}, "option includeHeaders is '1'; it is one of true, false"),
+            ({"maxRecordsPerPartition": "many"}, "option maxRecordsPerPartition is 'many'"),
             (
                 {"maxOffsetsPerTrigger": "5"},
                 "option maxOffsetsPerTrigger: a batch read belongs to no group and has no triggers",
             ),
             ({"group__id": "etl"}, "option group.id: a batch read belongs to no group and has no triggers"),
+            ({"kafka__group__id": "etl"}, "option kafka.group.id: a batch read belongs to no group"),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
             ({"kafka__bootstrap__servers": "nowhere"}, "kafka.*: bootstrap server 'nowhere' is not HOST:PORT"),
             ({"kafka__auto__offset__reset": "latest"}, "option kafka.auto.offset.reset has no effect here"),
             ({"kafka__client__ids": "x"}, "option kafka.client.ids is not known; is it kafka.client.id"),
             ({"kafka__request__timeout__ms": "soon"}, "option kafka.request.timeout.ms is 'soon'"),
+            ({"kafka__request__timeout__ms": "0"}, "kafka.request.timeout.ms is 0; it has to be a whole number from 1"),
+            ({"kafka__fetch__max__bytes": "lots"}, "option kafka.fetch.max.bytes is 'lots'"),
+            ({"kafka__fetch__max__wait__ms": "-1"}, "option kafka.fetch.max.wait.ms is '-1'"),
+            ({"kafka__max__partition__fetch__bytes": str(2**31)}, "whole number from 0 to 2147483647"),
+            ({"kafka__check__crcs": "no"}, "option kafka.check.crcs is 'no'"),
+            ({"kafka__acks": "all"}, "option kafka.acks is for writes; leave it out"),
+            ({"kafka__session__timeout__ms": "9000"}, "option kafka.session.timeout.ms: it is for members; leave it"),
             ({"kafka__isolation__level": "serializable"}, "option kafka.isolation.level is 'serializable'"),
         ],
     )
     def test_what_is_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
+
+    @pytest.mark.parametrize("option", refused.SPARK)
+    def test_what_else_sparks_source_has(self, option):
+        with pytest.raises(ConfigError, match=f"option {option}: it has no counterpart here, leave it out; [a-z]"):
+            stream(**{option: "1"})
+
+    @pytest.mark.parametrize(
+        ("option", "advice"),
+        [
+            ("kafka.max.poll.records", "set maxOffsetsPerTrigger"),
+            ("kafka.ssl.enabled.protocols", "versions and ciphers of TLS"),
+            ("kafka.sasl.kerberos.kinit.cmd", "authentication is PLAIN or SCRAM"),
+            ("kafka.metric.reporters", "no Java client is at work"),
+        ],
+    )
+    def test_what_else_javas_clients_have(self, option, advice):
+        with pytest.raises(ConfigError, match=f"option {option} has no effect here, leave it out: {advice}"):
+            stream(**{option: "1"})
 
     def test_read_committed(self):
         assert batch(kafka__isolation__level="read_committed").isolation == "read_committed"
@@ -156,12 +200,49 @@ class TestGroup:
             ({"group__id": "a", "kafka__group__id": "b"}, "options group.id and kafka.group.id contradict each other"),
             ({"groupMode": "member"}, "option groupMode is member: it needs the group's name in group.id"),
             ({"groupMode": "leader"}, "option groupMode is 'leader'; it is one of none, reporting, member"),
+            ({"group__id": ""}, "option groupMode is member: it needs the group's name in group.id"),
             ({"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"}, "option assign: a member is assigned"),
+            (
+                {"group__id": "a", "groupMode": "reporting", "kafka__group__instance__id": "b"},
+                "option kafka.group.instance.id: it is for members; leave it out",
+            ),
         ],
     )
     def test_what_is_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             stream(**options)
+
+
+class TestMembers:
+    def test_their_settings(self):
+        found = group_options(
+            stream(
+                group__id="etl", kafka__session__timeout__ms="9000", kafka__max__poll__interval__ms="45000",
+                kafka__group__instance__id="one",
+                kafka__partition__assignment__strategy="org.apache.kafka.clients.consumer.RangeAssignor,sticky",
+            )
+        )  # fmt: skip
+        assert (found["session_timeout_ms"], found["rebalance_timeout_ms"]) == (9_000, 45_000)
+        assert (found["instance_id"], found["assignors"]) == ("one", ("range", "sticky"))
+
+    def test_a_rebalance_waits_for_a_micro_batch(self):
+        assert group_options(stream(group__id="etl"))["rebalance_timeout_ms"] == 60_000
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"kafka__session__timeout__ms": "0"}, "option kafka.session.timeout.ms is '0'"),
+            ({"kafka__heartbeat__interval__ms": "99000"}, "kafka.heartbeat.interval.ms: 99000 must be less than kafka"),
+            ({"kafka__partition__assignment__strategy": "best"}, "kafka.partition.assignment.strategy: .*best"),
+        ],
+    )
+    def test_what_is_refused(self, options, says):
+        with pytest.raises(ConfigError, match=says):
+            validate_group(stream(group__id="etl", **options))
+
+
+SASL = {"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "PLAIN"}
+TLS = {"kafka__security__protocol": "SSL", "kafka__ssl__truststore__type": "PEM"}
 
 
 class TestSecurity:
@@ -184,11 +265,43 @@ class TestSecurity:
         ).client_config()
         assert (found.security.ssl_cafile, found.security.ssl_check_hostname) == ("ca.pem", False)
 
+    def test_a_password_is_not_told(self):
+        found = batch(**SASL, kafka__sasl__username="ann", kafka__sasl__password="s3cret")
+        assert found.client_config().security.password == "s3cret"
+        assert "s3cret" not in f"{found!r} {found.client_config()!r}"
+
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"kafka__security__protocol": "TLS"}, "kafka.security.protocol: security protocol 'TLS'"),
+            ({"kafka__security__protocol": "TLS"}, "kafka.security.protocol .*: security protocol 'TLS'"),
             ({"kafka__security__protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
+            (
+                SASL | {"kafka__sasl__mechanism": "GSSAPI"},
+                "option kafka.sasl.mechanism is 'GSSAPI'; it is one of PLAIN",
+            ),
+            (SASL, "option kafka.sasl.username is missing; or give both in a line, kafka.sasl.jaas.config"),
+            (SASL | {"kafka__sasl__username": "ann"}, "option kafka.sasl.password is missing"),
+            (
+                SASL | {"kafka__sasl__username": "ann", "kafka__sasl__jaas__config": 'username="a" password="b"'},
+                "kafka.sasl.jaas.config and kafka.sasl.username contradict",
+            ),
+            (
+                {"kafka__sasl__jaas__config": "any"},
+                "option kafka.sasl.jaas.config has no effect, as kafka.security.protocol is PLAINTEXT",
+            ),
+            (
+                {"kafka__ssl__truststore__location": "a", "kafka__ssl__truststore__type": "PEM"},
+                "option kafka.ssl.truststore.location has no effect, as kafka.security.protocol is PLAINTEXT",
+            ),
+            (
+                TLS | {"kafka__ssl__ca__location": "a", "kafka__ssl__truststore__location": "b"},
+                "kafka.ssl.ca.location and kafka.ssl.truststore.location contradict",
+            ),
+            (TLS | {"kafka__ssl__key__location": "a"}, "kafka.ssl.key.location without kafka.ssl.keystore.location"),
+            (
+                TLS | {"kafka__ssl__endpoint__identification__algorithm": "dns"},
+                "option kafka.ssl.endpoint.identification.algorithm is 'dns'",
+            ),
             (
                 {"kafka__security__protocol": "SSL", "kafka__ssl__truststore__location": "a.jks"},
                 "option kafka.ssl.truststore.type is JKS: only PEM files can be read",
@@ -206,3 +319,54 @@ class TestSecurity:
     def test_what_is_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
+
+
+def write(**more):
+    return parse_write(with_dots({"subscribe": None, "topic": "orders"} | more))
+
+
+class TestWriting:
+    def test_defaults(self):
+        found = write()
+        assert (found.topic, found.headers, found.batch_size, found.max_request_size) == (
+            "orders", None, 262_144, 1_048_576,
+        )  # fmt: skip
+        assert dict(found.producing)["acks"] == "all"
+        assert write(topic=None).topic is None
+
+    def test_what_a_producer_is_made_with(self):
+        found = write(
+            kafka__acks="1", kafka__enable__idempotence="false", kafka__compression__type="ZSTD",
+            kafka__batch__size="1000", kafka__buffer__memory="2000", kafka__max__request__size="3000",
+            kafka__delivery__timeout__ms="4000", kafka__max__block__ms="5000",
+            kafka__max__in__flight__requests__per__connection="6", includeHeaders="true",
+        )  # fmt: skip
+        assert dict(found.producing) == {
+            "acks": "1", "enable_idempotence": False, "compression": "zstd", "batch_size": 1000, "buffer_memory": 2000,
+            "max_request_size": 3000, "delivery_timeout_ms": 4000, "max_block_ms": 5000,
+            "max_in_flight_requests_per_connection": 6,
+        }  # fmt: skip
+        assert (found.headers, found.batch_size, found.max_request_size) == (True, 1000, 3000)
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"topic": " "}, "option topic is empty"),
+            ({"topik": "a"}, "option topik is not known; is it topic?"),
+            ({"includeHeaders": "yes"}, "option includeHeaders is 'yes'"),
+            ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
+            ({"kafka__acks": "2"}, "option kafka.acks is '2'; it is one of all, -1, 0, 1"),
+            ({"kafka__acks": "1", "kafka__enable__idempotence": "true"}, "set kafka.enable.idempotence=False or acks"),
+            ({"kafka__compression__type": "lzma"}, "option kafka.compression.type is 'lzma'; it is one of none, gzip"),
+            ({"kafka__batch__size": "-1"}, "option kafka.batch.size is '-1'"),
+            ({"kafka__delivery__timeout__ms": "0"}, "kafka.delivery.timeout.ms is 0"),
+            ({"kafka__max__in__flight__requests__per__connection": "6"}, "kafka.max.in.flight.requests.* from 1 to 5"),
+            ({"kafka__isolation__level": "read_committed"}, "option kafka.isolation.level is for reads"),
+            ({"kafka__linger__ms": "5"}, "option kafka.linger.ms has no effect here, leave it out: a task sends"),
+            ({"kafka__partitioner__class": "x"}, "write a column partition"),
+            ({"kafka__key__serializer": "x"}, "string or binary columns"),
+        ],
+    )
+    def test_what_is_refused(self, options, says):
+        with pytest.raises(ConfigError, match=says):
+            write(**options)

@@ -26,12 +26,13 @@ from kohort.client.generation import Generation
 from kohort.client.group import ConsumerGroup
 from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.membership_events import End
-from kohort.errors import ConfigError, KohortError
+from kohort.client.subscribing import Subscribing
+from kohort.errors import KohortError
 from kohort.spark import background
 from kohort.spark.asking import Asking
-from kohort.spark.connecting import number
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions
+from kohort.spark.values import named, numbers
 from kohort.types import TopicPartition
 
 logger: Final = logging.getLogger("kohort.spark")
@@ -177,9 +178,7 @@ class QueryMember:
 def group_options(options: ReadOptions) -> dict[str, Any]:
     """The options of `ConsumerGroup` that a query's options lead to. Raises ConfigError."""
     found: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS}
-    for name, field in _NUMBERS.items():
-        if (text := options.kafka_option(name)) is not None:
-            found[field] = number(f"kafka.{name}", text, least=1)
+    found |= numbers(dict(options.kafka), _NUMBERS, least=1)
     if (instance := options.kafka_option("group.instance.id")) is not None:
         found["instance_id"] = instance
     if (strategy := options.kafka_option("partition.assignment.strategy")) is not None:
@@ -195,10 +194,8 @@ def validate_group(options: ReadOptions) -> None:
     """Raise ConfigError, which names the option, for what a member cannot be configured with."""
     given = group_options(options)
     mine = {name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}}
-    try:
-        GroupConfig(group_id=options.group_id or "", **mine)
-    except ConfigError as error:
-        raise ConfigError(f"options group.id and kafka.*: {error}") from None
+    config = named("group.id and kafka.*", _NUMBERS, lambda: GroupConfig(group_id=options.group_id or "", **mine))
+    named("kafka.partition.assignment.strategy", {}, lambda: Subscribing(config.topics, config.assignors, None))
 
 
 def _told(event: GroupEvent) -> None:

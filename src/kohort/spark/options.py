@@ -6,42 +6,32 @@ of query at hand raises ConfigError, which names the option. The results are fro
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
 from kohort.errors import ConfigError
-from kohort.spark import connecting, positions
-from kohort.spark.connecting import number
+from kohort.spark import connecting, positions, refused
 from kohort.spark.given import Given, Pairs
 from kohort.spark.positions import EARLIEST, LATEST, Positions
+from kohort.spark.values import INT32_MAX, number
 from kohort.types import TopicPartition
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
+_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 """In the order in which they count, as in Spark."""
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "kafka.group.id", "groupMode")
 _READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
-_NO_COUNTERPART: Final = {
-    "kafkaconsumer.polltimeoutms": "set kafka.request.timeout.ms",
-    "fetchoffset.numretries": "set kafka.default.api.timeout.ms",
-    "fetchoffset.retryintervalms": "set kafka.retry.backoff.ms",
-    "groupidprefix": "a query that needs a group names it in group.id",
-    "minoffsetspertrigger": "set the trigger's interval",
-    "maxtriggerdelay": "set the trigger's interval",
-}
-_READ_KAFKA: Final = connecting.KNOWN | {
-    "group.id", "isolation.level", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "check.crcs",
-    "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.instance.id",
-    "partition.assignment.strategy",
-}  # fmt: skip
+_MEMBER_ONLY: Final = tuple(f"kafka.{name}" for name in sorted(connecting.MEMBERS))
+_NUMBERS: Final = ("kafka.fetch.max.bytes", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms")
 
 
 class GroupMode(Enum):
@@ -83,7 +73,7 @@ class Bound:
 class ReadOptions:
     """Everything that a reader is told."""
 
-    kafka: Pairs
+    kafka: Pairs = field(repr=False)
     subscription: Subscription
     starting: Bound
     ending: Bound
@@ -111,8 +101,8 @@ class ReadOptions:
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises ConfigError."""
     given = Given(options)
-    given.refuse_unknown(_READ, _NO_COUNTERPART)
-    connecting.refuse_unknown(given.kafka, frozenset(_READ_KAFKA))
+    given.refuse_unknown(_READ, refused.SPARK)
+    connecting.refuse_unknown(given.kafka, connecting.READS)
     connecting.client_config(given.kafka)
     if streaming:
         given.refuse(_ENDING, "a stream has no end; leave it out, or read a batch")
@@ -121,18 +111,22 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
             _STREAM_ONLY, "a batch read belongs to no group and has no triggers; leave it out, or read a stream"
         )
     group_id, mode = _group(given) if streaming else (None, GroupMode.NONE)
+    if mode is not GroupMode.MEMBER:
+        given.refuse(_MEMBER_ONLY, "it is for members; leave it out, or name a group in group.id for a stream to join")
+    for name in _NUMBERS:
+        given.number(name, 0, INT32_MAX)
     return ReadOptions(
         kafka=tuple(sorted(given.kafka.items())),
         subscription=_subscription(given),
         starting=_starting(given, streaming),
         ending=_bound(given, _ENDING, "latest"),
-        latest_if_no_match=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+        latest_if_no_match=_latest_if_no_match(given),
         max_offsets_per_trigger=given.number("maxOffsetsPerTrigger"),
         min_partitions=given.number("minPartitions"),
         max_records_per_partition=given.number("maxRecordsPerPartition"),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
-        isolation=cast("Isolation", _isolation(given)),
+        isolation=cast("Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])),
         check_crcs=given.flag("kafka.check.crcs", True),
         group_id=group_id,
         group_mode=mode,
@@ -148,15 +142,21 @@ def _subscription(given: Given) -> Subscription:
     if option == "assign":
         return Subscription(partitions=positions.parse_assignment(option, text))
     if option == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise ConfigError(f"option subscribePattern is no regular expression: {text!r} ({error})") from None
-        return Subscription(pattern=text)
+        return Subscription(pattern=_pattern(text))
     topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not topics:
         raise ConfigError("option subscribe names no topic; names are separated by commas")
     return Subscription(topics=topics)
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"option subscribePattern is no regular expression: {text!r} ({error})") from None
+    if not text:
+        raise ConfigError("option subscribePattern is empty, which matches no topic; .* matches all")
+    return text
 
 
 def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
@@ -165,7 +165,7 @@ def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
     if len(found) > 1:
         raise ConfigError(f"options {' and '.join(found)} contradict each other; give one")
     option = found[0] if found else options[-1]
-    text = (given.get(option) or default).strip()
+    text = (given.get(option) or "" if found else default).strip()
     if option.endswith("OffsetsByTimestamp"):
         return Bound(option=option, timestamps=positions.parse(option, text, least=0))
     if option.endswith("Timestamp"):
@@ -190,8 +190,11 @@ def _starting(given: Given, streaming: bool) -> Bound:
     return bound
 
 
-def _isolation(given: Given) -> str:
-    return given.choice("kafka.isolation.level", ("read_uncommitted", "read_committed"), "read_uncommitted")
+def _latest_if_no_match(given: Given) -> bool:
+    name = "startingOffsetsByTimestampStrategy"
+    if given.get(name) is not None and not given.among(_STARTING[:2]):
+        raise ConfigError(f"option {name} has no effect without {' or '.join(_STARTING[:2])}; leave it out")
+    return given.choice(name, ("error", "latest"), "error") == "latest"
 
 
 def _group(given: Given) -> tuple[str | None, GroupMode]:

@@ -1,0 +1,49 @@
+"""Values of options, and mistakes told in the words of options: `kafka.` and Java's names, not our fields."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from kohort.errors import ConfigError
+
+T = TypeVar("T")
+
+PREFIX: Final = "kafka."
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+_FIELD: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+
+
+def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
+    """A whole number within the bounds. Raises ConfigError."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        to = "on" if most == INT64_MAX else f"to {most}"
+        raise ConfigError(f"option {option} is {text!r}; it has to be a whole number from {least} {to}")
+    return value
+
+
+def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
+    """Of those `kafka.*` options (without the prefix) that are given: field → number. Raises ConfigError."""
+    return {
+        field: number(PREFIX + name, given[name], least, INT32_MAX) for name, field in fields.items() if name in given
+    }
+
+
+def named(options: str, fields: Mapping[str, str], make: Callable[[], T]) -> T:
+    """What `make` makes; its ConfigError is told as one of `options`, unless it names one itself.
+
+    `fields`: property → field, for what the error says.
+    """
+    try:
+        return make()
+    except ConfigError as error:
+        text = str(error)
+        if text.startswith("option"):
+            raise
+        properties = {field: PREFIX + name for name, field in fields.items()}
+        text = _FIELD.sub(lambda found: properties.get(found[0], found[0]), text)
+        raise ConfigError(f"options {options}: {text}") from None
