@@ -9,7 +9,7 @@ import pytest
 from chaos import Chaos
 from world import run
 
-from kohort.client import group_run
+from kohort.client import group_draining
 from kohort.client.membership import Membership
 
 EAGER = ["range", "roundrobin", "sticky"]
@@ -59,7 +59,7 @@ async def _at_once(_tasks, _seconds):
 
 
 def test_it_sees_work_that_is_not_drained():
-    with patch.object(group_run, "drain", _at_once), pytest.raises((AssertionError, BaseExceptionGroup)):
+    with patch.object(group_draining, "drain", _at_once), pytest.raises((AssertionError, BaseExceptionGroup)):
         witness(1, EAGER, 100)
 
 

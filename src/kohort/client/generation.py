@@ -23,18 +23,14 @@ An exception in a task, or in the body, ends the generation: the other tasks are
 until the next generation is asked for, or the group is left.
 """
 
-import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.fetcher import Batch, Fetcher
-from kohort.client.group_errors import GenerationEndedError
-from kohort.client.holding import Ending, Holding, Tasks, Work, drain
+from kohort.client.holding import Ending, Holding, Work
 from kohort.client.membership_events import End, Grant
-from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
 
@@ -61,30 +57,24 @@ class Workplace(Protocol):
     def task_failed(self, error: BaseException) -> None: ...
 
 
-class Generation:
-    """What this member has of the group at a time. Made by `ConsumerGroup`."""
+class Generation(ABC):
+    """What this member has of the group at a time: as the application is handed it, whose `async with` is the scope
+    (`GenerationScope`), or as a task sees it that is bound to a partition (`BoundGeneration`)."""
 
-    def __init__(self, workplace: Workplace, grant: Grant, holdings: Mapping[TopicPartition, Holding]) -> None:
+    def __init__(self, workplace: Workplace) -> None:
         self._workplace = workplace
-        self._granted = grant
-        self._holdings = dict(holdings)
-        self._own_ending = Ending()
-        self._tasks = Tasks(workplace.task_failed)
-        self._parent: asyncio.Task[object] | None = None
-        self._body_left = asyncio.Event()
-        self._cancelled_body = False
-
-    def __repr__(self) -> str:
-        end = f" {self.end.value}" if self.end else ""
-        return f"<Generation {self._workplace.name} id={self.id} partitions={len(self.assignment)}{end}>"
 
     @property
-    def _grant(self) -> Grant:
-        return self._granted
+    @abstractmethod
+    def _grant(self) -> Grant: ...
 
     @property
-    def _ending(self) -> Ending:
-        return self._own_ending
+    @abstractmethod
+    def _ending(self) -> Ending: ...
+
+    @abstractmethod
+    def _holding(self, partition: TopicPartition) -> Holding:
+        """Raises GenerationEndedError if it is not in the assignment, or is so no longer."""
 
     # --- what it is ---
 
@@ -149,6 +139,7 @@ class Generation:
 
     # --- work ---
 
+    @abstractmethod
     def start(self, work: Work, *args: object) -> None:
         """Run `work(generation, *args)` as a task of this generation.
 
@@ -156,18 +147,6 @@ class Generation:
         partition's task runs on instead of being started again. In a generation that has ended nothing is started.
         Raises KohortError outside `async with`.
         """
-        if self._parent is None:
-            raise KohortError("enter the generation before starting tasks in it: async with generation")
-        name = f"{self._workplace.name} {getattr(work, '__qualname__', work)}{args}"
-        if not args or not isinstance(args[0], TopicPartition):
-            if self._own_ending.end is None:
-                self._tasks.start(work, self, args, name)
-            return
-        holding = self._holding(args[0])
-        if (work, args) in holding.adoptable:
-            holding.adoptable.remove((work, args))
-        elif holding.ending.end is None:
-            holding.tasks.start(work, BoundGeneration(self._workplace, holding), args, name)
 
     def records(self, partition: TopicPartition) -> AsyncIterator[Batch]:
         """The partition's batches from its start offset on, until it is revoked, lost or closed.
@@ -215,130 +194,7 @@ class Generation:
             self._holding(each)
             self._workplace.fetcher.resume(each)
 
-    def _holding(self, partition: TopicPartition) -> Holding:
-        """Raises GenerationEndedError if it is not in the assignment, or is so no longer."""
-        holding = self._holdings.get(partition)
-        if holding is None:
-            raise GenerationEndedError(f"{partition} is not assigned to this member in generation {self.id}")
-        return holding
-
     def _held(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> list[tuple[Holding, int | OffsetAndMetadata]]:
         return [(self._holding(each), given) for each, given in offsets.items()]
-
-    # --- for the group ---
-
-    def show(self, before: tuple[TopicPartition, ...]) -> None:
-        """It is handed over, after one with the assignment `before`: tell the differences from that one."""
-        added = tuple(each for each in self.assignment if not self._holdings[each].shown)
-        revoked = tuple(each for each in before if each not in set(self.assignment))
-        self._granted = replace(self._granted, added=added, revoked=revoked)
-        for holding in self._holdings.values():
-            holding.shown = True
-
-    def begin_end(self, end: End, cause: str) -> None:
-        self._own_ending.begin(end, cause)
-        if end is End.LOST:
-            self._tasks.cancel()
-
-    def finish(self) -> None:
-        """Everything in it has ended: the scope may be left."""
-        self._own_ending.over.set()
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether the application is inside its scope now."""
-        return self._parent is not None and not self._body_left.is_set()
-
-    async def join(self, seconds: float) -> None:
-        """Wait until the body and the tasks that are bound to no partition have ended, at most `seconds`; then cancel
-        them."""
-        if self._parent is None:
-            return
-        async with asyncio.TaskGroup() as both:
-            both.create_task(drain([self._tasks], seconds))
-            both.create_task(self._join_body(seconds))
-
-    # --- the scope ---
-
-    async def __aenter__(self) -> Self:
-        self._parent = asyncio.current_task()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        self._body_left.set()
-        ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
-        if error is not None and not ours:
-            self._workplace.abort(f"the application raised {error!r}")
-        cancelled = await self._until_over()
-        errors = self._workplace.take_errors()
-        if error is not None and not ours:
-            if errors and not isinstance(error, asyncio.CancelledError):
-                raise BaseExceptionGroup(f"errors in {self!r}", [error, *errors])
-            return False
-        if errors:
-            raise BaseExceptionGroup(f"errors in tasks of {self!r}", errors)
-        if cancelled is not None:
-            raise cancelled
-        return ours
-
-    async def _until_over(self) -> asyncio.CancelledError | None:
-        cancelled: asyncio.CancelledError | None = None
-        while not self._own_ending.over.is_set():
-            try:
-                await self._own_ending.over.wait()
-            except asyncio.CancelledError as error:
-                if not self._was_cancelled_here():
-                    cancelled = error
-                    self._workplace.abort("the application was cancelled")
-        return cancelled
-
-    def _was_cancelled_here(self) -> bool:
-        """Whether it was `_join_body` that cancelled, and nobody else too; it did so once."""
-        if not self._cancelled_body or self._parent is None:
-            return False
-        self._cancelled_body = False
-        return self._parent.uncancel() == 0
-
-    async def _join_body(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._body_left.wait()
-        except TimeoutError:
-            if self._parent is not None and not self._body_left.is_set():
-                self._cancelled_body = True
-                self._parent.cancel()
-            await self._body_left.wait()
-
-
-class BoundGeneration(Generation):
-    """The generation as a task sees it that is bound to a partition: always the one that has the partition now."""
-
-    def __init__(self, workplace: Workplace, holding: Holding) -> None:
-        self._workplace = workplace
-        self._bound = holding
-
-    @property
-    def _present(self) -> Generation:
-        present = self._bound.generation
-        assert isinstance(present, Generation)
-        return present
-
-    @property
-    def _grant(self) -> Grant:
-        return self._present._grant
-
-    @property
-    def _ending(self) -> Ending:
-        return self._bound.ending
-
-    def start(self, work: Work, *args: object) -> None:
-        self._present.start(work, *args)
-
-    def _holding(self, partition: TopicPartition) -> Holding:
-        if partition == self._bound.partition:
-            return self._bound
-        return self._present._holding(partition)

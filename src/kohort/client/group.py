@@ -28,7 +28,7 @@ from typing import Any, Final, Self
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.fetcher import Fetcher, OutOfRange
-from kohort.client.generation import Generation
+from kohort.client.generation_scope import GenerationScope
 from kohort.client.group_chores import start_chores
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
@@ -129,16 +129,16 @@ class ConsumerGroup:
 
     # --- generations ---
 
-    def __aiter__(self) -> AsyncIterator[Generation]:
+    def __aiter__(self) -> AsyncIterator[GenerationScope]:
         return self
 
-    async def __anext__(self) -> Generation:
+    async def __anext__(self) -> GenerationScope:
         generation = await self._running.next()
         if generation is None:
             raise StopAsyncIteration
         return generation
 
-    async def next(self) -> Generation:
+    async def next(self) -> GenerationScope:
         """The next generation, when there is one: `async for` by hand.
 
         Raises GroupClosedError once the group was left, GroupError when the membership ended otherwise.

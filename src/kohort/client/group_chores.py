@@ -59,7 +59,7 @@ async def look_at_topics(run: "GroupRun") -> None:
 
 async def _commit_marked(run: "GroupRun") -> None:
     try:
-        await run.commit_marked()
+        await run.marked.commit()
     except KohortError as error:
         run.tell("commit failed", f"{error}; tried again with the next interval")
 

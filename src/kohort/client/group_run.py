@@ -1,8 +1,8 @@
 """A group's member at work: what the membership decides becomes generations, and what they do becomes requests.
 
-`Member` tells of assignments and of their ends (`on_start`, `on_end`); here are the holdings that follow from it, the
-generation that is handed over when its start offsets are known, and the draining of what ends. Nothing here decides
-about the membership: whatever happens is told to it, and it says what to do.
+`Member` tells of assignments and of their ends (`on_start`, `on_end`); here are the holdings that follow from it, and
+the generation that is handed over when its start offsets are known; how they end is in `group_draining`. Nothing here
+decides about the membership: whatever happens is told to it, and it says what to do.
 """
 
 import asyncio
@@ -13,13 +13,15 @@ from typing import Any
 
 from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.cluster import Cluster
-from kohort.client.commits import Committer, Identity, validate_commits
+from kohort.client.commits import Committer, Identity
 from kohort.client.fetcher import Batch, Fetcher
-from kohort.client.generation import Generation
+from kohort.client.generation_scope import GenerationScope
 from kohort.client.group_config import GroupConfig, GroupEvent
+from kohort.client.group_draining import Draining
 from kohort.client.group_errors import GroupError, StuckError
-from kohort.client.holding import Holding, drain
+from kohort.client.holding import Holding
 from kohort.client.leading import assignment_for
+from kohort.client.marked_commits import MarkedCommits
 from kohort.client.member import Member
 from kohort.client.membership import Membership
 from kohort.client.membership_events import Assign, End, EndPartitions, Grant, Raise, Start, Tell
@@ -33,8 +35,6 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.client.group")
 
-FLUSH_S = 5.0
-"""How long the last commits of what ends may take."""
 _LOUD = frozenset({"lost", "heartbeat failed", "retry", "waiting", "commit failed", "stuck"})
 
 
@@ -67,31 +67,25 @@ class GroupRun:
             on_fenced=self._fenced,
             backoff=cluster.backoff(),
         )
+        self.marked = MarkedCommits(self.committer)
         self.preparing = Preparing(self)
+        self.draining = Draining(self)
         self.holdings: dict[TopicPartition, Holding] = {}
         self.failure: GroupError | None = None
         """Why the membership is over, if it is not because it was asked for."""
         self.left = asyncio.Event()
         """The membership is over."""
         self.rebalances = 0
-        self._marked: dict[Holding, OffsetAndMetadata] = {}
-        self._under_way: set[Holding] = set()
-        """What `commit_marked` is committing now."""
-        self._committing = asyncio.Lock()
         self._errors: list[BaseException] = []
-        self._open: list[Generation] = []
-        """Generations that have not ended entirely; the last one is the present one."""
-        self._ready: Generation | None = None
+        self._ready: GenerationScope | None = None
         self._ready_since = 0.0
-        self._handed: Generation | None = None
+        self._handed: GenerationScope | None = None
         self._changed = asyncio.Event()
-        self._draining: set[Holding] = set()
-        self._drain: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- for ConsumerGroup ---
 
-    async def next(self) -> Generation | None:
+    async def next(self) -> GenerationScope | None:
         """The next generation; None when the membership is over because it was asked for.
 
         Raises GroupError when it ended otherwise, and what tasks raised between two generations.
@@ -184,37 +178,21 @@ class GroupRun:
         self.subscribing.on_assignment(grant)
         for partition in grant.added:
             self.holdings[partition] = Holding(partition, self.task_failed)
-        generation = Generation(self, grant, {each: self.holdings[each] for each in grant.assignment})
+        generation = GenerationScope(self, grant, {each: self.holdings[each] for each in grant.assignment})
         for partition in grant.assignment:
             holding = self.holdings[partition]
             holding.generation = generation
             holding.adoptable = holding.tasks.working()
-        for before in self._open:
-            before.begin_end(End.REVOKED, f"generation {grant.generation} follows")
-            self.spawn(self._succeed(before), f"ends generation {before.id}")
-        self._open.append(generation)
+        self.draining.begin(generation, grant)
         self._ready = None
         self.preparing.begin(generation, grant)
         self.tell("generation", _described(grant))
 
     def on_end(self, end: EndPartitions) -> None:
-        ending = self._ending(end)
-        for holding in ending:
-            holding.ending.begin(end.end, end.cause)
-            if holding.is_fetched:
-                self.fetcher.pause(holding.partition)
-            if holding.ending.end is End.LOST:
-                holding.tasks.cancel()
         if end.partitions is None:
             self.preparing.cancel()
             self._ready = None
-            for generation in self._open:
-                generation.begin_end(end.end, end.cause)
-        self._draining |= ending
-        if self._drain is not None:
-            self._drain.cancel()
-        scopes = list(self._open) if end.partitions is None else []
-        self._drain = self.spawn(self._drain_all(scopes, end.drain_ms / 1_000), "drains")
+        self.draining.end(end)
 
     def on_raise(self, raised: Raise) -> None:
         self.failure = self.failure or raised.error
@@ -230,55 +208,29 @@ class GroupRun:
 
     # --- handing over, and ending ---
 
-    def prepared(self, generation: Generation) -> None:
+    def prepared(self, generation: GenerationScope) -> None:
         """Its start offsets are known: the application may have it."""
         self._ready = generation
         self._ready_since = asyncio.get_running_loop().time()
         self._changed.set()
 
-    def _hand_over(self, generation: Generation) -> Generation:
+    def _hand_over(self, generation: GenerationScope) -> GenerationScope:
         before = self._handed.assignment if self._handed is not None and self._handed.end is not End.LOST else ()
         generation.show(before)
         self._ready, self._handed = None, generation
         return generation
 
-    def _ending(self, end: EndPartitions) -> set[Holding]:
-        if end.partitions is None:
-            return set(self.holdings.values())
-        return {self.holdings[each] for each in end.partitions if each in self.holdings}
+    def release(self, holding: Holding) -> None:
+        """It is drained: this member does not have it any more."""
+        holding.ending.over.set()
+        if holding.is_fetched:
+            self.fetcher.remove(holding.partition)
+        if self.holdings.get(holding.partition) is holding:
+            del self.holdings[holding.partition]
+        self.marked.forget([holding])
 
-    async def _drain_all(self, scopes: list[Generation], seconds: float) -> None:
-        """Until all that ends has ended; then the membership goes on."""
-        holdings = list(self._draining)
-        async with asyncio.TaskGroup() as all_:
-            all_.create_task(drain([holding.tasks for holding in holdings], seconds))
-            for generation in scopes:
-                all_.create_task(generation.join(seconds))
-        await self._flush(holdings)
-        for holding in holdings:
-            holding.ending.over.set()
-            if holding.is_fetched:
-                self.fetcher.remove(holding.partition)
-            if self.holdings.get(holding.partition) is holding:
-                del self.holdings[holding.partition]
-            self._marked.pop(holding, None)
-        for generation in scopes:
-            self._finish(generation)
-        self._draining.clear()
-        self._drain = None
+    def on_drained(self) -> None:
         self.member.tell(self.membership.drained)
-
-    async def _succeed(self, before: Generation) -> None:
-        """End the scope of a cooperative generation that another one follows; what was kept runs on."""
-        await before.join(self.config.drain_ms / 1_000)
-        while self._drain is not None:
-            await asyncio.wait([self._drain])
-        self._finish(before)
-
-    def _finish(self, generation: Generation) -> None:
-        generation.finish()
-        if generation in self._open:
-            self._open.remove(generation)
 
     # --- for generations ---
 
@@ -294,41 +246,10 @@ class GroupRun:
     async def commit(self, offsets: Mapping[Holding, OffsetAndMetadata], *, wait: bool | None) -> None:
         waits = self.config.commit_interval_ms == 0 if wait is None else wait
         if waits:
-            for holding in offsets:
-                self._marked.pop(holding, None)
+            self.marked.forget(offsets)
             await self.committer.commit(offsets)
-            return
-        for holding in offsets:
-            validate_commits(holding)
-        self._marked.update(offsets)
-
-    async def commit_marked(self) -> None:
-        """What `commit` did not wait for. Raises KohortError, and keeps what was not committed for the next time."""
-        async with self._committing:
-            marked, self._marked = self._marked, {}
-            live = {holding: offset for holding, offset in marked.items() if holding.ending.commits}
-            if not live:
-                return
-            self._under_way = set(live)
-            try:
-                await self.committer.commit(live)
-            except KohortError:
-                self._marked = live | self._marked
-                raise
-            finally:
-                self._under_way = set()
-
-    async def _flush(self, holdings: list[Holding]) -> None:
-        """Commit what was marked, before its partitions go to others; what is on its way already, too, must arrive
-        before the coordinator hears that they do."""
-        wanted = self._marked.keys() | self._under_way
-        if not any(holding in wanted and holding.ending.commits for holding in holdings):
-            return
-        try:
-            async with asyncio.timeout(FLUSH_S):
-                await self.commit_marked()
-        except (KohortError, TimeoutError) as error:
-            self.tell("commit failed", f"on revocation: {error or 'no answer in time'}")
+        else:
+            self.marked.mark(offsets)
 
     def abort(self, cause: str) -> None:
         self.member.tell(self.membership.abort, cause)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kohort.client.backoff import retrying
 from kohort.client.errors import GaveUpError, is_retriable
-from kohort.client.generation import Generation
+from kohort.client.generation_scope import GenerationScope
 from kohort.client.membership_events import Grant
 from kohort.client.metadata import NO_EPOCH
 from kohort.client.starting import find_starts
@@ -21,7 +21,7 @@ class Preparing:
         self._run = run
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, generation: Generation, grant: Grant) -> None:
+    def begin(self, generation: GenerationScope, grant: Grant) -> None:
         self.cancel()
         self._task = self._run.spawn(self._prepare(generation, grant), f"prepares generation {grant.generation}")
 
@@ -30,7 +30,7 @@ class Preparing:
             self._task.cancel()
             self._task = None
 
-    async def _prepare(self, generation: Generation, grant: Grant) -> None:
+    async def _prepare(self, generation: GenerationScope, grant: Grant) -> None:
         run = self._run
         await self._remember_topics(grant)
         await retrying(

@@ -1,0 +1,114 @@
+"""Offsets that nobody waits for: none is forgotten, and none overtakes a newer one."""
+
+import asyncio
+
+import pytest
+
+from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.group_errors import CommitError, GenerationEndedError
+from kohort.client.holding import Holding
+from kohort.client.marked_commits import MarkedCommits
+from kohort.client.membership_events import End
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+FIVE, TEN = OffsetAndMetadata(offset=5), OffsetAndMetadata(offset=10)
+
+
+class Committer:
+    """Shows what it is asked for, and answers when it is told to."""
+
+    def __init__(self):
+        self.asked = []
+        self.answers = asyncio.Queue()
+
+    async def commit(self, offsets):
+        self.asked.append({holding.partition.partition: offset.offset for holding, offset in offsets.items()})
+        if (error := await self.answers.get()) is not None:
+            raise error
+
+
+class Setting:
+    def __init__(self):
+        self.committer = Committer()
+        self.marked = MarkedCommits(self.committer)
+        self.one, self.other = (Holding(TopicPartition("orders", index), lambda _: None) for index in range(2))
+
+    def refusal(self):
+        return CommitError({self.other.partition: KafkaError(ErrorCode.offset_metadata_too_large)})
+
+    async def under_way(self):
+        task = asyncio.ensure_future(self.marked.commit())
+        await asyncio.sleep(0)
+        return task
+
+
+async def test_the_latest_of_a_partition_is_sent_once():
+    at = Setting()
+    at.marked.mark({at.one: FIVE})
+    at.marked.mark({at.one: TEN})
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    await at.marked.commit()
+    assert at.committer.asked == [{0: 10}]
+
+
+async def test_what_failed_is_sent_with_the_next():
+    at = Setting()
+    at.marked.mark({at.other: FIVE})
+    at.committer.answers.put_nowait(at.refusal())
+    with pytest.raises(CommitError):
+        await at.marked.commit()
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    assert at.committer.asked == [{1: 5}, {1: 5}]
+
+
+async def test_what_failed_does_not_come_after_a_newer_offset_that_was_marked():
+    at = Setting()
+    at.marked.mark({at.one: FIVE})
+    task = await at.under_way()
+    at.marked.mark({at.one: TEN})
+    at.committer.answers.put_nowait(at.refusal())
+    with pytest.raises(CommitError):
+        await task
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    assert at.committer.asked[-1] == {0: 10}
+
+
+async def test_what_failed_does_not_come_after_a_newer_offset_that_was_waited_for():
+    at = Setting()
+    at.marked.mark({at.one: FIVE, at.other: FIVE})
+    task = await at.under_way()
+    at.marked.forget([at.one])  # somebody commits offset 10, and waits for that
+    at.committer.answers.put_nowait(at.refusal())
+    with pytest.raises(CommitError):
+        await task
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    assert at.committer.asked[-1] == {1: 5}
+
+
+async def test_what_was_not_answered_in_time_is_kept():
+    at = Setting()
+    at.marked.mark({at.one: FIVE})
+    task = await at.under_way()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    assert at.committer.asked == [{0: 5}, {0: 5}]
+
+
+async def test_what_is_over_is_neither_marked_nor_sent():
+    at = Setting()
+    at.marked.mark({at.one: FIVE, at.other: FIVE})
+    at.one.ending.begin(End.LOST, "fenced")
+    with pytest.raises(GenerationEndedError):
+        at.marked.mark({at.one: TEN})
+    assert not at.marked.concern([at.one])
+    assert at.marked.concern([at.one, at.other])
+    at.committer.answers.put_nowait(None)
+    await at.marked.commit()
+    assert at.committer.asked == [{1: 5}]
