@@ -150,6 +150,35 @@ class TestWhatIsGone:
         with pytest.raises(Exception, match="option subscribe: topic nowhere does not exist"):
             read(subscribe="nowhere").count()
 
+    def test_a_partition_that_does_not_exist(self, read, orders):
+        with pytest.raises(Exception, match=f"option assign: partition 7 of topic {orders} does not exist"):
+            read(assign={orders: [0, 7]}).count()
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            (
+                {"endingOffsets": {"0": 11, "1": -1, "2": -1}},
+                "option endingOffsets: 11 of .*-0 is behind its end, offset 10",
+            ),
+            ({"startingOffsets": {"0": 0, "1": 99, "2": 0}}, "option startingOffsets: 99 of .*-1 is behind its end"),
+        ],
+    )
+    def test_what_is_not_there_yet(self, read, orders, options, says):
+        options = {name: {orders: some} for name, some in options.items()}
+        with pytest.raises(Exception, match=says):
+            read(subscribe=orders, **options).count()
+        found = offsets(read(subscribe=orders, **options, failOnDataLoss="false"))
+        assert found[0] == list(range(10))
+
+    def test_an_end_before_the_start(self, read, orders):
+        ending = {orders: {"0": 3, "1": -1, "2": -1}}
+        starting = {orders: {"0": 5, "1": -2, "2": -2}}
+        with pytest.raises(
+            Exception, match=r"options startingOffsets and endingOffsets: .*-0 would be read from offset 5"
+        ):
+            read(subscribe=orders, startingOffsets=starting, endingOffsets=ending).count()
+
 
 class TestErrors:
     def test_options_are_told_by_name(self, read):

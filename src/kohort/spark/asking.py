@@ -99,10 +99,10 @@ def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPar
                 yield tp
 
 
-def validate_topics(options: ReadOptions, there: set[str]) -> None:
-    """Raise ConfigError for topics that were named and do not exist."""
+def validate_named(options: ReadOptions, there: Collection[TopicPartition]) -> None:
+    """Raise ConfigError for topics and partitions that were named and do not exist."""
     subscription = options.subscription
-    named = {*subscription.topics, *(tp.topic for tp in subscription.partitions)}
-    if missing := sorted(named - there):
-        option = "assign" if subscription.partitions else "subscribe"
-        raise ConfigError(f"option {option}: topic {', '.join(missing)} does not exist")
+    if missing := sorted(set(subscription.topics) - {tp.topic for tp in there}):
+        raise ConfigError(f"option subscribe: topic {', '.join(missing)} does not exist")
+    if gone := [tp for tp in subscription.partitions if tp not in set(there)]:
+        raise ConfigError(f"option assign: partition {gone[0].partition} of topic {gone[0].topic} does not exist")

@@ -5,9 +5,11 @@ from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kohort.errors import ConfigError
 from kohort.spark import fetching
-from kohort.spark.asking import Asking, validate_topics
+from kohort.spark.asking import Asking, validate_named
 from kohort.spark.options import ReadOptions
+from kohort.spark.positions import Positions
 from kohort.spark.ranges import OffsetRange, ranges, split
 
 
@@ -20,9 +22,13 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options, asking = self._options, Asking(self._options)
         partitions = asking.partitions()
-        validate_topics(options, {tp.topic for tp in partitions})
+        validate_named(options, partitions)
         start = asking.resolve(options.starting, partitions)
         end = asking.resolve(options.ending, partitions)
+        if options.starting.at is not None or options.ending.at is not None:
+            end = _up_to_the_end(options, start, end, asking.latest(partitions))
+        if options.fail_on_data_loss:
+            _validate_order(options, start, end)
         found = split(ranges(start, end), options.min_partitions, options.max_records_per_partition)
         # Spark takes no partitions at all as one whose value is None.
         return list[InputPartition](found) or [OffsetRange("", 0, 0, 0)]
@@ -30,3 +36,29 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         wanted = cast("OffsetRange", partition)
         return fetching.read(self._options, wanted) if wanted.size else iter(())
+
+
+def _up_to_the_end(options: ReadOptions, start: Positions, end: Positions, latest: Positions) -> Positions:
+    """Where to end, if offsets were named; behind the end of a partition there is nothing to wait for.
+
+    Raises ConfigError if one is there, unless `failOnDataLoss` is false: records were lost, or the option is wrong.
+    """
+    for bound, offsets in ((options.starting, start), (options.ending, end)):
+        behind = sorted(tp for tp, offset in offsets.items() if offset > latest[tp])
+        if behind and options.fail_on_data_loss:
+            tp = behind[0]
+            raise ConfigError(
+                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset {latest[tp]}; correct it, or "
+                "set failOnDataLoss to false to read what is there"
+            )
+    return {tp: min(offset, latest[tp]) for tp, offset in end.items()}
+
+
+def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
+    """Raise ConfigError where a read would end before it starts: the options contradict each other, or it is gone."""
+    if backwards := sorted(tp for tp in end if end[tp] < start[tp]):
+        tp = backwards[0]
+        raise ConfigError(
+            f"options {options.starting.option} and {options.ending.option}: {tp} would be read from offset {start[tp]}"
+            f" to {end[tp]}, before it; correct them, or set failOnDataLoss to false to go on without it"
+        )

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
-from kohort.spark.asking import validate_topics
+from kohort.spark.asking import validate_named
 from kohort.spark.membership import REBALANCE_TIMEOUT_MS, Member
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions, from_spark, to_spark
@@ -44,7 +44,7 @@ class MemberStreamReader(StreamReader):
         self._member: Member | None = None
 
     def initialOffset(self) -> Any:  # noqa: N802
-        validate_topics(self.options, {tp.topic for tp in self.asking.partitions()})
+        validate_named(self.options, self.asking.partitions())
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kohort.errors import KohortError
 from kohort.spark import fetching
-from kohort.spark.asking import Asking, validate_topics
+from kohort.spark.asking import Asking, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
 from kohort.spark.positions import Positions, SparkOffset, from_spark, to_spark
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
@@ -51,7 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802
         partitions = self.asking.partitions()
-        validate_topics(self.options, {tp.topic for tp in partitions})
+        validate_named(self.options, partitions)
         return to_spark(self.asking.resolve(self.options.starting, partitions))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
