@@ -18,11 +18,11 @@ from kohort.client.backoff import Backoff, retrying
 from kohort.client.config import Address, ClientConfig
 from kohort.client.connection import Connection
 from kohort.client.connections import Connections, Key
-from kohort.client.errors import BrokerUnreachableError, is_retriable
+from kohort.client.errors import BrokerUnreachableError
 from kohort.client.finding import GROUP, find_coordinators
+from kohort.client.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.metadata import (
     MIN_VERSION,
-    NO_LEADER,
     Broker,
     Leader,
     Metadata,
@@ -45,8 +45,7 @@ class Cluster:
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self._connections = Connections(config)
-        self._brokers: dict[int, Broker] = {}
-        self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learnt, by the loop's clock
+        self._known = KnownCluster(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: _Refresh | None = None
 
@@ -57,7 +56,7 @@ class Cluster:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Cluster of {len(self._brokers)} brokers, {len(self._topics)} topics known>"
+        return f"<Cluster of {len(self.brokers)} brokers, {len(self._known)} topics known>"
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -74,7 +73,7 @@ class Cluster:
     @property
     def brokers(self) -> Mapping[int, Broker]:
         """Those that are known, by node id."""
-        return self._brokers
+        return self._known.brokers
 
     async def metadata(self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False) -> Metadata:
         """A fresh answer for these topics, or for all; errors of single topics are inside.
@@ -114,7 +113,7 @@ class Cluster:
             await self._refresh(tp.topic)
             known = self.known_leader(tp)
         if known is None:
-            raise self._no_leader(tp)
+            raise self._known.no_leader(tp)
         return known
 
     async def topic(self, name: str) -> TopicMetadata:
@@ -124,22 +123,15 @@ class Cluster:
         if known is not None:
             return known
         await self._refresh(name)
-        return self._topics[name][0] if name in self._topics else TopicMetadata(name=name, error=_UNKNOWN)
+        return self._known.told(name) or TopicMetadata(name=name, error=UNKNOWN)
 
     def known_topic(self, name: str) -> TopicMetadata | None:
         """What is known and not too old; None if there is nothing, or an error."""
-        entry = self._topics.get(name)
-        if entry is None or entry[0].error is not ErrorCode.none or self._now() > entry[1] + self._max_age_s:
-            return None
-        return entry[0]
+        return self._known.topic(name, self._now())
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
         """Who leads the partition as far as is known without asking."""
-        topic = self.known_topic(tp.topic)
-        partition = topic and topic.partition(tp.partition)
-        if not partition or partition.leader == NO_LEADER or partition.leader not in self._brokers:
-            return None
-        return Leader(partition.leader, partition.leader_epoch)
+        return self._known.leader(tp, self._now())
 
     def stale(self, *topics: str) -> None:
         """What is known of these topics turned out to be wrong (NOT_LEADER_OR_FOLLOWER…): ask when next needed.
@@ -147,8 +139,7 @@ class Cluster:
         Epochs are remembered, so that an older answer is not believed.
         """
         for name in topics:
-            if name in self._topics:
-                self._topics[name] = self._topics[name][0], float("-inf")
+            self._known.stale(name)
 
     # Connections
 
@@ -157,17 +148,17 @@ class Cluster:
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
-        if node_id not in self._brokers:
+        if node_id not in self.brokers:
             await self._ask_metadata((), False)
-        broker = self._brokers.get(node_id)
+        broker = self.brokers.get(node_id)
         if broker is None:
-            known = ", ".join(map(str, sorted(self._brokers))) or "none"
+            known = ", ".join(map(str, sorted(self.brokers))) or "none"
             raise BrokerUnreachableError(f"broker {node_id} is not in the cluster; its brokers are {known}")
         try:
             return await self._connections.get((node_id, purpose), broker.address)
         except BrokerUnreachableError:
             await self._ask_metadata((), False)
-            moved = self._brokers.get(node_id)
+            moved = self.brokers.get(node_id)
             if moved is None or moved.address == broker.address:
                 raise
             return await self._connections.get((node_id, purpose), moved.address)
@@ -184,7 +175,7 @@ class Cluster:
         return self._connections.idlest("") or await self._connections.first_of(self._candidates())
 
     def _candidates(self) -> list[tuple[Key, Address]]:
-        brokers = random.sample(list(self._brokers.values()), len(self._brokers))
+        brokers = random.sample(list(self.brokers.values()), len(self.brokers))
         found: list[tuple[Key, Address]] = [((each.node_id, ""), each.address) for each in brokers]
         addresses = {address for _, address in found}
         return found + [((each, ""), each) for each in self.config.servers if each not in addresses]
@@ -213,7 +204,7 @@ class Cluster:
         found = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
         for key, outcome in found.items():
             if isinstance(outcome, Broker):
-                self._learn_broker(outcome)
+                self._known.learn_broker(outcome)
                 self._coordinators[key_type, key] = outcome.node_id
         return {key: each.node_id if isinstance(each, Broker) else each for key, each in found.items()}
 
@@ -251,36 +242,13 @@ class Cluster:
         if not answer.brokers:
             connection.fail(BrokerUnreachableError("it knows no brokers, as one that is just starting"))
             raise BrokerUnreachableError(connection.reason)
-        return self._learn(from_answer(answer))
-
-    def _learn(self, told: Metadata) -> Metadata:
-        self._brokers = dict(told.brokers)
-        now = self._now()
-        for name, topic in told.topics.items():
-            known = self._topics.get(name)
-            self._topics[name] = topic.after(known[0] if known else None), now
+        told = from_answer(answer)
+        self._known.learn(told, self._now())
         return told
-
-    def _learn_broker(self, broker: Broker) -> None:
-        known = self._brokers.get(broker.node_id)
-        if known is None or known.address != broker.address:
-            self._brokers[broker.node_id] = broker
 
     def _forget_brokers(self) -> None:
         self._connections.drop_all(BrokerUnreachableError("the client starts again from the bootstrap servers"))
-        self._brokers.clear()
-
-    def _no_leader(self, tp: TopicPartition) -> KafkaError:
-        entry = self._topics.get(tp.topic)
-        topic = entry[0] if entry else TopicMetadata(name=tp.topic, error=_UNKNOWN)
-        partition = topic.partition(tp.partition)
-        if topic.error is not ErrorCode.none:
-            return KafkaError(topic.error, f"topic {tp.topic}")
-        if partition is None:
-            return KafkaError(_UNKNOWN, f"{tp}: the topic has {len(topic.partitions)} partitions")
-        error = partition.error if partition.error is not ErrorCode.none else ErrorCode.leader_not_available
-        # An error that a replica has, not the partition, is not what keeps us from its leader.
-        return KafkaError(error if is_retriable(KafkaError(error)) else ErrorCode.leader_not_available, str(tp))
+        self._known.forget_brokers()
 
     async def _refresh(self, topic: str) -> None:
         """Ask for the metadata of a topic, together with whoever asks for another one in this turn of the loop."""
@@ -292,10 +260,6 @@ class Cluster:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-    @property
-    def _max_age_s(self) -> float:
-        return self.config.metadata_max_age_ms / 1000
 
 
 class _Refresh:
@@ -317,6 +281,3 @@ def _read_error(task: "asyncio.Task[Any]") -> None:
     """A request that nobody waits for any more is no error."""
     if not task.cancelled():
         task.exception()
-
-
-_UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
