@@ -4,16 +4,17 @@ Importing this room costs nothing: `kohort serve` listens within 0.4 s of being 
 and what it needs, is imported when that command runs.
 """
 
-import importlib
 import os
 import signal
 import sys
+
+from kohort import lean
 
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
     try:
-        _import_lean()
+        lean.import_kio()
         from kohort.cli.app import run
 
         code = run(sys.argv[1:])
@@ -24,17 +25,3 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
     sys.exit(code)
-
-
-def _import_lean() -> None:
-    """Import kio without Hypothesis.
-
-    Where that is installed kio imports it, to register test strategies for its types: 400 ms that no server needs.
-    """
-    if "hypothesis" in sys.modules:
-        return
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    try:
-        importlib.import_module("kio.static.primitive")
-    finally:
-        del sys.modules["hypothesis"]

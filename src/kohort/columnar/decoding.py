@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import kernels
-from kohort.columnar.columns import Buffer, Variable, header_column, topic_column
+from kohort.columnar.columns import Buffer, Variable, header_column, partition_column, topic_column
 from kohort.columnar.payloads import Limits, Payload, as_bytes, corrupt, payloads
 from kohort.columnar.schema import RECORDS, record_schema
 from kohort.columnar.selection import Aborted, scan, select
@@ -122,7 +122,7 @@ def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
         keys.column(pa.binary(), rows, key_bytes, null_keys),
         values.column(pa.binary(), rows, value_bytes, null_values),
         topic_column(wanted.topic, rows),
-        pa.array(np.full(rows, wanted.partition, np.int32)),
+        partition_column(wanted.partition, rows),
         offsets.numbers(pa.int64(), rows),
         timestamps.numbers(RECORDS.field("timestamp").type, rows),
         types.numbers(pa.int32(), rows),

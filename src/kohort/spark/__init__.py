@@ -2,9 +2,13 @@
 
 `options` and `connecting` say what may be asked for, `positions` how Spark writes offsets, `asking` what the cluster is
 asked, `ranges` how work is divided, `fetching` what a task does, `batch` reads once. `background` is where the
-client runs in Spark's processes.
+client runs in Spark's processes, `workers` are those that run tasks.
 """
 
-from kohort.spark.source import KohortDataSource
+from kohort import lean
+
+lean.import_kio()  # before anything else imports kio
+
+from kohort.spark.source import KohortDataSource  # noqa: E402
 
 __all__ = ["KohortDataSource"]

@@ -16,7 +16,7 @@ from kohort.client.fetch_session import FINAL_EPOCH, NO_SESSION, Asked, FetchReq
 from kohort.client.offsets import EARLIEST, Offset, list_offsets
 from kohort.client.versions import wire
 from kohort.errors import ErrorCode, KafkaError
-from kohort.spark import background
+from kohort.spark import background, workers
 from kohort.spark.options import ReadOptions
 from kohort.spark.ranges import OffsetRange
 from kohort.types import TopicPartition
@@ -35,6 +35,7 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     """
     from kohort.columnar.decoding import decode_batches
 
+    workers.settle()
     fetch = _Fetch(options, TopicPartition(wanted.topic, wanted.partition), wanted.end)
     ahead: Future[Fetched] | None = background.start(fetch.at(wanted.start))
     try:

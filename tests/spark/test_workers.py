@@ -1,0 +1,60 @@
+"""What Spark's Python processes load, and what their collector looks at between two tasks."""
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from kohort.spark import workers
+
+READS = """
+import sys
+from kohort.spark import KohortDataSource
+from kohort.columnar import decode
+from kohort.protocol import batches
+from kohort.protocol.records import Record
+record = Record(b"key", b"value", (("header", b"1"),), 1)
+decode(batches.build([record], base_offset=0), topic="t", partition=0, include_headers=True)
+print(*sys.modules)
+"""
+
+
+def test_a_task_loads_no_library_that_it_does_not_need() -> None:
+    """Each of them takes longer than a small micro-batch: pyarrow would import pandas, kio Hypothesis."""
+    done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True)
+    assert {"numba", "pyspark"} <= set(done.stdout.split())
+    assert not {"pandas", "hypothesis", "kohort.server"} & set(done.stdout.split())
+
+
+@pytest.fixture
+def _settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(workers, "_settled", None)
+    workers.settle()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_settled")
+def test_what_is_there_when_a_worker_settles_is_out_of_the_collectors_reach_once() -> None:
+    frozen = gc.get_freeze_count()
+    assert frozen > 10_000
+    later: list[list[int]] = [[] for _ in range(1000)]
+    workers.settle()
+    assert gc.get_freeze_count() <= frozen
+    assert gc.is_tracked(later)
+
+
+@pytest.mark.usefixtures("_settled")
+def test_garbage_of_later_is_collected_as_before() -> None:
+    class Node:
+        other: "Node"
+
+    one, two = Node(), Node()
+    one.other, two.other = two, one
+    alive = weakref.ref(one)
+    del one, two
+    gc.collect()
+    assert alive() is None
