@@ -108,14 +108,28 @@ class TestPartitionsThatAreNotThere:
             save(frame, topic=topic)
         assert read(topic).count() == 0
 
-    def test_many_rows_nothing_is_written_by_the_task(self, session, save, read, topic):
-        frame = session.range(2_000).coalesce(1)
+    def test_many_rows_nothing_is_written_by_any_task(self, session, save, read, topic):
+        frame = session.range(2_000).repartition(2)
         save(frame.selectExpr("rpad('v', 1000, 'x') value", "cast(id % 3 as int) partition"), topic=topic)
         assert read(topic).groupBy("partition").count().count() == 3
         wrong = frame.selectExpr("rpad('v', 1000, 'x') value", "cast(if(id = 1999, -1, 0) as int) partition")
         with pytest.raises(Exception, match=f"a row is for partition -1 of topic {topic}"):
             save(wrong, topic=topic)
         assert read(topic).count() == 2_000
+
+    def test_a_micro_batch_is_not_written_either(self, session, topics, read, topic, tmp_path):
+        source = f"{topic}-source"
+        topics.create(source, 5)
+        topics.fill(source, {partition: [b"v"] for partition in range(5)})
+        servers = {"kafka.bootstrap.servers": topics.address}
+        frame = session.readStream.format("kohort").options(**servers, subscribe=source, startingOffsets="earliest")
+        writer = frame.load().select("value", "partition").writeStream.format("kohort").options(**servers, topic=topic)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        with pytest.raises(
+            Exception, match=f"a row is for partition [34] of topic {topic}, which has the partitions 0"
+        ):
+            query.awaitTermination(PATIENCE_S)
+        assert read(topic).count() == 0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +141,7 @@ class TestPartitionsThatAreNotThere:
         ("select 'v' value, 1L partition", {"topic": "t"}, "column partition is bigint; cast it to int"),
         ("select 'v' value", {"topic": "t", "includeHeaders": "true"}, "there is no column headers"),
         ("select 'v' value", {"topik": "t"}, "option topik is not known; is it topic?"),
-        ("select 'v' value", {"topic": "t", "kafka.acks": "2"}, "acks '2': it is 0, 1 or all"),
+        ("select 'v' value", {"topic": "t", "kafka.acks": "2"}, "option kafka.acks is '2'; it is one of all"),
         ("select 'v' value, cast(null as string) topic", {}, "a row has no topic"),
     ],
 )

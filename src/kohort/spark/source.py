@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
+from kohort.spark.handover import Handover
 from kohort.spark.member_stream import MemberStreamReader
 from kohort.spark.membership import validate_group
 from kohort.spark.options import GroupMode, parse_read
@@ -22,7 +23,7 @@ from kohort.spark.schema import read_schema, validate_read_schema
 from kohort.spark.stream import StreamReader
 from kohort.spark.write_options import parse_write
 from kohort.spark.write_schema import written_columns
-from kohort.spark.writing import BatchWriter, StreamWriter
+from kohort.spark.writing import BatchWriter, StreamWriter, Writing
 
 
 class KohortDataSource(DataSource):
@@ -51,10 +52,12 @@ class KohortDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("mode overwrite: a topic can only be appended to; use mode append")
-        options = parse_write(self.options)
-        return BatchWriter(options, written_columns(schema, options))
+        return BatchWriter(self._writing(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
         # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
+        return StreamWriter(self._writing(schema))
+
+    def _writing(self, schema: StructType) -> Writing:
         options = parse_write(self.options)
-        return StreamWriter(options, written_columns(schema, options))
+        return Writing(options, written_columns(schema, options), Handover())

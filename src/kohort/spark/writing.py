@@ -3,9 +3,10 @@
 Each task sends its own rows, with an idempotent producer: within a task every record is in its partition once, in
 order. A task that Spark runs again sends its rows again; so a write is at least once, as with Spark's sink.
 
-Where rows have a `partition`, all rows of a task are looked at before the first one is sent: they wait in memory, many
-on disk. Spark tells tasks nothing of each other; yet few rows are handed to the driver, which sends them when every
-task has found its partitions: nothing at all is written then if a single one is wrong.
+Where rows have a `partition`, all rows of a task are looked at before the first one is sent. Spark tells tasks nothing
+of each other; so they hand their rows to the driver (`handover`), which sends them when every task has found its
+partitions: nothing at all is written then if a single one is wrong. Only a task with many rows on another machine than
+the driver's sends them itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,23 +15,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from kohort.spark.handover import Handover, Spool, in_file, unpacked
 from kohort.spark.write_options import WriteOptions
+from kohort.spark.write_rows import by_topic, validate_partitions
 
 if TYPE_CHECKING:
     from kohort.spark.sending import Sending
 
 HELD_BYTES: Final = 256 * 1024
-"""Of a task with a column `partition`: up to here its rows go over the driver."""
+"""Of a task with a column `partition`: up to here its rows travel to the driver with the message that it is done."""
 SPOOL_BYTES: Final = 64 * 1024 * 1024
-"""From here on rows wait on disk."""
+"""From here on rows that a task sends itself wait on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task tells the driver: the rows that are still to be sent."""
 
     held: bytes = b""
-    """Rows that are still to be sent, as an Arrow stream."""
+    """As an Arrow stream."""
+    file: str | None = None
+    """Where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Writing:
 
     options: WriteOptions
     columns: tuple[str, ...]
+    handover: Handover
 
     def task(self, batches: Iterable[Any]) -> Written:
         """Write the rows of one task. Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError."""
@@ -52,43 +58,56 @@ class Writing:
             return Written()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have written: send what they handed over."""
+        """All tasks have found their partitions: send what they handed over. Raises as `task`, and KohortError."""
         from kohort.spark.sending import Sending
-        from kohort.spark.write_rows import unpacked
 
-        held = [each.held for each in messages if isinstance(each, Written) and each.held]
-        if held:
+        left = [each for each in messages if isinstance(each, Written) and (each.held or each.file)]
+        if not left:
+            return
+        try:
             with Sending(self.options) as sending:
-                for stream in held:
-                    self._send(sending, unpacked(stream))
+                for each in left:
+                    self._send(sending, _rows(each))
+        finally:
+            self.handover.sweep()
+
+    def abort(self) -> None:
+        """A task failed, and nothing that others handed over is sent."""
+        self.handover.sweep()
 
     def _send(self, sending: "Sending", batches: Iterable[Any]) -> None:
-        from kohort.spark.write_rows import by_topic
-
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 sending.send(topic, rows)
 
     def _checked(self, sending: "Sending", batches: Iterable[Any]) -> Written:
-        """Look at all rows; then send them, or hand them to the driver if they are few."""
-        from kohort.spark.write_rows import Spool, by_topic, validate_partitions
+        """Look at all rows; then hand them to the driver, or send them if it cannot be reached with so many."""
+        is_near = self.handover.reaches()
+        with Spool(HELD_BYTES if is_near else SPOOL_BYTES, self.handover) as spool:
+            self._look_at(sending, batches, spool)
+            if spool.size <= HELD_BYTES:
+                return Written(held=spool.packed())
+            if is_near:
+                return Written(file=spool.left_in_file())
+            self._send(sending, spool)
+            return Written()
 
-        spool = Spool(SPOOL_BYTES)
+    def _look_at(self, sending: "Sending", batches: Iterable[Any], spool: Spool) -> None:
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 validate_partitions(topic, rows, sending.count)
             spool.add(batch)
-        if spool.size <= HELD_BYTES:
-            return Written(spool.packed())
-        self._send(sending, spool)
-        return Written()
+
+
+def _rows(written: Written) -> Iterator[Any]:
+    return unpacked(written.held) if written.file is None else in_file(written.file)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`write` runs in the workers, `commit` on the driver."""
+    """`write` runs in the workers, `commit` and `abort` on the driver."""
 
-    def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
-        self._writing = Writing(options, columns)
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return self._writing.task(iterator)
@@ -96,15 +115,21 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._writing.commit(messages)
 
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        self._writing.abort()
+
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """The same for every micro-batch."""
 
-    def __init__(self, options: WriteOptions, columns: tuple[str, ...]) -> None:
-        self._writing = Writing(options, columns)
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return self._writing.task(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         self._writing.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self._writing.abort()
