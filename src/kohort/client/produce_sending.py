@@ -1,4 +1,4 @@
-"""Sends what producers' partitions have ready, and deals with the answers.
+"""Sends what producers' partitions have ready; `Outcomes` deals with the answers.
 
 One task looks at all partitions with batches whenever something may have changed, and starts requests: each has one
 batch of as many partitions of a broker as there are, several requests may be on their way to a broker (Kafka's Sender).
@@ -7,37 +7,19 @@ batch of as many partitions of a broker as there are, several requests may be on
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
-from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, DeliveryTimeoutError, GaveUpError, is_retriable
+from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
 from kohort.client.produce_batch import NO_OFFSET, ProduceBatch
+from kohort.client.produce_outcomes import Outcomes
 from kohort.client.produce_partition import NEVER, ProducePartition
 from kohort.client.produce_request import VERSIONS, ZSTD_SINCE, produce_request
+from kohort.client.producer_config import ProducerConfig
 from kohort.client.producer_ids import ProducerIds
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.compression import Codec
 from kohort.types import TopicPartition
-
-_SEQUENCES_LOST: Final = frozenset(
-    {ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id, ErrorCode.invalid_producer_epoch}
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceSettings:
-    """How it is sent."""
-
-    acks: int
-    """0, 1, or -1 for all."""
-    codec: Codec
-    linger_s: float
-    delivery_timeout_s: float
-    max_request_size: int
-    max_in_flight: int
-    """Requests to each broker."""
 
 
 class Sender:
@@ -46,22 +28,21 @@ class Sender:
     def __init__(
         self,
         cluster: Cluster,
-        settings: ProduceSettings,
+        config: ProducerConfig,
         ids: ProducerIds,
         purpose: str,
         on_settled: Callable[[ProduceBatch], None],
     ) -> None:
         self._cluster = cluster
-        self._settings = settings
+        self._config = config
         self._ids = ids
         self._purpose = purpose
-        self._on_settled = on_settled
+        self._outcomes = Outcomes(cluster, config, ids, on_settled)
         self._active: dict[ProducePartition, None] = {}
         self._wake = asyncio.Event()
         self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
         self._tasks: set[asyncio.Task[Any]] = set()
         self._locating: set[str] = set()
-        self._backoffs: dict[TopicPartition, Backoff] = {}
         self._acquiring = False
         self.hurry = 0
         """How many wait for all to be sent: nothing lingers then."""
@@ -83,7 +64,7 @@ class Sender:
         await asyncio.gather(*tasks, return_exceptions=True)
         for partition in tuple(self._active):
             for batch in (*partition.in_flight, *partition.waiting):
-                self._settle(
+                self._outcomes.settle(
                     batch, DeliveryTimeoutError(batch.tp, f"{batch.tp}: the producer was closed before its end")
                 )
 
@@ -109,14 +90,14 @@ class Sender:
         next_due = self._expire(now)
         by_node: defaultdict[int, list[ProducePartition]] = defaultdict(list)
         for partition in tuple(self._active):
-            due = partition.due(self._settings.linger_s, hurry=self.hurry > 0)
+            due = partition.due(self._config.linger_s, hurry=self.hurry > 0)
             if due > now:
                 next_due = min(next_due, due)
                 continue
             leader = self._cluster.known_leader(partition.tp)
             if leader is None:
                 self._locate(partition.tp)
-            elif self._requests[leader.node_id] < self._settings.max_in_flight:
+            elif self._requests[leader.node_id] < self._config.max_in_flight_requests_per_connection:
                 by_node[leader.node_id].append(partition)
         for node_id, partitions in by_node.items():
             next_due = min(next_due, self._send_ready(node_id, partitions, now))
@@ -128,7 +109,7 @@ class Sender:
         assert producer is not None
         batches, size = [], 0
         for partition in partitions:
-            if size and size + partition.waiting[0].size > self._settings.max_request_size:
+            if size and size + partition.waiting[0].size > self._config.max_request_size:
                 self.wake()
                 break
             batch = partition.take(producer)
@@ -137,7 +118,7 @@ class Sender:
                 self._active[partition] = self._active.pop(partition)  # others first next time
                 size += batch.sent_size
             # The next batch of each goes with another request.
-            if partition.due(self._settings.linger_s, hurry=self.hurry > 0) <= now:
+            if partition.due(self._config.linger_s, hurry=self.hurry > 0) <= now:
                 self.wake()
         if batches:
             self._requests[node_id] += 1
@@ -146,24 +127,16 @@ class Sender:
 
     def _expire(self, now: float) -> float:
         """Give up what has waited for too long; when the next will have."""
-        timeout = self._settings.delivery_timeout_s
+        timeout = self._config.delivery_timeout_s
         earliest = NEVER
         for partition in tuple(self._active):
             for batch in partition.expired(now - timeout):
-                self._settle(batch, self._timed_out(batch))
+                self._outcomes.settle(batch, self._outcomes.timed_out(batch))
             if partition.is_idle:
                 del self._active[partition]
             elif partition.waiting:
                 earliest = min(earliest, partition.waiting[0].created + timeout)
         return earliest
-
-    def _timed_out(self, batch: ProduceBatch) -> DeliveryTimeoutError:
-        limit = f"{self._settings.delivery_timeout_s:g} s"
-        tried = f"{batch.attempts} attempts" if batch.attempts else "it was never sent"
-        last = f", the last: {batch.last_error}" if batch.last_error else ""
-        return DeliveryTimeoutError(
-            batch.tp, f"{batch.tp}: {batch.count} records not delivered in {limit}; {tried}{last}"
-        )
 
     # Requests
 
@@ -173,10 +146,10 @@ class Sender:
         except KohortError as error:
             self._cluster.stale(*{batch.tp.topic for _, batch in batches})
             for partition, batch in batches:
-                self._failed(partition, batch, error)
+                self._outcomes.failed(partition, batch, error)
         else:
             for partition, batch in batches:
-                self._answered(partition, batch, found.get(batch.tp))
+                self._outcomes.answered(partition, batch, found.get(batch.tp))
         finally:
             self._requests[node_id] -= 1
             self.wake()
@@ -184,9 +157,9 @@ class Sender:
     async def _exchange(self, node_id: int, batches: Sequence[ProduceBatch]) -> dict[TopicPartition, Any]:
         connection = await self._cluster.connection(node_id, self._purpose)
         least, most = VERSIONS
-        least = ZSTD_SINCE if self._settings.codec is Codec.ZSTD else least
+        least = ZSTD_SINCE if self._config.codec is Codec.ZSTD else least
         how = connection.how("produce", least, most)
-        acks = self._settings.acks
+        acks = self._config.required_acks
         body = produce_request(how.version, acks, self._cluster.config.request_timeout_ms, batches)
         frame = await connection.submit(how, *body, answered=acks != 0)
         if not acks:
@@ -197,67 +170,6 @@ class Sender:
             for topic in answer.responses
             for each in topic.partition_responses
         }
-
-    def _answered(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
-        if told is None:
-            self._failed(partition, batch, KafkaError(_UNKNOWN, f"{batch.tp} is missing in the broker's answer"))
-        elif told.error_code is ErrorCode.none:
-            stamp = -1 if told.log_append_time is None else round(told.log_append_time.timestamp() * 1000)
-            self._succeeded(partition, batch, told.base_offset, stamp)
-        elif told.error_code is ErrorCode.duplicate_sequence_number:
-            self._succeeded(partition, batch, NO_OFFSET, -1)
-        else:
-            message = getattr(told, "error_message", None)
-            error = KafkaError(told.error_code, f"{batch.tp}: {message}" if message else str(batch.tp))
-            self._refused(partition, batch, error)
-
-    def _succeeded(self, partition: ProducePartition, batch: ProduceBatch, base_offset: int, stamp: int) -> None:
-        partition.succeeded(batch)
-        self._backoffs.pop(batch.tp, None)
-        batch.succeed(base_offset, stamp)
-        self._on_settled(batch)
-
-    def _refused(self, partition: ProducePartition, batch: ProduceBatch, error: KafkaError) -> None:
-        if error.code is ErrorCode.message_too_large and batch.count > 1:
-            partition.replace(batch, batch.split())
-            self._on_settled(batch)
-            return
-        if error.code in _SEQUENCES_LOST and batch.sequence >= 0:
-            if partition.is_first(batch):
-                self._begin_anew(partition, batch, error)
-            self._again(partition, batch, error)
-            return
-        if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
-            self._cluster.stale(batch.tp.topic)
-        self._failed(partition, batch, error)
-
-    def _begin_anew(self, partition: ProducePartition, batch: ProduceBatch, error: KafkaError) -> None:
-        partition.begin_anew()
-        if error.code is ErrorCode.invalid_producer_epoch:
-            self._ids.lost(batch.producer)
-        else:
-            self._ids.next_epoch(batch.producer)
-
-    def _failed(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
-        if is_retriable(error):
-            self._again(partition, batch, error)
-        else:
-            partition.gone(batch)
-            self._settle(batch, error)
-
-    def _again(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
-        batch.last_error = error
-        now = asyncio.get_running_loop().time()
-        if now >= batch.created + self._settings.delivery_timeout_s:
-            partition.gone(batch)
-            self._settle(batch, self._timed_out(batch))
-            return
-        backoff = self._backoffs.setdefault(batch.tp, self._cluster.backoff())
-        partition.again(batch, now + backoff.next_s())
-
-    def _settle(self, batch: ProduceBatch, error: Exception) -> None:
-        batch.fail(error)
-        self._on_settled(batch)
 
     # What requests need
 
@@ -292,7 +204,7 @@ class Sender:
                     batch.last_error = error
             else:
                 for batch in partition.expired(NEVER):
-                    self._settle(batch, error)
+                    self._outcomes.settle(batch, error)
 
     def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -310,4 +222,3 @@ class _Untold:
 
 
 _UNTOLD: Final = _Untold()
-_UNKNOWN: Final = ErrorCode.unknown_server_error

@@ -14,29 +14,26 @@ import itertools
 import random
 import time
 from collections.abc import Sequence
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
-from kohort.client.config import MAX_MS, ClientConfig, validate_int
+from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError
 from kohort.client.metadata import NO_LEADER, TopicMetadata
 from kohort.client.partitioner import Partitioner, Sticky, murmur2_partitioner
 from kohort.client.produce_batch import Delivery, ProduceBatch, RecordMetadata
 from kohort.client.produce_partition import ProducePartition
-from kohort.client.produce_sending import ProduceSettings, Sender
+from kohort.client.produce_room import Room
+from kohort.client.produce_sending import Sender
+from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.client.producer_ids import ProducerIds
-from kohort.errors import ConfigError, ErrorCode, KafkaError
-from kohort.protocol.compression import Codec
+from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.records import Header
 from kohort.types import TopicPartition
 
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
-Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
-
-_ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
-_CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _OVERHEAD: Final = 32
 """Bytes that a record takes besides key, value and headers, at most for all but the longest."""
 
@@ -66,40 +63,28 @@ class Producer:
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
         """
-        if acks not in _ACKS:
-            raise ConfigError(f"acks {acks!r}: it is 0, 1 or all")
-        if compression not in _CODECS:
-            raise ConfigError(f"compression {compression!r}: it is one of {', '.join(_CODECS)}")
-        idempotent = _ACKS[acks] == -1 if enable_idempotence is None else enable_idempotence
-        if idempotent and _ACKS[acks] != -1:
-            raise ConfigError(f"idempotence needs acks=all, not {acks!r}; set enable_idempotence=False or acks='all'")
-        most = 5 if idempotent else 1_000  # of a producer id a broker remembers five batches
-        validate_int("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection, 1, most)
-        for name in ("max_request_size", "buffer_memory", "delivery_timeout_ms"):
-            validate_int(name, locals()[name], 1, MAX_MS)
-        validate_int("batch_size", batch_size, 0, MAX_MS)
-        validate_int("max_block_ms", max_block_ms, 0, MAX_MS)
+        self._config = ProducerConfig(
+            acks=acks,
+            compression=compression,
+            linger_ms=linger_ms,
+            batch_size=batch_size,
+            enable_idempotence=enable_idempotence,
+            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
+            max_request_size=max_request_size,
+            buffer_memory=buffer_memory,
+            max_block_ms=max_block_ms,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
         self._owns_cluster = isinstance(cluster, ClientConfig)
         self._cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
-        self._settings = ProduceSettings(
-            acks=_ACKS[acks],
-            codec=_CODECS[compression],
-            linger_s=linger_ms / 1000,
-            delivery_timeout_s=delivery_timeout_ms / 1000,
-            max_request_size=max_request_size,
-            max_in_flight=max_in_flight_requests_per_connection,
-        )
         self._batch_size = batch_size
-        self._buffer_memory = buffer_memory
-        self._max_block_ms = max_block_ms
         self._partitioner = partitioner
-        self._ids = ProducerIds(self._cluster, enabled=idempotent)
-        self._in_flight_per_partition = max_in_flight_requests_per_connection if idempotent else 1
+        self._ids = ProducerIds(self._cluster, enabled=self._config.is_idempotent)
         self._purpose = f"produce {next(_numbers)}"
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
-        self._used = 0
-        self._room = asyncio.Event()
+        self._room = Room(buffer_memory)
+        self._largest = min(max_request_size, buffer_memory)
         self._unseen: list[ProduceBatch] = []
         self._sender: Sender | None = None
         self._closed = False
@@ -117,7 +102,7 @@ class Producer:
             await self.close(timeout_ms=0)
 
     def __repr__(self) -> str:
-        return f"<Producer {len(self._unsettled())} batches unsettled, {self._used} bytes>"
+        return f"<Producer {len(self._unsettled())} batches unsettled, {self._room.used} bytes>"
 
     async def send(
         self,
@@ -142,15 +127,15 @@ class Producer:
         tp = TopicPartition(topic, self._choose(known, key, size) if partition is None else partition)
         if partition is not None and known.partition(partition) is None:
             raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
-        if size > self._settings.max_request_size or size > self._buffer_memory:
+        if size > self._largest:
             raise KafkaError(ErrorCode.message_too_large, f"{tp}: {size} bytes; see max_request_size, buffer_memory")
-        if self._used + size > self._buffer_memory:
+        if not self._room.has(size):
             await self._make_room(tp, size)
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         batch, is_new = self._open_batch(tp, size, stamp)
         before = batch.size
         delivery = batch.append(key, value, headers, stamp)
-        self._used += batch.size - before
+        self._room.take(batch.size - before)
         if batch.size >= self._batch_size:
             batch.close()
             self._wake_sender()
@@ -170,14 +155,14 @@ class Producer:
         known = self._cluster.known_topic(tp.topic) or await self._find(tp.topic)
         if known.partition(tp.partition) is None:
             raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
-        if self._used and self._used + len(payload) > self._buffer_memory:
+        if not self._room.has(len(payload)):
             await self._make_room(tp, len(payload))
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(payload, count, max_timestamp)
-        self._used += len(payload)
+        self._room.take(len(payload))
         batch.close()
         self._wake_sender()
         await asyncio.sleep(0)
@@ -226,7 +211,7 @@ class Producer:
         return await retrying(
             lambda: self._ask(topic),
             what=f"metadata of topic {topic!r}",
-            timeout_ms=self._max_block_ms,
+            timeout_ms=self._config.max_block_ms,
             backoff=self._cluster.backoff(),
             advice="check the topic's name, and that the brokers can be reached",
         )
@@ -254,7 +239,7 @@ class Producer:
     def _partition(self, tp: TopicPartition) -> ProducePartition:
         found = self._partitions.get(tp)
         if found is None:
-            found = self._partitions[tp] = ProducePartition(tp, self._in_flight_per_partition)
+            found = self._partitions[tp] = ProducePartition(tp, self._config.in_flight_per_partition)
         return found
 
     def _open_batch(self, tp: TopicPartition, size: int, stamp: int) -> tuple[ProduceBatch, bool]:
@@ -269,11 +254,11 @@ class Producer:
 
     def _new_batch(self, partition: ProducePartition, stamp: int) -> ProduceBatch:
         now = asyncio.get_running_loop().time()
-        batch = ProduceBatch(partition.tp, partition.next_number(), self._settings.codec, now, stamp)
+        batch = ProduceBatch(partition.tp, partition.next_number(), self._config.codec, now, stamp)
         partition.waiting.append(batch)
-        self._used += batch.size
+        self._room.take(batch.size)
         if self._sender is None:
-            self._sender = Sender(self._cluster, self._settings, self._ids, self._purpose, self._settled)
+            self._sender = Sender(self._cluster, self._config, self._ids, self._purpose, self._settled)
         self._sender.add(partition)
         return batch
 
@@ -285,10 +270,9 @@ class Producer:
             self._sender.wake()
 
     def _settled(self, batch: ProduceBatch) -> None:
-        self._used -= batch.size
-        self._room.set()
+        self._room.give_back(batch.size)
         if batch.halves is not None:
-            self._used += sum(half.size for half in batch.halves)
+            self._room.take(sum(half.size for half in batch.halves))
         elif not batch.is_awaited and batch.done.exception() is not None:
             self._unseen.append(batch)
 
@@ -298,14 +282,12 @@ class Producer:
             sender.hurry += 1
             sender.wake()
         try:
-            async with asyncio.timeout(self._max_block_ms / 1000):
-                while self._used and self._used + size > self._buffer_memory:
-                    self._room.clear()
-                    await self._room.wait()
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                await self._room.wait_for(size)
         except TimeoutError:
             raise BufferFullError(
-                f"{tp}: no room for a record within {self._max_block_ms / 1000:g} s, {self._used} bytes wait for the"
-                " brokers; send more slowly, or raise buffer_memory or max_block_ms"
+                f"{tp}: no room for a record within {self._config.max_block_ms / 1000:g} s, {self._room.used} bytes "
+                "wait for the brokers; send more slowly, or raise buffer_memory or max_block_ms"
             ) from None
         finally:
             if sender is not None:

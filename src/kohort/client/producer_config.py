@@ -1,0 +1,79 @@
+"""How a producer sends: Java's names, sizes in bytes, checked when it is made. The defaults are `Producer`'s."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kohort.client.config import MAX_MS, validate_int
+from kohort.errors import ConfigError
+from kohort.protocol.compression import Codec
+
+Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
+
+_ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
+_CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+_REMEMBERED: Final = 5
+"""Batches of a producer id that a broker remembers, to know one that comes again."""
+_MOST_IN_FLIGHT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Raises ConfigError, which says what to do, for a value out of its bounds."""
+
+    acks: Acks
+    compression: str
+    linger_ms: float
+    batch_size: int
+    enable_idempotence: bool | None
+    """None: as `acks` allows; sequences need acks="all"."""
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    buffer_memory: int
+    max_block_ms: int
+    delivery_timeout_ms: int
+
+    def __post_init__(self) -> None:
+        if self.acks not in _ACKS:
+            raise ConfigError(f"acks {self.acks!r}: it is 0, 1 or all")
+        if self.compression not in _CODECS:
+            raise ConfigError(f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}")
+        if self.is_idempotent and self.required_acks != -1:
+            raise ConfigError(
+                f"idempotence needs acks=all, not {self.acks!r}; set enable_idempotence=False or acks='all'"
+            )
+        most = _REMEMBERED if self.is_idempotent else _MOST_IN_FLIGHT
+        validate_int("max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1, most)
+        for name, least in (
+            ("max_request_size", 1),
+            ("buffer_memory", 1),
+            ("delivery_timeout_ms", 1),
+            ("batch_size", 0),
+            ("max_block_ms", 0),
+        ):
+            validate_int(name, getattr(self, name), least, MAX_MS)
+
+    @property
+    def required_acks(self) -> int:
+        """0, 1, or -1 for all."""
+        return _ACKS[self.acks]
+
+    @property
+    def codec(self) -> Codec:
+        return _CODECS[self.compression]
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.required_acks == -1 if self.enable_idempotence is None else self.enable_idempotence
+
+    @property
+    def in_flight_per_partition(self) -> int:
+        """Without sequences two batches could change places when the first is sent again."""
+        return self.max_in_flight_requests_per_connection if self.is_idempotent else 1
+
+    @property
+    def linger_s(self) -> float:
+        return self.linger_ms / 1000
+
+    @property
+    def delivery_timeout_s(self) -> float:
+        return self.delivery_timeout_ms / 1000
