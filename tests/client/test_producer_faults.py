@@ -22,10 +22,14 @@ OUT_OF_ORDER = 45
 
 
 class Log:
-    """One partition as a broker keeps it: sequences checked, duplicates known (Kafka's ProducerStateManager)."""
+    """One partition as a broker keeps it: sequences checked, duplicates known (Kafka's ProducerStateManager).
+
+    A producer that it does not know may begin with any sequence (ProducerAppendInfo), unless it `insists` on 0.
+    """
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        self.insists = False
         self.producers: dict[int, tuple[int, int]] = {}  # epoch and next sequence by id
         self.sent: dict[tuple[int, int, int], int] = {}  # offset by id, epoch, sequence
 
@@ -37,7 +41,8 @@ class Log:
             who = header.producer_id, header.producer_epoch, header.base_sequence
             if who in self.sent:
                 return 0, self.sent[who]
-            epoch, expected = self.producers.get(header.producer_id, (header.producer_epoch, 0))
+            first = 0 if self.insists else header.base_sequence
+            epoch, expected = self.producers.get(header.producer_id, (header.producer_epoch, first))
             if header.producer_epoch > epoch:
                 epoch, expected = header.producer_epoch, 0
             if header.base_sequence != expected:
@@ -48,7 +53,8 @@ class Log:
         return 0, len(self.values) - header.record_count
 
     def forget_producers(self) -> None:
-        """As after an unclean election, or when the id expired."""
+        """As after an unclean election, or when the id expired, by a broker that notices."""
+        self.insists = True
         self.producers.clear()
         self.sent.clear()
 
@@ -184,14 +190,26 @@ async def test_several_batches_are_in_flight(fake: FakeCluster, logs: Logs, clus
         await gate.wait()
         return plain(request)
 
-    fake.on("produce", produce)
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
-        deliveries = await send(producer, 200)
-        await asyncio.sleep(0.02)
+        await (await send(producer, 1))[0]
+        fake.on("produce", produce)
+        deliveries = await send(producer, 200, 1)
         connection = await cluster.connection(0, producer._purpose)
+        async with asyncio.timeout(5):
+            while connection.in_flight < 5:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
         assert connection.in_flight == 5
         gate.set()
-        assert [(await each).offset for each in deliveries] == list(range(200))
+        assert [(await each).offset for each in deliveries] == list(range(1, 201))
+
+
+async def test_the_first_batch_goes_alone(logs: Logs, cluster: Cluster) -> None:
+    """A broker takes any sequence of a producer that is new to it: one that overtook the first would stay before it."""
+    logs.before = [3]
+    async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
+        await send(producer, 100)
+    assert logs[0].values == numbers(100)
 
 
 async def test_a_broker_that_lost_the_sequences(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:

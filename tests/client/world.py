@@ -20,6 +20,7 @@ from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
 from kohort.client.group import ConsumerGroup
 from kohort.client.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 from kohort.client.offsets import EARLIEST, Offset
+from kohort.client.versions import spoken
 from kohort.coordinator.config import GroupConfig as CoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.errors import ErrorCode
@@ -214,6 +215,9 @@ class FakeConnection:
             self.open.set()
             self.world.coordinator.bench.disconnect(self)
 
+    def version(self, api):
+        return spoken(api)[1]
+
     async def send(self, api, *, timeout_ms=None, min_version=0, max_version=None, **fields):
         self.cluster.requests.append((self.world.now, api, fields))
         timeout_ms = timeout_ms or 30_000
@@ -356,8 +360,9 @@ async def _commit(coordinator, _connection, fields):
 
 
 async def _fetch(coordinator, _connection, fields):
-    asked = [(topic["name"], index) for topic in fields["topics"] for index in topic["partition_indexes"]]
-    answer = await coordinator.ask("fetch", fields["group_id"], *asked)
+    (group,) = fields["groups"]
+    asked = [(topic["name"], index) for topic in group["topics"] for index in topic["partition_indexes"]]
+    answer = await coordinator.ask("fetch", group["group_id"], *asked)
     told = _by_topic(
         (
             TopicPartition(each.topic, each.partition),

@@ -27,6 +27,8 @@ from kohort.errors import ErrorCode, KohortError
 PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5
 """Version of JoinGroup."""
+SEVERAL_LEAVE_SINCE: Final = 3
+"""Version of LeaveGroup. Each is given its own fields only: to find out that another has them loads that one too."""
 
 PURPOSES: Final[Mapping[type[Any], str]] = {
     JoinGroup: "join",
@@ -128,13 +130,9 @@ async def _leave(request: LeaveGroup, connection: Connection, config: GroupConfi
         "group_instance_id": config.instance_id,
         "reason": request.reason,
     }
-    answer = await connection.send(
-        "leave_group",
-        timeout_ms=timeout_ms,
-        group_id=config.group_id,
-        member_id=request.member_id,
-        members=[member],
-    )
+    several = (connection.version("leave_group") or 0) >= SEVERAL_LEAVE_SINCE
+    who: Mapping[str, Any] = {"members": [member]} if several else {"member_id": request.member_id}
+    answer = await connection.send("leave_group", timeout_ms=timeout_ms, group_id=config.group_id, **who)
     error = answer.error_code
     if error is ErrorCode.none:
         error = next((each.error_code for each in getattr(answer, "members", ())), error)

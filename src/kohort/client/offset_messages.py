@@ -20,6 +20,8 @@ from kohort.types import TopicPartition
 
 NAMES_TOPICS: Final = 9
 """Highest version of both that names topics by name."""
+SEVERAL_GROUPS_SINCE: Final = 8
+"""Version of OffsetFetch."""
 HAS_RETENTION: Final = 4
 """Highest version of OffsetCommit with a retention."""
 NO_OFFSET: Final = -1
@@ -77,14 +79,15 @@ async def fetch_offsets(
         }
         for topic, of_topic in wanted
     ]
+    # Each version is given its own fields only: to find out that another has them loads that one too.
+    of_one_group = {"group_id": config.group_id, "topics": topics}
+    of_several = {"groups": [{**of_one_group, "member_id": None, "member_epoch": -1}]}
     known = all(topic_ids.get(topic) for topic, _ in wanted)
     answer = await connection.send(
         "offset_fetch",
         max_version=None if known else NAMES_TOPICS,
-        group_id=config.group_id,
-        topics=topics,
-        groups=[{"group_id": config.group_id, "member_id": None, "member_epoch": -1, "topics": topics}],
         require_stable=True,
+        **(of_several if (connection.version("offset_fetch") or 0) >= SEVERAL_GROUPS_SINCE else of_one_group),
     )
     return _fetched(answer, topic_ids)
 

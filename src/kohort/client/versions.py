@@ -72,8 +72,11 @@ class Wire:
     version: int
     flexible: bool
     """Whether request headers, and but for ApiVersions answers' headers, end with tagged fields (KIP-482)."""
-    read: Read
-    """The answer's body, from (frame, offset). Raises MalformedError."""
+
+    @property
+    def read(self) -> Read:
+        """The answer's body, from (frame, offset). Raises MalformedError."""
+        return _response_reader(self.key, self.version)
 
     def body(self, fields: Mapping[str, Any]) -> bytes:
         """A request's bytes behind its header; `fields` as `protocol.building.request` takes them."""
@@ -95,7 +98,13 @@ def wire(api: str, version: int) -> Wire:
     """How that version is written and read."""
     key = KEYS[api]
     schema = load_request_schema(key, version)
-    return Wire(api, key, version, schema.__flexible__, reader(load_response_schema(key, version)))
+    return Wire(api, key, version, schema.__flexible__)
+
+
+@cache
+def _response_reader(api_key: int, version: int) -> Read:
+    """Made when the first answer comes; those who read Fetch and Produce themselves need none."""
+    return reader(load_response_schema(api_key, version))
 
 
 def skip_tags(frame: Frame, at: int) -> int:

@@ -52,7 +52,7 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
             if given in names:
                 name, convert = names[given]
                 arguments[name] = value if convert is None else convert(value)
-            elif given not in _names_in_any_version(entity_type):
+            elif not _is_of_another_version(entity_type, given):
                 raise TypeError(f"{entity_type.__name__} has no field {given!r} in any version")
         return entity_type(**arguments)
 
@@ -60,20 +60,26 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
 
 
 @cache
-def _names_in_any_version(entity_type: Any) -> frozenset[str]:
-    """Field names, and their `_ms` forms, of this struct. Loads all versions, so only asked when in doubt."""
-    api_key = entity_type.__api_key__
+def _is_of_another_version(entity_type: Any, name: str) -> bool:
+    """Whether this struct has that field, or its `_ms` form, in any version.
+
+    The nearest are looked at first, and no more than it takes: to load a version takes milliseconds.
+    """
+    api_key, here = entity_type.__api_key__, entity_type.__version__
+    load = load_request_schema if entity_type.__module__.endswith(".request") else load_response_schema
     first, last = known_versions(api_key)
-    structs = [
-        each
-        for version in range(first, last + 1)
-        for load in (load_request_schema, load_response_schema)
-        for each in _structs(load(api_key, version))
-        # kio calls OffsetFetch's structs Topic and Topics by version
-        if each.__name__.rstrip("s") == entity_type.__name__.rstrip("s")
-    ]
-    names = {each.name for struct in structs for each in fields(struct)}
-    return frozenset(names | {f"{name}_ms" for name in names})
+    for version in sorted(range(first, last + 1), key=lambda version: abs(version - here)):
+        if name in _names(load(api_key, version), entity_type.__name__):
+            return True
+    return False
+
+
+def _names(message_type: Any, struct: str) -> set[str]:
+    """Field names, and their `_ms` forms, of the structs of that name in a message."""
+    # kio calls OffsetFetch's structs Topic and Topics by version
+    same = [each for each in _structs(message_type) if each.__name__.rstrip("s") == struct.rstrip("s")]
+    names = {each.name for found in same for each in fields(found)}
+    return names | {f"{name}_ms" for name in names}
 
 
 def _structs(entity_type: Any) -> list[Any]:
