@@ -8,6 +8,10 @@ it fail as well (OUT_OF_ORDER_SEQUENCE_NUMBER). So nothing new is sent until all
 and then they are sent again in order, one at a time until one succeeds. If the broker refuses the sequence of the very
 first one, it has lost what came before; the producer takes the next epoch, and the numbers begin at 0 (KIP-360).
 
+The first batch under a producer id goes alone. A broker that does not know the id yet takes any sequence (Kafka's
+ProducerAppendInfo): if it refused the first one, as it does while the topic is just being made, and took the second,
+the order would be lost.
+
 Without idempotence there is one batch in flight at a time: two could change places when the first is sent again.
 """
 
@@ -33,6 +37,7 @@ class ProducePartition:
         """Backoff after a failure, by the loop's clock."""
         self._max_in_flight = max_in_flight
         self._recovering = False
+        """One batch at a time, until one succeeds: what is behind it could overtake it."""
         self._reset = False
         self._numbers = 0
         self._producer = NOBODY
@@ -91,6 +96,7 @@ class ProducePartition:
         for batch in self.waiting:
             batch.producer, batch.sequence = NOBODY, NO_SEQUENCE
         self._producer, self._next_sequence, self._reset = producer, 0, False
+        self._recovering = True
         return True
 
     def succeeded(self, batch: ProduceBatch) -> None:
