@@ -15,7 +15,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.producer import Producer
 from kohort.columnar.encoding import Encoded, Rows, encode, partitions_of
 from kohort.errors import ErrorCode, KafkaError
-from kohort.spark import background
+from kohort.spark import background, workers
 from kohort.spark.write_options import WriteOptions
 from kohort.types import TopicPartition
 
@@ -27,6 +27,7 @@ class Sending:
     """One task's; a context manager that ends with everything acknowledged, or with the first error."""
 
     def __init__(self, options: WriteOptions) -> None:
+        workers.settle()
         self._options = options
         self._cluster = background.run(background.cluster(options.kafka))
         self._producer = background.run(self._taken())
