@@ -1,8 +1,10 @@
 """`spark.dataSource.register(KohortDataSource)`: Kafka topics as `.format("kohort")`.
 
 Spark makes these objects in several processes and pickles them: nothing here connects to anything before it is asked to
-plan or to read.
+plan or to read. And what only some queries need is imported for them: a stream waits for a fresh process to import this.
 """
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -15,15 +17,12 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
-from kohort.spark.handover import Handover
-from kohort.spark.member_stream import MemberStreamReader
-from kohort.spark.membership import validate_group
 from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
 from kohort.spark.stream import StreamReader
-from kohort.spark.write_options import parse_write
-from kohort.spark.write_schema import written_columns
-from kohort.spark.writing import BatchWriter, StreamWriter, Writing
+
+if TYPE_CHECKING:
+    from kohort.spark.writing import Writing
 
 
 class KohortDataSource(DataSource):
@@ -45,6 +44,9 @@ class KohortDataSource(DataSource):
         options = parse_read(self.options, streaming=True)
         validate_read_schema(schema, options)
         if options.group_mode is GroupMode.MEMBER:
+            from kohort.spark.member_stream import MemberStreamReader
+            from kohort.spark.membership import validate_group
+
             validate_group(options)
             return MemberStreamReader(options)
         return StreamReader(options)
@@ -52,12 +54,21 @@ class KohortDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("mode overwrite: a topic can only be appended to; use mode append")
+        from kohort.spark.writing import BatchWriter
+
         return BatchWriter(self._writing(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
+        from kohort.spark.writing import StreamWriter
+
         # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
         return StreamWriter(self._writing(schema))
 
-    def _writing(self, schema: StructType) -> Writing:
+    def _writing(self, schema: StructType) -> "Writing":
+        from kohort.spark.handover import Handover
+        from kohort.spark.write_options import parse_write
+        from kohort.spark.write_schema import written_columns
+        from kohort.spark.writing import Writing
+
         options = parse_write(self.options)
         return Writing(options, written_columns(schema, options), Handover())
