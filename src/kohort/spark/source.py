@@ -1,7 +1,7 @@
 """`spark.dataSource.register(KohortDataSource)`: Kafka topics as `.format("kohort")`.
 
 Spark makes these objects in several processes and pickles them: nothing here connects to anything before it is asked to
-plan or to read. And what only some queries need is imported for them: a stream waits for a fresh process to import this.
+plan or to read. What only some queries need is imported for them: a stream begins with a process that imports this.
 """
 
 from typing import TYPE_CHECKING
