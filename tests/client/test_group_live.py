@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from live_app import App, produce, until
 
 from kohort.client import ClientConfig, CommitError, ConsumerGroup, DeadLetters, End, OffsetAndMetadata, Producer
 from kohort.client.dead_letters import PREFIX
@@ -12,7 +13,6 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.types import TopicPartition
 
-QUICK = {"heartbeat_interval_ms": 50, "partition_watch_interval_ms": 100, "session_timeout_ms": 6_000}
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
@@ -22,85 +22,42 @@ def orders(broker):
     return broker
 
 
-async def until(condition, seconds=10):
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-async def produce(broker, count, topic="orders"):
-    async with Producer(ClientConfig(bootstrap=str(broker.address)), linger_ms=0) as producer:
-        for number in range(count):
-            await producer.send(topic, b"%d" % number, key=b"%d" % number)
-
-
-class App:
-    def __init__(self, broker, **options):
-        self.group = ConsumerGroup("g", bootstrap=str(broker.address), **{"topics": ["orders"]} | QUICK | options)
-        self.generations, self.values, self.ends = [], [], []
-        self.task = asyncio.create_task(self._run())
-
-    async def _run(self):
-        async with self.group:
-            async for generation in self.group:
-                self.generations.append(generation)
-                async with generation:
-                    for partition in generation.assignment:
-                        generation.start(self.work, partition)
-
-    async def work(self, generation, partition):
-        try:
-            async for batch in generation.records(partition):
-                self.values += [int(record.value) for record in batch]
-                await generation.commit({partition: batch.next_offset})
-        finally:
-            self.ends.append((partition, generation.end))
-
-    @property
-    def assignment(self):
-        return self.generations[-1].assignment if self.generations and self.generations[-1].end is None else ()
-
-    async def stop(self):
-        self.group.stop()
-        await self.task
-
-
 @pytest.mark.parametrize("assignors", [["range"], ["cooperative-sticky"]], ids=["eager", "cooperative"])
 async def test_members_share_the_work_and_hand_it_over_without_duplicates(orders, assignors):
-    await produce(orders, 200)
-    first = App(orders, assignors=assignors)
-    await until(lambda: len(first.values) == 200)
-    second = App(orders, assignors=assignors)
+    await produce(str(orders.address), 200)
+    first = App(str(orders.address), assignors=assignors)
+    await until(lambda: len(first.values()) == 200)
+    second = App(str(orders.address), assignors=assignors)
     await until(lambda: len(first.assignment) == len(second.assignment) == 2)
-    await produce(orders, 200)
-    await until(lambda: len(first.values) + len(second.values) == 400)
+    await produce(str(orders.address), 200)
+    await until(lambda: len(first.values()) + len(second.values()) == 400)
     await first.stop()
     await until(lambda: len(second.assignment) == 4)
-    await produce(orders, 100)
-    await until(lambda: len(first.values) + len(second.values) == 500)
+    await produce(str(orders.address), 100)
+    await until(lambda: len(first.values()) + len(second.values()) == 500)
     await second.stop()
-    assert sorted(first.values + second.values) == sorted([*range(200), *range(200), *range(100)])
+    assert sorted(first.values() + second.values()) == sorted([*range(200), *range(200), *range(100)])
 
 
 async def test_a_new_member_goes_on_at_the_committed_offset(orders):
-    await produce(orders, 50)
-    first = App(orders)
-    await until(lambda: len(first.values) == 50)
+    await produce(str(orders.address), 50)
+    first = App(str(orders.address))
+    await until(lambda: len(first.values()) == 50)
     await first.stop()
-    await produce(orders, 50)
-    second = App(orders)
-    await until(lambda: len(second.values) == 50)
+    await produce(str(orders.address), 50)
+    second = App(str(orders.address))
+    await until(lambda: len(second.values()) == 50)
     await second.stop()
     assert {end for _, end in second.ends} == {End.CLOSED}
 
 
 @pytest.mark.parametrize(("start", "count"), [("first", 20), ("last", 0), (1, 20), (2**52, 0)])
 async def test_where_it_starts_without_an_offset(orders, start, count):
-    await produce(orders, 20)
-    app = App(orders, start_offset=start)
+    await produce(str(orders.address), 20)
+    app = App(str(orders.address), start_offset=start)
     await until(lambda: len(app.assignment) == 4)
-    await produce(orders, 10)
-    await until(lambda: len(app.values) == count + 10)
+    await produce(str(orders.address), 10)
+    await until(lambda: len(app.values()) == count + 10)
     await app.stop()
 
 
@@ -120,26 +77,26 @@ async def test_commits_carry_metadata_and_epochs_and_errors_by_partition(orders)
 
 
 async def test_the_topic_grows_is_deleted_and_made_anew(orders):
-    app = App(orders)
+    app = App(str(orders.address))
     await until(lambda: len(app.assignment) == 4)
     orders.topics.add_partitions("orders", 6)
     await until(lambda: len(app.assignment) == 6)
-    await produce(orders, 60)
-    await until(lambda: len(app.values) == 60)
+    await produce(str(orders.address), 60)
+    await until(lambda: len(app.values()) == 60)
     orders.topics.delete("orders")
     await until(lambda: app.generations[-1].assignment == ())
     orders.topics.create("orders", 2)
     await until(lambda: len(app.assignment) == 2)
-    await produce(orders, 10)
-    await until(lambda: len(app.values) == 70)
+    await produce(str(orders.address), 10)
+    await until(lambda: len(app.values()) == 70)
     await app.stop()
 
 
 async def test_static_members_restart_without_a_rebalance(orders):
-    app = App(orders, instance_id="i1")
+    app = App(str(orders.address), instance_id="i1")
     await until(lambda: len(app.assignment) == 4)
     await app.stop()
-    again = App(orders, instance_id="i1")
+    again = App(str(orders.address), instance_id="i1")
     await until(lambda: len(again.assignment) == 4)
     assert again.generations[0].id == app.generations[0].id
     await again.stop()
@@ -148,7 +105,7 @@ async def test_static_members_restart_without_a_rebalance(orders):
 async def test_a_pattern(broker):
     for name in ("orders-eu", "orders-us", "returns"):
         broker.topics.create(name, 1)
-    app = App(broker, topics=(), pattern="orders-.*")
+    app = App(str(broker.address), topics=(), pattern="orders-.*")
     await until(lambda: len(app.assignment) == 2)
     broker.topics.create("orders-asia", 1)
     await until(lambda: len(app.assignment) == 3)
@@ -159,21 +116,21 @@ async def test_the_server_restarts(tmp_path):
     settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "group.initial.rebalance.delay.ms": "0"}
     async with Broker(Config(settings)) as broker:
         broker.topics.create("orders", 4)
-        await produce(broker, 20)
-        app = App(broker)
-        await until(lambda: len(app.values) == 20)
+        await produce(str(broker.address), 20)
+        app = App(str(broker.address))
+        await until(lambda: len(app.values()) == 20)
         address = str(broker.address)
     await asyncio.sleep(0.3)
     async with Broker(Config(settings | {"listeners": address})) as broker:
-        await produce(broker, 20)
-        await until(lambda: len(app.values) == 40)
+        await produce(str(broker.address), 20)
+        await until(lambda: len(app.values()) == 40)
         assert len(app.generations) == 1
         await app.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_drains_commits_and_leaves(orders, number):
-    await produce(orders, 40)
+    await produce(str(orders.address), 40)
     worked = []
 
     async def work(generation, partition):
@@ -187,14 +144,14 @@ async def test_a_signal_drains_commits_and_leaves(orders, number):
     async with ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address)) as group:
         await group.run_until_signal(work)
         assert group.statistics()["committed_partitions"] == 4
-    next_one = App(orders)
+    next_one = App(str(orders.address))
     await until(lambda: len(next_one.assignment) == 4, seconds=3)  # nobody is waited for
     await next_one.stop()
 
 
 async def test_dead_letters_tell_where_they_are_from(orders):
     orders.topics.create("orders.dead", 1)
-    await produce(orders, 20)
+    await produce(str(orders.address), 20)
     config = ClientConfig(bootstrap=str(orders.address))
     async with (
         Producer(config, linger_ms=0) as producer,
@@ -241,7 +198,7 @@ async def test_dead_letters_tell_where_they_are_from(orders):
 
 
 async def test_the_first_record_comes_soon_after_the_assignment(orders):
-    await produce(orders, 10)
+    await produce(str(orders.address), 10)
     loop = asyncio.get_running_loop()
     times = {}
 

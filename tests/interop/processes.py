@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -87,7 +88,8 @@ class Process:
         self.popen.kill()
         self.popen.wait(10)
         self._reader.join(5)
-        self.stdin.close()
+        with suppress(BrokenPipeError):  # what it had not read yet
+            self.stdin.close()
 
     def tail(self) -> str:
         """The end of what it wrote to stderr."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interop.processes import now
-from interop.timeline import Committed, Event, Failed, Gone, Owns, Records
+from interop.timeline import Began, Committed, Ended, Event, Failed, Gone, Owns, Records
 from peers import kafka
 
 PROGRAMS = Path(__file__).parent / "clients"
@@ -69,6 +69,10 @@ def json_event(member: str, line: str) -> Event | None:
             return Failed(member, at, said["what"])
         case "left":
             return Gone(member, at)
+        case "began":
+            return Began(member, at, said["generation"], said["leads"], frozenset(said["partitions"]))
+        case "ended":
+            return Ended(member, at, said["partition"], said["end"])
         case other:
             raise ValueError(f"{member} said an unknown event {other!r}")
 

@@ -10,12 +10,12 @@ import socket
 import subprocess
 import sysconfig
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from interop.processes import DIE_WITH_PARENT
-from interop.programs import java
-from peers.kafka import Kafka
+from peers.kafka import VERSION, Kafka
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
 START_SECONDS = 30.0
@@ -26,8 +26,9 @@ class Target(Protocol):
     def address(self) -> str:
         """HOST:PORT for a client's bootstrap servers."""
 
-    def restart(self, how: signal.Signals) -> None:
-        """Stop the server with this signal and start it again on the same data and port; back when it listens."""
+    def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
+        """Stop the server with this signal, and start it again, so many seconds later, on the same data and port; back
+        when it listens."""
 
     def stop(self) -> None:
         """End the server for good."""
@@ -36,40 +37,35 @@ class Target(Protocol):
 class KohortServe:
     """`kohort serve --dev` as a process on a free port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
         self._port = free_port()
-        self._process = self._start()
+        self._settings = settings or {}
+        self._start()
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> None:
         kohort = Path(sysconfig.get_path("scripts")) / "kohort"
-        command: list[str | Path] = [
-            kohort,
-            "serve",
-            "--dev",
-            "--listen",
-            self.address,
-            "--data",
-            self._directory / "data",
-        ]
+        data = self._directory / "data"
+        command: list[str | Path] = [kohort, "serve", "--dev", "--listen", self.address, "--data", data]
+        command += [f"--set={name}={value}" for name, value in self._settings.items()]
         with (self._directory / "server.log").open("ab") as log:
-            process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=DIE_WITH_PARENT
             )
-        await_listening(self._port, process, self._directory / "server.log")
-        return process
+        await_listening(self._port, self.process, self._directory / "server.log")
 
-    def restart(self, how: signal.Signals) -> None:
+    def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
         self._end(how)
-        self._process = self._start()
+        time.sleep(away_seconds)
+        self._start()
 
     def _end(self, how: signal.Signals) -> None:
-        self._process.send_signal(how)
-        code = self._process.wait(10)
+        self.process.send_signal(how)
+        code = self.process.wait(10)
         expected = 0 if how == signal.SIGTERM else -how
         assert code == expected, f"kohort serve ended with {code} on {how.name}\n{self.log_tail()}"
 
@@ -77,28 +73,26 @@ class KohortServe:
         return (self._directory / "server.log").read_text(errors="replace")[-3000:]
 
     def stop(self) -> None:
-        if self._process.poll() is None:
+        if self.process.poll() is None:
             self._end(signal.SIGTERM)
 
 
 class ApacheKafka:
     """One Apache Kafka node, as `peers.kafka` starts it."""
 
-    def __init__(self) -> None:
-        self._node = Kafka.start(port=int(os.environ.get("KOHORT_INTEROP_PORT", "29400")), heap="512m")
+    def __init__(self, port: int, settings: Mapping[str, str] | None = None, version: str = VERSION) -> None:
+        self._node = Kafka.start(port, settings, heap="512m", version=version)
 
     @property
     def address(self) -> str:
         return self._node.address
 
-    def restart(self, how: signal.Signals) -> None:
-        self._node.process.send_signal(how)
-        self._node.process.wait(60)
-        log = self._node.directory / "server.log"
-        command = java("kafka.Kafka", str(self._node.directory / "server.properties"), heap="512m")
-        with log.open("ab") as out:
-            self._node.process = subprocess.Popen(command, stdout=out, stderr=out)
-        await_listening(self._node.port, self._node.process, log)
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        return self._node.process
+
+    def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
+        self._node.restart(how, away_seconds)
 
     def stop(self) -> None:
         self._node.stop()
@@ -114,7 +108,7 @@ class Running:
     def address(self) -> str:
         return self._address
 
-    def restart(self, how: signal.Signals) -> None:
+    def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
         raise NotImplementedError("a server that someone else runs is not restarted")
 
     def stop(self) -> None:
@@ -124,7 +118,9 @@ class Running:
 def start(directory: Path) -> Target:
     if not PEER:
         return KohortServe(directory)
-    return ApacheKafka() if PEER == "kafka" else Running(PEER)
+    if PEER == "kafka":
+        return ApacheKafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
+    return Running(PEER)
 
 
 def free_port() -> int:

@@ -59,7 +59,28 @@ class Gone:
     at: int
 
 
-Event: TypeAlias = Owns | Records | Committed | Failed | Gone
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The member took up a generation; only Kohort's own client tells."""
+
+    member: str
+    at: int
+    generation: int
+    leads: bool
+    partitions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the member was told that a partition is not its own any more; only Kohort's own client tells."""
+
+    member: str
+    at: int
+    partition: str
+    end: str
+
+
+Event: TypeAlias = Owns | Records | Committed | Failed | Gone | Began | Ended
 
 
 OBSERVER = "observer"
@@ -116,6 +137,13 @@ class Timeline:
 
     def failures(self) -> list[Failed]:
         return [event for event in self.events if isinstance(event, Failed)]
+
+    def began(self, member: str) -> list[Began]:
+        """The generations that the member had, in their order."""
+        return [event for event in self.events if isinstance(event, Began) and event.member == member]
+
+    def ended(self, member: str) -> list[Ended]:
+        return [event for event in self.events if isinstance(event, Ended) and event.member == member]
 
     def summary(self) -> str:
         counts = {partition: len(offsets) for partition, offsets in sorted(self.processed().items())}

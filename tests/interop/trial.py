@@ -119,7 +119,7 @@ class Trial:
             shares = [partition for share in owned.values() for partition in share]
             return owned.keys() == names and len(shares) == PARTITIONS and set(shares) == everything
 
-        self._wait(balanced, f"{sorted(names)} share {self.topic}", seconds)
+        self.wait_until(balanced, f"{sorted(names)} share {self.topic}", seconds)
 
     def await_all_processed(self, seconds: float = SOON) -> dict[str, int]:
         """Wait until all of the topic was processed; its end offsets, which a good leave will have committed."""
@@ -128,29 +128,34 @@ class Trial:
         def all_processed() -> bool:
             return {partition: len(offsets) for partition, offsets in self.timeline.processed().items()} == ends
 
-        self._wait(all_processed, f"all records processed, up to {ends}", seconds)
+        self.wait_until(all_processed, f"all records processed, up to {ends}", seconds)
         return ends
 
     def await_committed(self, ends: dict[str, int], seconds: float = SOON) -> None:
         """Wait until the group has committed all of the topic."""
-        self._wait(lambda: self.observe() == ends, f"commits of {ends}", seconds)
+        self.wait_until(lambda: self.observe() == ends, f"commits of {ends}", seconds)
 
     def await_commit(self, seconds: float = SOON) -> None:
         """Wait until something more is committed than now (kcat commits every 5 s)."""
         before = sum(self.observe().values())
-        self._wait(lambda: sum(self.observe().values()) > before, "one more commit", seconds)
+        self.wait_until(lambda: sum(self.observe().values()) > before, "one more commit", seconds)
 
     def await_more(self, records: int, seconds: float = SOON) -> None:
         """Wait until so many records more than now were processed."""
         wanted = len(self.timeline.values()) + records
-        self._wait(lambda: len(self.timeline.values()) >= wanted, f"{records} more records processed", seconds)
+        self.wait_until(lambda: len(self.timeline.values()) >= wanted, f"{records} more records processed", seconds)
 
-    def _wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = SOON) -> None:
+        """Come back once `condition` holds, which is looked at with each event; AssertionError with all that is known
+        after `seconds`."""
         try:
             self.timeline.wait_until(condition, what, seconds)
         except AssertionError as error:
-            tails = "\n".join(process.tail() for process in self._processes)
-            raise AssertionError(f"{error}\n{tails}") from None
+            raise AssertionError(f"{error}\n{self.tails()}") from None
+
+    def tails(self) -> str:
+        """The end of what each process wrote to stderr."""
+        return "\n".join(process.tail() for process in self._processes)
 
     def observe(self) -> dict[str, int]:
         """The committed offsets as the server shows them to anyone; also goes to the timeline."""

@@ -2,7 +2,7 @@
 
 `Kafka.start()` is for tests and for `make conformance`; as a program it runs one node until Ctrl-C:
 
-    python tests/peers/kafka.py [--port 29300] [--set NAME=VALUE]…
+    python tests/peers/kafka.py [--version 4.3.0] [--port 29300] [--set NAME=VALUE]…
 
 The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a temporary
 directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and listens after about 5 s.
@@ -21,17 +21,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 VERSION = "4.3.0"
-ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
+LAST_OF_3 = "3.9.1"
+"""The last line that still has the old message versions which 4.0 dropped (KIP-896)."""
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 HEAP = "768m"
 START_SECONDS = 60.0
@@ -41,26 +38,26 @@ class KafkaUnavailableError(RuntimeError):
     """Kafka cannot be had or started here; the text says why."""
 
 
-def missing_tools() -> str | None:
+def missing_tools(version: str = VERSION) -> str | None:
     """Why no Kafka can run here, or None: what tests print when they skip."""
     if shutil.which("java") is None:
         return "Apache Kafka needs a Java runtime (17 or newer) on the PATH"
-    if not _is_resolved(TOOLS / f"kafka-{VERSION}") and shutil.which("mvn") is None:
+    if not _is_resolved(TOOLS / f"kafka-{version}", version) and shutil.which("mvn") is None:
         return "Apache Kafka's JARs are resolved by Maven, which is not on the PATH"
     return None
 
 
-def _is_resolved(home: Path) -> bool:
-    return any(home.glob(f"libs/kafka_2.13-{VERSION}.jar")) and any(home.glob("libs/kafka-tools-*.jar"))
+def _is_resolved(home: Path, version: str) -> bool:
+    return any(home.glob(f"libs/kafka_2.13-{version}.jar")) and any(home.glob("libs/kafka-tools-*.jar"))
 
 
-def resolve(tools: Path = TOOLS) -> Path:
+def resolve(tools: Path = TOOLS, version: str = VERSION) -> Path:
     """The directory with Kafka's JARs and their dependencies, fetched from Maven Central when missing."""
-    home = tools / f"kafka-{VERSION}"
-    if not _is_resolved(home):
+    home = tools / f"kafka-{version}"
+    if not _is_resolved(home, version):
         home.mkdir(parents=True, exist_ok=True)
         pom = home / "pom.xml"
-        pom.write_text(_pom())
+        pom.write_text(_pom(version))
         _run(
             ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={home}/libs"],
             "Maven could not resolve Apache Kafka",
@@ -68,11 +65,15 @@ def resolve(tools: Path = TOOLS) -> Path:
     return home / "libs"
 
 
-def _pom() -> str:
+def _pom(version: str) -> str:
+    artifacts = (
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    )
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{of}</version></dependency>"
+        for group, artifact, of in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -111,44 +112,57 @@ def properties(port: int, data: Path, overrides: Mapping[str, str] | None = None
 class Kafka:
     """A running node; a context manager that stops it and removes its data."""
 
-    process: subprocess.Popen[bytes]
     host: str
     port: int
     directory: Path
     libs: Path
+    heap: str
+    process: subprocess.Popen[bytes] = field(init=False)
 
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
     @classmethod
-    def start(cls, port: int = 29300, overrides: Mapping[str, str] | None = None, heap: str = HEAP) -> Self:
+    def start(
+        cls,
+        port: int = 29300,
+        overrides: Mapping[str, str] | None = None,
+        heap: str = HEAP,
+        version: str = VERSION,
+    ) -> Self:
         """Format a fresh directory and start a node in it; back when its port takes connections."""
-        if reason := missing_tools():
+        if reason := missing_tools(version):
             raise KafkaUnavailableError(reason)
         for used in (port, port + 1):
             if _listens(used):
                 raise KafkaUnavailableError(f"port {used} is taken")
-        libs = resolve()
+        libs = resolve(version=version)
         directory = Path(tempfile.mkdtemp(prefix="kohort-kafka-"))
-        settings = directory / "server.properties"
-        settings.write_text("".join(f"{k}={v}\n" for k, v in properties(port, directory, overrides).items()))
-        java = ["java", f"-Xmx{heap}", "-cp", f"{libs}/*", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        node = cls("127.0.0.1", port, directory, libs, heap)
+        node._settings.write_text("".join(f"{k}={v}\n" for k, v in properties(port, directory, overrides).items()))
+        format_ = ["kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(node._settings)]
         try:
-            _run(
-                [*java, "kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(settings)],
-                "Kafka's storage could not be formatted",
-            )
-            with (directory / "server.log").open("wb") as log:
-                process = subprocess.Popen(
-                    [*java, "-XX:+UseG1GC", "kafka.Kafka", str(settings)], stdout=log, stderr=subprocess.STDOUT
-                )
+            _run([*node._java, *format_], "Kafka's storage could not be formatted")
+            node._run()
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        node = cls(process, "127.0.0.1", port, directory, libs)
-        node._await_listening()
         return node
+
+    @property
+    def _settings(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def _java(self) -> list[str]:
+        return ["java", f"-Xmx{self.heap}", "-cp", f"{self.libs}/*", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+
+    def _run(self) -> None:
+        command = [*self._java, "-XX:+UseG1GC", "kafka.Kafka", str(self._settings)]
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._await_listening()
 
     def _await_listening(self) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -158,6 +172,13 @@ class Kafka:
                 self.stop()
                 raise KafkaUnavailableError(f"Kafka did not start:\n{tail}")
             time.sleep(0.1)
+
+    def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
+        """End the node with this signal and start it on the same data and port, after so many seconds of absence."""
+        self.process.send_signal(how)
+        self.process.wait(60)
+        time.sleep(away_seconds)
+        self._run()
 
     def stop(self) -> None:
         """Kill the node (its data is thrown away, so nothing is worth a clean shutdown) and remove its data."""
@@ -204,13 +225,17 @@ def _listens(port: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one Apache Kafka node until Ctrl-C.")
+    parser.add_argument("--version", default=VERSION)
     parser.add_argument("--port", type=int, default=29300)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides")
     options = parser.parse_args()
     overrides = dict(item.split("=", 1) for item in options.overrides)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Kafka.start(options.port, overrides) as node:
-        print(f"Apache Kafka {VERSION} on {node.address}, data in {node.directory} (pid {os.getpid()})", flush=True)
+    with Kafka.start(options.port, overrides, version=options.version) as node:
+        print(
+            f"Apache Kafka {options.version} on {node.address}, data in {node.directory} (pid {os.getpid()})",
+            flush=True,
+        )
         try:
             node.process.wait()
         except KeyboardInterrupt:

@@ -101,7 +101,7 @@ func (m *member) process(fetched kgo.FetchTopicPartition) {
 
 // settings of the group and the client, but for its callbacks.
 func settings(options lines.Options) []kgo.Opt {
-	return []kgo.Opt{
+	opts := []kgo.Opt{
 		kgo.SeedBrokers(options["bootstrap"]),
 		kgo.ClientID(options["client"]),
 		kgo.ConsumerGroup(options["group"]),
@@ -115,6 +115,10 @@ func settings(options lines.Options) []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 	}
+	if instance, static := options["instance"]; static {
+		opts = append(opts, kgo.InstanceID(instance))
+	}
+	return opts
 }
 
 func consume(wish context.Context, options lines.Options) {

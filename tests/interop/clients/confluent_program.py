@@ -24,6 +24,7 @@ class Member:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 200,
+                **({"group.instance.id": options["instance"]} if "instance" in options else {}),
             }
         )
         self.cooperative = options["assignor"].startswith("cooperative")

@@ -15,6 +15,7 @@ QUICK = {"retry_backoff_ms": 50, "retry_backoff_max_ms": 500}
 class Member:
     def __init__(self, options: dict[str, str]) -> None:
         self.owned: set[TopicPartition] = set()
+        self.work_s = float(options.get("work", "0"))
         self.group = ConsumerGroup(
             options["group"],
             topics=options["topics"].split(","),
@@ -24,6 +25,8 @@ class Member:
             instance_id=options.get("instance"),
             session_timeout_ms=int(options["session"]),
             heartbeat_interval_ms=int(options["heartbeat"]),
+            drain_timeout_ms=int(options["drain"]) if "drain" in options else None,
+            partition_watch_interval_ms=500,
             join_group_backoff_ms=500,
             fetch_max_wait_ms=200,
             **QUICK,
@@ -33,24 +36,28 @@ class Member:
         async with self.group:
             self.group.stop_on()
             async for generation in self.group:
-                self.owned |= set(generation.assignment)
-                lines.owns(self.owned)
+                told = [str(each) for each in generation.assignment]
+                lines.say("began", generation=generation.id, leads=generation.is_leader, partitions=told)
                 async with generation:
                     for partition in generation.assignment:
                         generation.start(self.work, partition)
         lines.say("left")
 
     async def work(self, generation: Generation, partition: TopicPartition) -> None:
+        self.owned.add(partition)
+        lines.owns(self.owned)
         try:
             async for batch in generation.records(partition):
                 await self.process(generation, partition, batch)
         finally:
             self.owned.discard(partition)
             lines.owns(self.owned)
+            lines.say("ended", partition=str(partition), end=generation.end.value if generation.end else "failed")
 
     async def process(self, generation: Generation, partition: TopicPartition, batch: Batch) -> None:
         offsets = [record.offset for record in batch]
         lines.records(partition.topic, partition.partition, offsets, [record.value for record in batch])
+        await asyncio.sleep(self.work_s)
         try:
             await generation.commit({partition: batch.next_offset})
         except CommitError as error:
@@ -76,7 +83,7 @@ async def produce(options: dict[str, str]) -> int:
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     mode, options = lines.arguments()
     if mode == "produce":
         return asyncio.run(produce(options))

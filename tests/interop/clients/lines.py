@@ -7,6 +7,8 @@ A program is called as `program consume|produce name=value…`. It takes SIGTERM
     {"event": "committed", "offsets": {"flights-0": 12, …}}      the server acknowledged these commits
     {"event": "failed", "what": "…"}                             a commit that failed; it is tried again
     {"event": "left"}                                            closed; the process ends
+    {"event": "began", "generation": 3, "leads": true, "partitions": […]}    Kohort's client: a generation, and …
+    {"event": "ended", "partition": "flights-0", "end": "revoked"}           … how a partition of it was taken away
 
 Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several processes can be
 ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server acknowledged every one. With

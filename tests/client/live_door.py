@@ -1,0 +1,137 @@
+"""A TCP proxy before a broker, which can be shut for single clients: the network between them fails, and the broker
+and everybody else go on.
+"""
+
+import asyncio
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Literal, Self
+
+Shut = Literal["reset", "silent"]
+"""`reset`: connections break, and new ones at once. `silent`: they stay, and nothing comes through; what was sent
+arrives when the door opens again, late, as what TCP sends again does."""
+CHUNK = 65_536
+
+
+class Door:
+    """A context manager; it runs in a thread of its own. A client is known by the client id of its first request."""
+
+    def __init__(self) -> None:
+        self.upstream = ""
+        """HOST:PORT of the broker."""
+        self._loop = asyncio.new_event_loop()
+        self._reset: set[str] = set()
+        self._passes: dict[str, asyncio.Event] = {}
+        self._links: dict[asyncio.Task[None], str] = {}
+        self._server: asyncio.Server | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def address(self) -> str:
+        assert self._server is not None
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        opening = asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = asyncio.run_coroutine_threadsafe(opening, self._loop).result(10)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    @contextmanager
+    def shut(self, **clients: Shut) -> Iterator[None]:
+        """Cut these clients off, each in its way, for the time of the block."""
+        self._loop.call_soon_threadsafe(self._shut, clients)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._open, clients)
+
+    # --- in the loop ---
+
+    def _shut(self, clients: dict[str, Shut]) -> None:
+        for client, how in clients.items():
+            if how == "silent":
+                self._pass(client).clear()
+                continue
+            self._reset.add(client)
+            for link, of in self._links.items():
+                if of == client:
+                    link.cancel()
+
+    def _open(self, clients: dict[str, Shut]) -> None:
+        self._reset -= clients.keys()
+        for client in clients:
+            self._pass(client).set()
+
+    def _pass(self, client: str) -> asyncio.Event:
+        if client not in self._passes:
+            self._passes[client] = asyncio.Event()
+            self._passes[client].set()
+        return self._passes[client]
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = asyncio.current_task()
+        assert link is not None
+        try:
+            first = await reader.read(CHUNK)
+            if not first or (client := _client_id(first)) in self._reset:
+                return
+            self._links[link] = client
+            await self._forward(client, first, reader, writer)
+        except asyncio.CancelledError:
+            writer.transport.abort()
+        except OSError:
+            pass  # the broker is not there: the client learns of it here
+        finally:
+            self._links.pop(link, None)
+            writer.close()
+
+    async def _forward(
+        self, client: str, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await self._pass(client).wait()
+        host, _, port = self.upstream.rpartition(":")
+        from_broker, to_broker = await asyncio.open_connection(host, int(port))
+        try:
+            to_broker.write(first)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(client, reader, to_broker))
+                both.create_task(self._pump(client, from_broker, writer))
+        except* OSError:
+            pass
+        finally:
+            to_broker.close()
+
+    async def _pump(self, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            data = await reader.read(CHUNK)
+            await self._pass(client).wait()
+            if not data:
+                raise ConnectionResetError  # one side has closed: both end
+            writer.write(data)
+            await writer.drain()
+
+    async def _close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        links = list(self._links)
+        for link in links:
+            link.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+
+
+def _client_id(first: bytes) -> str:
+    """From a request's header: size, API key, version, correlation id, then the client id with its length."""
+    (length,) = struct.unpack_from(">h", first, 12)
+    return first[14 : 14 + max(length, 0)].decode()
