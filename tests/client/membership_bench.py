@@ -151,6 +151,20 @@ class Bench:
         self.actions = tuple(caused)
         return self.actions
 
+    def let_pass(self, ms, *, heartbeats=None, joins_fail=False):
+        """`ms` in small steps, and what ended then. Heartbeats get the error code `heartbeats`, None: no answer."""
+        until, before = self.now + ms, len(self.history)
+        while self.now < until:
+            self.advance(min(100, until - self.now))
+            for kind in {type(send.request) for send in self.sent.values()}:
+                if kind is Heartbeat and heartbeats is None:
+                    self.fail(Heartbeat)
+                elif kind is Heartbeat:
+                    self.answer(Heartbeat, PlainAnswer(error=heartbeats))
+                elif kind is JoinGroup and joins_fail:
+                    self.fail(JoinGroup)
+        return [(each.end, each.partitions) for each in self.history[before:] if isinstance(each, EndPartitions)]
+
     # --- starting points ---
 
     def stable(self, *partitions, generation=1, leads=False):

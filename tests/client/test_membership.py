@@ -284,7 +284,7 @@ def test_when_the_session_is_over_everything_is_lost(member):
         if not member.ends:
             member.advance()
     assert member.ends == [(End.LOST, None)]
-    assert member.now - started == member.config.session_timeout_ms - member.config.heartbeat_interval_ms
+    assert member.now - started == member.config.session_timeout_ms
     assert "no heartbeat was answered for 30000 ms" in member.actions[-1].cause
     assert not any(isinstance(action, Send) for action in member.actions)
     member.drained()
@@ -295,7 +295,7 @@ def test_when_the_session_is_over_everything_is_lost(member):
 def test_a_blocked_event_loop_is_named(member):
     member.now += 50_000
     member.do(member.member.tick(member.now))
-    assert "the event loop was blocked for 23000 ms" in member.actions[-1].cause
+    assert "the event loop was blocked for 20000 ms" in member.actions[-1].cause
 
 
 def test_the_session_counts_from_when_the_answered_heartbeat_was_sent(member):
@@ -348,6 +348,34 @@ def test_a_rebalance_drains_before_it_joins(member):
 def test_the_drain_fits_into_the_rebalance_timeout(member):
     member.heartbeat(ErrorCode.rebalance_in_progress)
     assert member.action.drain_ms + member.config.heartbeat_interval_ms <= member.config.rebalance_timeout_ms
+
+
+def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_failed(bench):
+    bench.stable(0).heartbeat()
+    heard = bench.now
+    assert bench.let_pass(20_000) == []
+    bench.heartbeat(ErrorCode.rebalance_in_progress)
+    (end,) = (each for each in bench.actions if isinstance(each, EndPartitions))
+    assert end.end is End.REVOKED
+    assert bench.now + end.drain_ms == heard + 30_000 - 500
+
+
+def test_what_drains_is_lost_when_the_group_cannot_have_waited_for_longer():
+    bench = Bench(rebalance_timeout_ms=10_000, drain_timeout_ms=7_000).stable(0)
+    bench.heartbeat()
+    assert bench.let_pass(9_900, heartbeats=ErrorCode.rebalance_in_progress) == [(End.REVOKED, None)]
+    assert bench.let_pass(100, heartbeats=ErrorCode.rebalance_in_progress) == [(End.LOST, None)]
+
+
+def test_a_rebalance_timeout_that_is_shorter_than_the_session_bounds_it():
+    """A rebalance can begin, and end without this member, before its session is over."""
+    bench = Bench(session_timeout_ms=30_000, rebalance_timeout_ms=10_000).stable(0)
+    started = bench.now
+    caused = bench.advance(30_000)
+    assert [each.end for each in caused if isinstance(each, EndPartitions)] == [End.LOST]
+    assert "the group waits 10000 ms for a member" in caused[-1].cause
+    assert bench.member.generation == -1
+    assert bench.now - started == 30_000
 
 
 def test_heartbeats_go_on_while_it_drains(member):
@@ -410,6 +438,15 @@ def test_heartbeats_go_on_while_a_cooperative_member_joins(cooperative):
         cooperative.heartbeat(ErrorCode.rebalance_in_progress)
         assert cooperative.actions == ()
     assert cooperative.member.phase is Phase.JOINING
+
+
+def test_a_cooperative_member_whose_joins_fail_loses_what_it_has_though_heartbeats_are_answered(cooperative):
+    """The group waits for its join, not for its heartbeats."""
+    cooperative.heartbeat()
+    assert cooperative.let_pass(29_900, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True) == []
+    assert cooperative.let_pass(100, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True) == [(End.LOST, None)]
+    cause = next(each.detail for each in cooperative.told if each.what == "lost")
+    assert "the group waits 30000 ms for a member" in cause
 
 
 def test_a_cooperative_member_that_nobody_hears_of_loses_what_it_has(cooperative):

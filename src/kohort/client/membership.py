@@ -81,7 +81,7 @@ class Membership(MembershipState):
     def rejoin(self, now: int, reason: str) -> Actions:
         """Topics changed: rebalance, be it after the generation that is just being made."""
         if self.phase is Phase.STABLE and self.running and self.leaving_because is None:
-            rebalance(self, reason)
+            rebalance(self, reason, now)
         elif self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING):
             self.outdated_because = reason
         return self._settled(now)
@@ -92,7 +92,7 @@ class Membership(MembershipState):
         if gone and not self.draining:
             self.held = tuple(each for each in self.held if each not in set(gone))
             self.end(End.LOST, gone, 0, reason)
-            rebalance(self, reason)
+            rebalance(self, reason, now)
         return self._settled(now)
 
     def drained(self, now: int) -> Actions:
@@ -116,7 +116,7 @@ class Membership(MembershipState):
     def fenced(self, now: int, generation: int, code: ErrorCode) -> Actions:
         """A commit with `generation` was refused with `code`."""
         if generation == self.generation >= 0 and not self.is_over:
-            membership_refused(self, code)
+            membership_refused(self, code, now)
         return self._settled(now)
 
     # --- what the coordinator, the leader's assignor and the clock say ---
@@ -157,19 +157,27 @@ class Membership(MembershipState):
     def assigned(self, now: int, generation: int, assignments: Mapping[str, bytes]) -> Actions:
         """The leader's assignment by member id, for the `Assign` of that generation."""
         if self.phase is Phase.ASSIGNING and generation == self.generation:
-            send_sync(self, tuple(assignments.items()))
+            send_sync(self, tuple(assignments.items()), now)
         return self._settled(now)
 
     def tick(self, now: int) -> Actions:
         """Time passed: something may be due."""
         if self.expires_at is not None and self.expires_at <= now:
-            late = now - self.expires_at
-            blocked = f"; the event loop was blocked for {late} ms: do such work in asyncio.to_thread"
-            told = f"no heartbeat was answered for {self.config.session_timeout_ms} ms"
-            lose_membership(self, told + blocked * (late > BLOCKED_MS))
+            lose_membership(self, self._why_expired(now - self.expires_at))
         if self.session.beat_at is not None and self.session.beat_at <= now:
             send_heartbeat(self, now)
         return self._settled(now)
+
+    def _why_expired(self, late: int) -> str:
+        config = self.config
+        if self.session.waits_for_session:
+            told = f"no heartbeat was answered for {config.session_timeout_ms} ms"
+        else:
+            told = (
+                f"the group waits {config.rebalance_timeout_ms} ms for a member, and may have gone on without this one"
+            )
+        blocked = f"; the event loop was blocked for {late} ms: do such work in asyncio.to_thread"
+        return told + blocked * (late > BLOCKED_MS)
 
     def _settled(self, now: int) -> Actions:
         """All that the event causes: also the join or leave that waited for it."""
@@ -181,6 +189,6 @@ class Membership(MembershipState):
         elif self.leaving_because is not None:
             send_leave(self, now)
         elif self.rejoin_because is not None and self.awaited is None and self.phase in (Phase.OUT, Phase.STABLE):
-            send_join(self)
+            send_join(self, now)
         actions, self.actions = tuple(self.actions), []
         return actions

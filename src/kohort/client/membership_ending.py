@@ -7,11 +7,11 @@ from kohort.client.membership_events import End, Raise
 from kohort.client.membership_state import MembershipState, Phase
 
 
-def rebalance(member: MembershipState, reason: str) -> None:
+def rebalance(member: MembershipState, reason: str, now: int) -> None:
     """Join again, eager members after they have drained everything."""
     member.tell("rebalance", reason)
     if not member.cooperative:
-        member.end_all(End.REVOKED, member.config.drain_ms, reason)
+        member.end_all(End.REVOKED, member.drain_ms(now), reason)
     member.want_join(reason)
 
 

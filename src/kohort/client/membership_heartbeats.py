@@ -19,17 +19,19 @@ def send_heartbeat(member: MembershipState, now: int) -> None:
 
 def heartbeat_answered(member: MembershipState, error: ErrorCode, now: int) -> None:
     """An error that passes ends nothing: the next heartbeat comes soon."""
-    if error is ErrorCode.none or error is ErrorCode.rebalance_in_progress:
-        member.session.answered(now)
-        if error is ErrorCode.rebalance_in_progress:
-            group_rebalances(member)
+    if error is ErrorCode.none:
+        member.session.answered(now, included=True)
+    elif error is ErrorCode.rebalance_in_progress:
+        has_join = member.phase is Phase.JOINING and member.session.was_sent_after_join
+        member.session.answered(now, included=has_join)
+        group_rebalances(member, now)
     elif advice(error) is None and error not in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
         if moves_coordinator(error):
             member.actions.append(ForgetCoordinator())
         heartbeat_failed(member, error.name.upper(), now)
     else:
         member.session.wait(now)
-        membership_refused(member, error)
+        membership_refused(member, error, now)
 
 
 def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
@@ -38,7 +40,7 @@ def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
     member.tell("heartbeat failed", f"{error}; tried again, the session lasts for another {left} ms")
 
 
-def membership_refused(member: MembershipState, error: ErrorCode) -> None:
+def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> None:
     """What a heartbeat, or a commit, says of a membership that is no longer as it was."""
     told = f"the coordinator answered {error.name.upper()}"
     if error is ErrorCode.unknown_member_id:
@@ -48,13 +50,13 @@ def membership_refused(member: MembershipState, error: ErrorCode) -> None:
         if member.phase is not Phase.JOINING:
             lose_membership(member, told)
     elif error is ErrorCode.rebalance_in_progress:
-        group_rebalances(member)
+        group_rebalances(member, now)
     elif advice(error) is not None:
         fail(member, fatal(error, "a heartbeat or commit"))
 
 
-def group_rebalances(member: MembershipState) -> None:
+def group_rebalances(member: MembershipState, now: int) -> None:
     """The group waits for this member to join again; it need not be told twice."""
     is_news = member.rejoin_because is None and member.leaving_because is None
     if member.phase is Phase.STABLE and member.running and is_news:
-        rebalance(member, "the group rebalances")
+        rebalance(member, "the group rebalances", now)

@@ -19,7 +19,7 @@ from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import Assignment, decode_assignment
 
 
-def send_join(member: MembershipState) -> None:
+def send_join(member: MembershipState, now: int) -> None:
     """With what the member holds: cooperative members keep it, and say so."""
     member.phase = Phase.JOINING
     reason, member.rejoin_because, member.outdated_because = member.rejoin_because or "", None, None
@@ -30,6 +30,7 @@ def send_join(member: MembershipState) -> None:
     request = JoinGroup(member_id=member.member_id, protocols=protocols, reason=reason)
     if not member.member_id or reason:
         member.tell("join", reason or "as a new member")
+    member.session.join_sent(now)
     member.awaited = member.send(request, member.request_timeout_ms + member.config.rebalance_timeout_ms)
 
 
@@ -39,7 +40,7 @@ def join_answered(member: MembershipState, answer: JoinAnswer, now: int) -> None
         _joined(member, answer, now)
     elif answer.error is ErrorCode.member_id_required and not member.member_id:
         member.member_id = answer.member_id
-        send_join(member)
+        send_join(member, now)
     elif answer.error is ErrorCode.unknown_member_id:
         lose_membership(member, "the group does not know this member any more", forget=True)
         _retry(member, "JoinGroup was answered UNKNOWN_MEMBER_ID", now)
@@ -51,18 +52,19 @@ def _joined(member: MembershipState, answer: JoinAnswer, now: int) -> None:
     member.member_id, member.generation, member.protocol = answer.member_id, answer.generation, answer.protocol
     member.leads = answer.leader == answer.member_id
     member.members = answer.members
-    member.session.begin(now)
+    member.session.begin(now, holds=bool(member.held))
     if member.leads and not answer.skip_assignment:
         member.phase = Phase.ASSIGNING
         assign = Assign(generation=member.generation, protocol=member.protocol, members=answer.members)
         member.actions.append(assign)
     else:
-        send_sync(member, ())
+        send_sync(member, (), now)
 
 
-def send_sync(member: MembershipState, assignments: tuple[tuple[str, bytes], ...]) -> None:
+def send_sync(member: MembershipState, assignments: tuple[tuple[str, bytes], ...], now: int) -> None:
     """With the assignment by member id, from the leader."""
     member.phase = Phase.SYNCING
+    member.sync_sent = now
     request = SyncGroup(
         generation=member.generation, member_id=member.member_id, protocol=member.protocol, assignments=assignments
     )
@@ -72,7 +74,7 @@ def send_sync(member: MembershipState, assignments: tuple[tuple[str, bytes], ...
 def sync_answered(member: MembershipState, answer: SyncAnswer, now: int) -> None:
     """This member's assignment."""
     if answer.error is ErrorCode.none:
-        _synced(member, answer.assignment)
+        _synced(member, answer.assignment, now)
     elif answer.error is ErrorCode.rebalance_in_progress:
         member.phase = Phase.OUT
         member.want_join("the group rebalances again")
@@ -84,7 +86,7 @@ def sync_answered(member: MembershipState, answer: SyncAnswer, now: int) -> None
         _refused(member, answer.error, "SyncGroup", now)
 
 
-def _synced(member: MembershipState, assignment: bytes) -> None:
+def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
     try:
         decoded = decode_assignment(assignment) if assignment else Assignment(partitions=())
     except MalformedError as error:
@@ -92,6 +94,7 @@ def _synced(member: MembershipState, assignment: bytes) -> None:
         fail(member, GroupError(told))
         return
     member.phase = Phase.STABLE
+    member.session.included(max(member.sync_sent, member.session.included_at))
     member.tries.succeeded()
     if member.leaving_because is not None:
         return  # its only use was to have commits accepted in this generation
@@ -99,10 +102,10 @@ def _synced(member: MembershipState, assignment: bytes) -> None:
     member.held, member.running = grant.assignment, True
     member.actions.append(Start(grant))
     if grant.revoked:
-        member.end(End.REVOKED, grant.revoked, member.config.drain_ms, "assigned to others")
+        member.end(End.REVOKED, grant.revoked, member.drain_ms(now), "assigned to others")
         member.want_join("need to revoke partitions and re-join")
     elif member.outdated_because is not None:
-        rebalance(member, member.outdated_because)
+        rebalance(member, member.outdated_because, now)
 
 
 def _granted(member: MembershipState, assignment: Assignment) -> Grant:
@@ -128,6 +131,8 @@ def request_failed(member: MembershipState, error: str, now: int, *, sent: bool)
         member.phase = Phase.OUT
         member.want_join("the answer to JoinGroup did not come")
     else:
+        if member.phase is Phase.JOINING:
+            member.session.join_broke()
         member.actions.append(ForgetCoordinator())
         _retry(member, error, now)
 

@@ -18,7 +18,7 @@ def begin_leave(member: MembershipState, now: int, reason: str, *, drain: bool) 
     member.rejoin_because = member.retry_at = None
     member.leave_until = now + member.config.drain_ms + LEAVE_WITHIN_MS
     if member.has_generation:
-        member.end_all(End.CLOSED if drain else End.LOST, member.config.drain_ms if drain else 0, reason)
+        member.end_all(End.CLOSED if drain else End.LOST, member.drain_ms(now) if drain else 0, reason)
     member.draining = member.draining and drain
 
 

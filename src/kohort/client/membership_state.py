@@ -7,12 +7,15 @@ leaving (`membership_leaving`). None of them reads a clock or sends anything: wh
 
 from enum import Enum
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from kohort.client.group_config import GroupConfig
 from kohort.client.membership_events import Abandon, Action, End, EndPartitions, JoinedMember, Request, Send, Tell
 from kohort.client.session import Session, Tries, backoff_ms
 from kohort.types import TopicPartition
+
+JOIN_WITHIN_MS: Final = 500
+"""Time that is left for the JoinGroup to arrive when what is revoked was drained for as long as it may be."""
 
 
 class Phase(Enum):
@@ -62,7 +65,12 @@ class MembershipState:
         self.running = False
         """The application has a generation, be it one without partitions."""
         self.draining = False
-        self.session = Session(interval_ms=config.heartbeat_interval_ms, timeout_ms=config.session_timeout_ms)
+        self.session = Session(
+            interval_ms=config.heartbeat_interval_ms,
+            timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+        )
+        self.sync_sent = 0
         self.protocol = ""
         """The assignor that the group chose."""
         self.leads = False
@@ -101,6 +109,12 @@ class MembershipState:
     def expires_at(self) -> int | None:
         """When what is held can be no longer, unless the coordinator is heard of."""
         return self.session.alive_until if self.has_generation or self.draining else None
+
+    def drain_ms(self, now: int) -> int:
+        """How long what is revoked may go on: as configured, but not longer than the group surely waits for this
+        member. Where heartbeats failed, it has been waiting for a while."""
+        reserve = min(self.config.heartbeat_interval_ms, JOIN_WITHIN_MS)
+        return max(min(self.config.drain_ms, self.session.rejoin_by - reserve - now), 0)
 
     def want_join(self, reason: str) -> None:
         """Join as soon as nothing drains, and no request is in flight."""

@@ -12,9 +12,16 @@ JITTER: Final = 0.2
 
 
 class Session:
-    """Heartbeats of one member, in ms. There is at most one in flight."""
+    """Heartbeats of one member, in ms. There is at most one in flight.
 
-    def __init__(self, *, interval_ms: int, timeout_ms: int) -> None:
+    A coordinator goes on without a member for two reasons: it has not heard of it for the session timeout, or the group
+    rebalances and the member has not joined for the rebalance timeout. Neither is told to a member that cannot be
+    reached. So the member reckons from when it was last *included*: a heartbeat was sent then whose answer says that
+    the group does not rebalance, or rebalances and has this member's join. Any later answer that only says "join
+    again" proves that the session goes on, and not that the rebalance will wait any longer.
+    """
+
+    def __init__(self, *, interval_ms: int, timeout_ms: int, rebalance_timeout_ms: int) -> None:
         self.alive_until: int | None = None
         """The coordinator may go on without this member from here on; None: there is no session."""
         self.beat_at: int | None = None
@@ -25,24 +32,70 @@ class Session:
         """Since the last answer."""
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._sent = 0
+        self._join_sent = 0
+        self._included_before_join = 0
+        self._heard_at = 0
+        self.included_at = 0
+        """When the coordinator last had this member in a group that did not wait for it, or later."""
 
-    def begin(self, now: int) -> None:
-        """A join was answered. The session began when that was written, and nobody knows how long ago that was: a
-        heartbeat interval is taken off for it. The answer to an older generation's heartbeat says nothing of this one.
+    @property
+    def rejoin_by(self) -> int:
+        """A rebalance that nobody told of yet ends without this member from here on."""
+        return self.included_at + self._rebalance_timeout_ms
+
+    @property
+    def waits_for_session(self) -> bool:
+        """Whether `alive_until` is the session's end, and not that of a rebalance."""
+        return self._heard_at + self._timeout_ms <= self.rejoin_by
+
+    @property
+    def was_sent_after_join(self) -> bool:
+        """Whether the last heartbeat was sent later than the last JoinGroup, which then has arrived as well, most
+        likely: it goes over a connection of its own."""
+        return self._sent > self._join_sent
+
+    def begin(self, now: int, *, holds: bool) -> None:
+        """A join was answered. The answer to an older generation's heartbeat says nothing of this one.
+
+        Nobody knows when that was written, so for what is held already the session lasts as long as it did; what comes
+        is held from the sync on.
         """
-        self.alive_until = now - self._interval_ms + self._timeout_ms
+        if not holds:
+            self.included(now - self._interval_ms)
         self.beat_at = now + self._interval_ms
         self.in_flight = None
         self.failures = 0
+
+    def included(self, at: int) -> None:
+        """At that time, or later, the coordinator had this member in a group that does not wait for it."""
+        self.included_at = at
+        self._heard(at)
+
+    def _heard(self, at: int) -> None:
+        self._heard_at = at
+        self.alive_until = min(at + self._timeout_ms, self.rejoin_by)
+
+    def join_sent(self, now: int) -> None:
+        """A JoinGroup is on its way."""
+        self._join_sent, self._included_before_join = now, self.included_at
+
+    def join_broke(self) -> None:
+        """Its connection broke: what was taken for granted since it was sent is not, for it may never have arrived."""
+        self.included_at = self._included_before_join
+        if self.alive_until is not None:
+            self._heard(self._heard_at)
 
     def sent(self, number: int, now: int) -> None:
         """A heartbeat is on its way."""
         self.in_flight, self._sent, self.beat_at = number, now, None
 
-    def answered(self, now: int) -> None:
+    def answered(self, now: int, *, included: bool) -> None:
         """The member is alive: since it sent what was answered, and not only since now."""
-        self.alive_until = self._sent + self._timeout_ms
+        if included:
+            self.included_at = self._sent
+        self._heard(self._sent)
         self.beat_at = max(self._sent + self._interval_ms, now)
         self.failures = 0
 
