@@ -25,7 +25,7 @@ class Asking:
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Those that the subscription names and that exist, sorted. Topics that do not exist have none."""
-        return background.run(self._partitions())
+        return background.run(self.existing())
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Where each begins."""
@@ -42,7 +42,8 @@ class Asking:
     async def _cluster(self) -> Cluster:
         return await background.cluster(self.options.kafka)
 
-    async def _partitions(self) -> tuple[TopicPartition, ...]:
+    async def existing(self) -> tuple[TopicPartition, ...]:
+        """`partitions`, on the loop."""
         subscription = self.options.subscription
         names = subscription.topics or {tp.topic for tp in subscription.partitions} or None
         metadata = await (await self._cluster()).metadata(names)

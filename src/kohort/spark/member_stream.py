@@ -48,11 +48,17 @@ class MemberStreamReader(StreamReader):
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        at = positions_of(start)
-        while (held := self._joined().boundary(at, self._patience_s)) is not None:
+        before = positions_of(start)
+        while True:
+            there = frozenset(self.asking.partitions())
+            at = self.left(before, there)  # what is gone is not to be committed, which would be tried for long
+            assigned = self._joined().boundary(at, self._patience_s)
+            if assigned is None:
+                break
+            held = {tp: begin for tp, begin in assigned.items() if tp in there}
             latest = self.ends(tuple(sorted(held)), held)
             ends = limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
-            if ends == held:
+            if ends == held and at == before:
                 return start
             if self._joined().take_off():
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})

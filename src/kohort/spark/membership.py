@@ -12,13 +12,13 @@ go to others without its commit, which is refused from then on (fenced): their n
 Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has committed or at what this
 query's checkpoint has, whichever is further. Below either everything was processed by a member of the group, so that
 nothing is skipped, and nothing that this query has written is written again. Where there is neither, at
-`startingOffsets`; but in a topic of which either is known for other partitions, it is new, and read from its first
-record.
+`startingOffsets` if the partition was there when the query began, and nobody has read any of its topic. What comes
+later, a topic that matches or a partition of one that grows, is read from its first record.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
@@ -68,6 +68,8 @@ class QueryMember:
         self._positions: Positions = {}
         """Where what is held is read on."""
         self._committed: Positions = {}
+        self._there: frozenset[TopicPartition] | None = None
+        """What there was when the query began; nothing if it goes on from a checkpoint, None before."""
         self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -150,16 +152,20 @@ class QueryMember:
         new = sorted(held - self._positions.keys())
         committed = {tp: found.offset for tp in new if (found := generation.committed(tp)) is not None}
         nowhere = [tp for tp in new if tp not in committed and tp not in done]
-        started = await self._starts(nowhere, {tp.topic for tp in (*done, *committed)})
+        if self._there is None:
+            self._there = frozenset() if done else frozenset(await self._asking.existing())
+        known_topics = {tp.topic for tp in committed}
+        started = await self._starts(nowhere, {tp for tp in self._there if tp.topic not in known_topics})
         self._committed = {tp: at for tp, at in self._committed.items() if tp in self._positions} | committed
         for tp in new:
             self._positions[tp] = max(committed.get(tp, -1), done.get(tp, -1), started.get(tp, -1))
 
-    async def _starts(self, partitions: list[TopicPartition], known_topics: set[str]) -> Positions:
-        grown = [tp for tp in partitions if tp.topic in known_topics]
-        fresh = [tp for tp in partitions if tp.topic not in known_topics]
-        from_first = await self._asking.resolved(Bound(option="", everywhere=EARLIEST), grown)
-        return from_first | await self._asking.resolved(self._options.starting, fresh, of_all=False)
+    async def _starts(self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]) -> Positions:
+        """Of partitions that nobody has read: `startingOffsets` for those of `beginning`, their first records else."""
+        from_first = [tp for tp in partitions if tp not in beginning]
+        as_told = [tp for tp in partitions if tp in beginning]
+        found = await self._asking.resolved(Bound(option="", everywhere=EARLIEST), from_first)
+        return found | await self._asking.resolved(self._options.starting, as_told, of_all=False)
 
     async def _commit(self) -> None:
         """Commit what moved on. What is refused belongs to others now, who read it again."""

@@ -9,7 +9,7 @@ Offsets go backwards only where data was lost (a topic made anew, a log cut): th
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -66,9 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._reporter is not None:
             self._reporter.report(at)
         there = self.asking.partitions()
-        gone = {tp: position for tp, position in at.items() if tp not in set(there)}
-        for tp in gone:
-            self.lost(f"{tp} is gone, with what was behind offset {gone[tp]}")
+        self.left(at, there)
         latest = self.ends(there, at)
         begin = self.asking.earliest(latest.keys() - at.keys()) | at
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
@@ -84,6 +82,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return fetching.read(self.options, cast("OffsetRange", partition))
 
     # --- what it is made of ---
+
+    def left(self, at: Positions, there: Collection[TopicPartition]) -> Positions:
+        """`at` without partitions that are gone, which is data loss."""
+        found = {tp: position for tp, position in at.items() if tp in there}
+        for tp in sorted(at.keys() - found.keys()):
+            self.lost(f"{tp} is gone, with what was behind offset {at[tp]}")
+        return found
 
     def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
         """Where these end now, or where the run does. What is behind `at` is data loss."""
