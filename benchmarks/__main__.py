@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import commits, consume, decode, footprint, heartbeats, latency, rebalance, spark, throughput
+from benchmarks import commits, consume, decode, footprint, heartbeats, joining, latency, rebalance, spark, throughput
 
-MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, consume, spark)
+MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, consume, joining, spark)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from benchmarks import rounds, tools
 from benchmarks.consumers import PARTITIONS
-from benchmarks.report import Column, Target, publish, table
+from benchmarks.report import Column, Target, publish, servers_table
 from benchmarks.servers import Server, start_all
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
@@ -72,7 +72,11 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(f"{RECORDS[size]:,} records of {size:,} B from {server.name}", flush=True)
                 asyncio.run(fill(server, f"consume-{size}", size, RECORDS[size]))
                 samples = measure(server, size, plan.rounds)
-                parts += [f"Records of {size:,} B from {server.name}", clients_table(samples), _targets(samples)]
+                parts += [
+                    f"Records of {size:,} B from {server.name}",
+                    servers_table(samples, COLUMNS, "client"),
+                    _targets(samples),
+                ]
     publish("consume", "Consume", parts, write=plan.write and set(sizes) == set(RECORDS))
 
 
@@ -131,21 +135,6 @@ def consume(server: Server, client: str, size: int) -> Consumed:
         mb_s=told["bytes"] / told["seconds"] / 1e6,
         records_cpu_s=told["records"] / told["cpu_s"],
     )
-
-
-def clients_table(samples: rounds.Samples) -> str:
-    """One line per client."""
-    rows = []
-    for key, name in samples.names.items():
-        figures = [
-            samples.median(key, column.figure) if column.to is None else samples.ratio(key, column.to, column.figure)
-            for column in COLUMNS
-        ]
-        shown = (
-            "–" if figure is None else column.show(figure) for column, figure in zip(COLUMNS, figures, strict=True)
-        )
-        rows.append([name, *shown])
-    return table(["client", *(column.title for column in COLUMNS)], rows)
 
 
 def _targets(samples: rounds.Samples) -> str:

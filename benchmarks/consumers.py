@@ -43,11 +43,8 @@ class Meter:
         return {"records": self._records, "bytes": self._bytes, "seconds": end - begin, "cpu_s": cpu_end - cpu_begin}
 
 
-Fields = tuple[int, int, int, bytes, bytes]
-"""Partition, offset, timestamp, key and value of a record: what every client is asked for."""
-
-
-def _take(meter: Meter, records: list[Fields]) -> bool:
+def _take(meter: Meter, records: list[Any]) -> bool:
+    """Partition, offset, timestamp, key and value of each record: what every client is asked for."""
     return meter.more(len(records), sum([len(key) + len(value) for _, _, _, key, value in records]))
 
 

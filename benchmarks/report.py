@@ -21,7 +21,18 @@ HEAD = """# Results
 Written by the benchmarks (see `README.md`), one section per command. Each figure is the median of the rounds of one run
 in which the servers took turns; a ratio is the median of the ratios of each round. Load and server share the machine.
 """
-ORDER = ("heartbeats", "commits", "rebalance", "throughput", "latency", "footprint", "decode", "consume", "spark")
+ORDER = (
+    "heartbeats",
+    "commits",
+    "rebalance",
+    "throughput",
+    "latency",
+    "footprint",
+    "decode",
+    "consume",
+    "joining",
+    "spark",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +65,10 @@ class Target:
         return f"- {self.what}: {significant(self.value)} (target {relation} {significant(self.bound)}), {verdict}"
 
 
-def servers_table(samples: Samples, columns: Sequence[Column]) -> str:
-    """One line per server."""
+def servers_table(samples: Samples, columns: Sequence[Column], of: str = "server") -> str:
+    """One line per server, or per whatever else was measured."""
     rows = [[samples.names[key], *(_cell(samples, key, column) for column in columns)] for key in samples.names]
-    return table(["server", *(column.title for column in columns)], rows)
+    return table([of, *(column.title for column in columns)], rows)
 
 
 def _cell(samples: Samples, key: str, column: Column) -> str:

@@ -1,0 +1,237 @@
+"""A group's member, with any client library: `python -m benchmarks.members CLIENT ASSIGNOR ADDRESS TOPIC GROUP FILE`
+
+It tells what it does on its standard output, and is told what to do on its standard input, line by line: `imported` is
+answered by a line, upon which it joins; `ready` comes with its first record; the next line has it leave. Then it
+writes into FILE, as JSON, when each record came: [ns of the system's monotonic clock, partition, offset].
+
+With `--joins N` before FILE it joins N times, each time a group of its own that it leaves at its first record, and
+writes how many milliseconds it took to get there, from its beginning and from its assignment.
+"""
+
+import importlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+HEARTBEAT_MS = 100
+"""All members': a rebalance is told to the others with their heartbeats, and that waiting is no client's fault."""
+COMMIT_MS = 5_000
+POLL_MS = 500
+"""How long those that poll wait at most. kafka-python forgets an assignment that comes when that time is just over."""
+
+
+class Watch:
+    """Notes what a member sees. It is to stop when `stopped`; `on_stop` has it called, from another thread."""
+
+    def __init__(self, on_first: Callable[["Watch"], None]) -> None:
+        self.records: list[tuple[int, int, int]] = []
+        self.began_ns = self.assigned_ns = 0
+        self.stopped = False
+        self._on_first = on_first
+        self._on_stop: Callable[[], object] = lambda: None
+
+    def began(self) -> None:
+        """The client is imported: from here on it is its time."""
+        self.began_ns = time.monotonic_ns()
+
+    def assigned(self) -> None:
+        """The group gave it partitions: the client was told so, before it looked where to begin."""
+        self.assigned_ns = self.assigned_ns or time.monotonic_ns()
+
+    def saw(self, partition: int, offset: int) -> None:
+        """A record has come to the application."""
+        self.records.append((time.monotonic_ns(), partition, offset))
+        if len(self.records) == 1:
+            self._on_first(self)
+
+    def on_stop(self, call: Callable[[], object]) -> None:
+        self._on_stop = call
+
+    def stop(self) -> None:
+        if not self.stopped:
+            self.stopped = True
+            self._on_stop()
+
+
+Member = Callable[[str, str, str, str, Watch], None]
+
+
+def kohort(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
+    """A task for each partition, as its documentation has it."""
+    import asyncio
+
+    from kohort.client import ConsumerGroup, Generation, GroupEvent
+    from kohort.types import TopicPartition
+
+    async def work(generation: Generation, partition: TopicPartition) -> None:
+        async for batch in generation.records(partition):
+            for record in batch:
+                watch.saw(record.partition, record.offset)
+            await generation.commit({partition: batch.next_offset})
+
+    def on_event(event: GroupEvent) -> None:
+        if event.what == "generation":
+            watch.assigned()
+
+    async def run() -> None:
+        watch.began()
+        options: dict[str, Any] = {"heartbeat_interval_ms": HEARTBEAT_MS, "commit_interval_ms": COMMIT_MS}
+        options |= {"bootstrap": address, "assignors": [assignor], "on_event": on_event}
+        async with ConsumerGroup(group_id, topics=[topic], **options) as group:
+            loop = asyncio.get_running_loop()
+            watch.on_stop(lambda: loop.call_soon_threadsafe(group.stop))
+            async for generation in group:
+                async with generation:
+                    for partition in generation.assignment:
+                        generation.start(work, partition)
+
+    uvloop.run(run())
+
+
+def aiokafka(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
+    """`getmany`; it knows eager rebalancing only."""
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-untyped]
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+
+    assert assignor == "range"
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            watch.assigned()
+
+    async def run() -> None:
+        watch.began()
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=address,
+            group_id=group_id,
+            partition_assignment_strategy=[RangePartitionAssignor],
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            auto_commit_interval_ms=COMMIT_MS,
+        )
+        consumer.subscribe([topic], listener=Listener())
+        await consumer.start()
+        try:
+            while not watch.stopped:
+                for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                    for record in records:
+                        watch.saw(record.partition, record.offset)
+        finally:
+            await consumer.stop()
+
+    uvloop.run(run())
+
+
+def confluent_kafka(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
+    """`poll`, record by record: `consume` waits until it has as many as were asked for."""
+    from confluent_kafka import Consumer
+
+    watch.began()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group_id,
+            "partition.assignment.strategy": assignor,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "auto.commit.interval.ms": COMMIT_MS,
+        }
+    )
+    consumer.subscribe([topic], on_assign=lambda *_: watch.assigned())
+    while not watch.stopped:
+        message = consumer.poll(POLL_MS / 1000)
+        if message is not None and message.error() is None:
+            watch.saw(message.partition(), message.offset())
+    consumer.close()
+
+
+def kafka_python(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
+    """`poll`."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer  # type: ignore[import-untyped]
+    from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]
+        CooperativeStickyAssignor,
+    )
+    from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None: ...
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            watch.assigned()
+
+    watch.began()
+    consumer = KafkaConsumer(
+        bootstrap_servers=address,
+        group_id=group_id,
+        partition_assignment_strategy=[RangePartitionAssignor if assignor == "range" else CooperativeStickyAssignor],
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        auto_commit_interval_ms=COMMIT_MS,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    while not watch.stopped:
+        for records in consumer.poll(timeout_ms=POLL_MS).values():
+            for record in records:
+                watch.saw(record.partition, record.offset)
+    consumer.close()
+
+
+MEMBERS: dict[str, Member] = {
+    "kohort": kohort,
+    "aiokafka": aiokafka,
+    "confluent-kafka": confluent_kafka,
+    "kafka-python": kafka_python,
+}
+
+MODULES = {
+    kohort: "kohort.client.group",
+    aiokafka: "aiokafka",
+    confluent_kafka: "confluent_kafka",
+    kafka_python: "kafka",
+}
+
+
+def join(member: Member, assignor: str, address: str, topic: str, group_id: str) -> dict[str, float]:
+    """One member, from its beginning to its first record."""
+    watch = Watch(on_first=Watch.stop)
+    member(assignor, address, topic, group_id, watch)
+    first = watch.records[0][0]
+    return {"join_ms": (first - watch.began_ns) / 1e6, "assigned_ms": (first - watch.assigned_ns) / 1e6}
+
+
+def work(member: Member, assignor: str, address: str, topic: str, group_id: str) -> list[tuple[int, int, int]]:
+    """One member, as it is told on the standard input; what came to it."""
+    watch = Watch(on_first=lambda _: print("ready", flush=True))
+    print("imported", flush=True)
+    sys.stdin.readline()
+
+    def until_told() -> None:
+        sys.stdin.readline()
+        watch.stop()
+
+    threading.Thread(target=until_told, daemon=True).start()
+    member(assignor, address, topic, group_id, watch)
+    return watch.records
+
+
+def main() -> None:
+    client, assignor, address, topic, group_id, *joins, file = sys.argv[1:]
+    member = MEMBERS[client]
+    importlib.import_module(MODULES[member])  # before the clock runs
+    if joins[:1] == ["--joins"]:
+        told: Any = [join(member, assignor, address, topic, f"{group_id}-{n}") for n in range(int(joins[1]))]
+    else:
+        told = work(member, assignor, address, topic, group_id)
+    Path(file).write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
