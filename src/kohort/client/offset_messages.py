@@ -39,6 +39,8 @@ async def commit_offsets(
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, ErrorCode]:
     """The answer for each partition. Raises KohortError."""
+    # Given only where it is wanted: no version of today has it, and to find out which has loads them all.
+    retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
     answer = await connection.send(
         "offset_commit",
         max_version=_version(config, offsets, topic_ids),
@@ -46,7 +48,6 @@ async def commit_offsets(
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=config.instance_id,
-        retention_time_ms=config.retention_ms,
         topics=[
             {
                 "name": topic,
@@ -55,6 +56,7 @@ async def commit_offsets(
             }
             for topic, partitions in _by_topic(offsets)
         ],
+        **retention,
     )
     return {
         TopicPartition(_name(topic, topic_ids), each.partition_index): each.error_code
