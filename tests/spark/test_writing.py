@@ -16,6 +16,7 @@ from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import HELD_BYTES, Writing, Written
+from peers.kohort import kohort
 
 PARTITIONS = 3
 SCHEMA = pa.schema([("value", pa.string()), ("partition", pa.int32())])
@@ -131,6 +132,13 @@ def test_a_task_without_partitions_sends_at_once(target):
     plain = replace(target.near, columns=("value",))
     assert plain.task(rows(0, 60)) == Written()
     assert sorted(number for some in target.numbers().values() for number in some) == list(range(60))
+
+
+def test_a_topic_that_nobody_makes_is_waited_for_as_long_as_max_block_ms_says():
+    with kohort({"auto.create.topics.enable": "false"}) as address:
+        options = parse_write({"kafka.bootstrap.servers": address, "topic": "nowhere", "kafka.max.block.ms": "300"})
+        with pytest.raises(KohortError, match=r"partitions of topic nowhere: gave up after .* in 0\.3 s"):
+            Writing(options, ("value",), Handover()).task(rows(0, 10))
 
 
 class TestSpool:

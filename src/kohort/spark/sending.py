@@ -53,7 +53,7 @@ class Sending:
     def count(self, topic: str) -> int:
         """How many partitions it has; asked for once in a task. Raises KafkaError, GaveUpError."""
         if topic not in self._counts:
-            self._counts[topic] = background.run(partition_count(self._cluster, topic))
+            self._counts[topic] = background.run(partition_count(self._cluster, topic, self._options.max_block_ms))
         return self._counts[topic]
 
     def send(self, topic: str, batch: Any) -> None:
@@ -86,8 +86,11 @@ class Sending:
         return _idle.pop(self._cluster, None) or self._options.producer(self._cluster)
 
 
-async def partition_count(cluster: Cluster, topic: str) -> int:
-    """Asked anew; a topic that does not exist is made where the brokers make topics by themselves."""
+async def partition_count(cluster: Cluster, topic: str, timeout_ms: int) -> int:
+    """Asked anew; a topic that does not exist is made where the brokers make topics by themselves.
+
+    Raises KafkaError, GaveUpError when `timeout_ms` are over.
+    """
 
     async def ask() -> int:
         found = (await cluster.metadata([topic], allow_auto_create=True)).topics[topic]
@@ -100,7 +103,7 @@ async def partition_count(cluster: Cluster, topic: str) -> int:
     return await retrying(
         ask,
         what=f"partitions of topic {topic}",
-        timeout_ms=cluster.config.default_api_timeout_ms,
+        timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         advice="check the topic's name, and that the brokers can be reached",
     )

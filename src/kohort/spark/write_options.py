@@ -15,6 +15,7 @@ from kohort.spark.values import named, numbers
 BATCH_SIZE: Final = 262_144
 """Bytes of a record batch, unless `kafka.batch.size` says otherwise: 16 KiB are for records that come one by one."""
 MAX_REQUEST_SIZE: Final = 1_048_576
+MAX_BLOCK_MS: Final = 60_000
 
 _NUMBERS: Final = {
     "batch.size": "batch_size",
@@ -41,6 +42,8 @@ class WriteOptions:
     """What a `Producer` is made with."""
     batch_size: int
     max_request_size: int
+    max_block_ms: int
+    """How long a topic is asked for, and room is waited for."""
 
     def producer(self, cluster: Cluster) -> Producer:
         """A new one."""
@@ -66,6 +69,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         producing=tuple(sorted(producing.items())),
         batch_size=max(producing["batch_size"], 1),
         max_request_size=producing["max_request_size"],
+        max_block_ms=producing["max_block_ms"],
     )
 
 
@@ -75,6 +79,7 @@ def _producing(given: Given) -> dict[str, Any]:
         "compression": given.choice("kafka.compression.type", tuple(codec.name.lower() for codec in Codec), "none"),
         "batch_size": BATCH_SIZE,
         "max_request_size": MAX_REQUEST_SIZE,
+        "max_block_ms": MAX_BLOCK_MS,
         **numbers(given.kafka, _NUMBERS),
     }
     if "enable.idempotence" in given.kafka:
