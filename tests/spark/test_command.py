@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pyarrow.dataset
 import pytest
@@ -23,32 +24,58 @@ def command(java, topics, tmp_path):
             [sys.executable, "-m", "kohort", "spark", *map(str, words)],
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
 
     return start
 
 
-def test_json_by_columns_until_a_signal(command, topics, tmp_path):
-    topics.create("sales")
+def signal_process(process):
+    process.send_signal(signal.SIGTERM)
+
+
+def interrupt_terminal(process):
+    """Ctrl-C reaches Spark's processes too."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+def terminate_service(process):
+    """As service managers do, with all processes at once."""
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("end", [signal_process, interrupt_terminal, terminate_service])
+def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
+    topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
+    topics.create(topic)
     lines = [json.dumps({"id": at, "country": "at" if at % 2 else "de"}).encode() for at in range(50)]
-    topics.fill("sales", {0: lines})
+    topics.fill(topic, {0: lines})
     process = command(
-        "sales", "--group", "sales-etl", "--values", "json", "--schema", "id long, country string",
+        topic, "--group", group, "--values", "json", "--schema", "id long, country string",
         "--partition-by", "country", "--every", "1 second",
     )  # fmt: skip
     try:
-        wait_for(lambda: topics.committed("sales-etl") == {"sales": {0: 50}}, "committed", within_s=150)
-        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: topics.committed(group) == {topic: {0: 50}}, "committed", within_s=150)
+        end(process)
         told = process.communicate(timeout=60)[1]
     finally:
         process.kill()
     assert process.returncode == 0, told
     assert "50 records in 1 micro-batches" in told
-    assert topics.members("sales-etl") == []
+    assert topics.members(group) == []
     table = pyarrow.dataset.dataset(tmp_path / "table", partitioning="hive").to_table()
     assert sorted(table["id"].to_pylist()) == list(range(50))
     assert set(table["country"].to_pylist()) == {"at", "de"}
+
+
+def test_a_signal_before_the_query_runs(command):
+    process = command("sales")
+    time.sleep(1)  # in the midst of Spark's start
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 128 + signal.SIGTERM, said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """What the ready pipeline refuses before Spark is started, and what its progress tells."""
 
+import sys
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -9,9 +11,11 @@ from kohort.cli.spark_progress import Tally
 from kohort.errors import ConfigError
 from kohort.spark.pipeline import Pipeline
 
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
 
 def pipeline(**given):
-    return Pipeline(**{"topics": ("orders",), "to": "table", "kafka": {}} | given)
+    return Pipeline(**{"topics": ("orders",), "to": "table", "kafka": SERVERS} | given)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +25,11 @@ def pipeline(**given):
         ({"values": "xml"}, "values 'xml': it is one of text, binary, json, csv"),
         ({"values": "json"}, "values of json and csv need a schema"),
         ({"schema": "a int"}, "values of json and csv need a schema"),
-        ({"mode": "member"}, "group mode member needs the name of a group"),
+        ({"mode": "member"}, "option groupMode is member: it needs the group's name in group.id"),
+        ({"mode": "leader", "group": "etl"}, "option groupMode is 'leader'; it is one of none, reporting, member"),
+        ({"start": "first"}, "option startingOffsets is not JSON"),
+        ({"max_records": 0}, "option maxOffsetsPerTrigger is '0'"),
+        ({"group": "etl", "kafka": SERVERS | {"heartbeat.interval.ms": "60000"}}, "60000 must be less than kafka.sess"),
     ],
 )
 def test_contradictions(given, told):
@@ -35,6 +43,16 @@ def test_delta_needs_its_package(monkeypatch):
         pipeline(format="delta")
 
 
+def test_delta_configures_the_session_itself(monkeypatch):
+    builder = MagicMock()
+    function = MagicMock(return_value=builder)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "delta", SimpleNamespace(configure_spark_with_delta_pip=function))
+    assert pipeline(format="delta").configured(builder) is builder.config.return_value
+    function.assert_called_once_with(builder)
+    assert pipeline().configured(builder) is builder
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -42,11 +60,22 @@ def test_delta_needs_its_package(monkeypatch):
         (["orders", "--to", "t", "--conf", "x"], "--conf x: is not NAME=VALUE"),
         (["orders", "--to", "t", "--format", "orc"], "format 'orc'"),
         (["orders", "--to", "t", "-X", "sasl.mechnism=PLAIN"], "unknown property"),
+        (["orders", "--to", "t", "-X", "isolation.level=none"], "option kafka.isolation.level is 'none'"),
+        (["orders", "--to", "t", "-X", "session.timeout.ms=9000"], "it is for members"),
+        (["orders", "--to", "t", "--start", "soon"], "option startingOffsets is not JSON"),
     ],
 )
 def test_the_command_line(arguments, told, capsys):
     assert run(["spark", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_options_of_the_data_source():
+    given = pipeline(topics=("a", "b"), group="etl", mode="reporting", start="latest", max_records=5).source()
+    assert given == {
+        "kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b", "startingOffsets": "latest", "group.id": "etl",
+        "groupMode": "reporting", "maxOffsetsPerTrigger": "5",
+    }  # fmt: skip
 
 
 def batch(number, rows, ms=1500):

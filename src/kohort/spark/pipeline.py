@@ -5,12 +5,15 @@ half. Only a micro-batch that another member of the group repeats, because this 
 their topic, partition and offset, by which they are told apart.
 """
 
+import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ConfigError
+from kohort.spark.membership import validate_group
+from kohort.spark.options import GroupMode, parse_read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +24,7 @@ TIMES: Final = {"date": "to_date(timestamp)", "hour": "hour(timestamp)"}
 """Columns that are made for the partitions of the table, if they are named there."""
 CHECKPOINT: Final = "_checkpoint"
 """Inside the table's directory: readers pass over names that begin with an underscore."""
-DELTA: Final = {
+DELTA: Final[dict[str, bool | float | int | str | None]] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -62,26 +65,28 @@ class Pipeline:
             )
         if self.format == "delta" and importlib.util.find_spec("delta") is None:
             raise ConfigError("format delta needs Delta's package: pip install delta-spark; or take parquet")
-        if self.mode not in (None, "none") and self.group is None:
-            raise ConfigError(f"group mode {self.mode} needs the name of a group")
+        source = parse_read(self.source(), streaming=True)
+        if source.group_mode is GroupMode.MEMBER:
+            validate_group(source)
 
-    def settings(self) -> dict[str, str]:
-        """What the session needs for it."""
+    def source(self) -> dict[str, str]:
+        """Options of the data source."""
+        given = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
+        optional = {"group.id": self.group, "groupMode": self.mode, "maxOffsetsPerTrigger": self.max_records}
+        return given | {name: str(value) for name, value in optional.items() if value is not None}
+
+    def configured(self, builder: "SparkSession.Builder") -> "SparkSession.Builder":
+        """With what the session needs for it: Delta's own function knows the JAR for this Spark."""
         if self.format != "delta":
-            return {}
-        from importlib.metadata import version
-
-        return DELTA | {"spark.jars.packages": f"io.delta:delta-spark_2.13:{version('delta-spark')}"}
+            return builder
+        delta = importlib.import_module("delta")
+        configured: SparkSession.Builder = delta.configure_spark_with_delta_pip(builder).config(map=DELTA)
+        return configured
 
     def read(self, spark: "SparkSession") -> "DataFrame":
         """The topics as rows of the table. Raises ConfigError for a schema or partition columns that do not fit."""
-        given = {f"kafka.{name}": value for name, value in self.kafka.items()}
-        given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
-        if self.group is not None:
-            given |= {"group.id": self.group, "groupMode": self.mode or "member"}
-        if self.max_records is not None:
-            given["maxOffsetsPerTrigger"] = str(self.max_records)
-        frame = self._columns(spark.readStream.format("kohort").options(**given).load())
+        frame = self._columns(spark.readStream.format("kohort").options(**self.source()).load())
         if missing := [name for name in self.partition_by if name not in frame.columns]:
             raise ConfigError(f"partition by {missing[0]}: there is no such column, only {', '.join(frame.columns)}")
         names = [name.lower() for name in frame.columns]

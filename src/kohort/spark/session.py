@@ -1,9 +1,10 @@
 """A Spark session for those who have none: on this machine, or on a cluster, with the data source registered."""
 
+import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kohort.errors import ConfigError
@@ -17,10 +18,18 @@ LOCAL = "local"
 
 @contextmanager
 def spark_session(
-    name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    configured: "Callable[[SparkSession.Builder], SparkSession.Builder]" = lambda builder: builder,
 ) -> "Iterator[SparkSession]":
-    """Started here, and stopped at the end. Raises ConfigError without PySpark, or without a Java for it."""
+    """Started here, and stopped at the end; `settings` count more than what `configured` does to the builder.
+
+    Raises ConfigError without PySpark, without a Java for it, or if Spark does not start.
+    """
     try:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
     except ImportError:
@@ -30,17 +39,20 @@ def spark_session(
     os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen: dict[str, bool | float | int | str | None] = {**_settings(master), **(settings or {})}
-    builder = SparkSession.builder.master(master).appName(name)
+    builder = configured(SparkSession.builder.master(master).appName(name))
     try:
         spark = builder.config(map=chosen).getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark did not start with master {master}: {error}") from error
     try:
-        spark.sparkContext.setLogLevel("OFF")  # what goes wrong is raised, and told once
+        # What goes wrong is raised, and told once.
+        spark.sparkContext.setLogLevel("OFF")
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         spark.dataSource.register(KohortDataSource)
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, OSError):  # Spark's Java may have ended before
+            spark.stop()
 
 
 def _settings(master: str) -> dict[str, str]:
