@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from benchmarks import processes
 from benchmarks.load import LoadError
@@ -20,6 +20,9 @@ PARTITIONS: Final = 6
 FORMATS: Final = ("kafka", "kohort")
 KEY: Final = 8
 PATIENCE_S: Final = 60.0
+IDLE_S: Final = 1.0
+IDLE_TRIGGERS: Final = 5
+"""Of the last ones; Spark tells of one every 0.1 s here."""
 _CHUNK: Final = 10_000
 _PRODUCED_BATCH: Final = 16 * 1024
 
@@ -46,8 +49,24 @@ class Pass:
     """One pass over all records."""
 
     per_s: float
+    """From the start of the query to its end."""
+    running_per_s: float
+    """Of a stream: while its triggers ran; else the same."""
     per_cpu_s: float
-    """Of Spark: the JVM and its Python workers."""
+    """From start to end, of Spark: the JVM and its Python processes."""
+
+
+Work: TypeAlias = Callable[[], float | None]
+"""One pass; it may say in how many seconds of it records were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """Medians, in ms, from the trigger to the commit in the checkpoint."""
+
+    small: float
+    """Of micro-batches with a record from each partition."""
+    idle: float
 
 
 @contextmanager
@@ -64,6 +83,8 @@ def session(jars: str) -> Iterator[Any]:
         "spark.driver.memory": "2g",
         "spark.jars": jars,
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.noDataProgressEventInterval": "100",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -148,8 +169,8 @@ def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
     _validate(case, *frame.selectExpr("count(*)", "sum(length(value))").collect()[0])
 
 
-def read_stream(spark: Any, form: str, server: Server, case: Case) -> None:
-    """All columns in one micro-batch (Trigger.AvailableNow) to nowhere."""
+def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
+    """All columns in one micro-batch (Trigger.AvailableNow) to nowhere; the seconds that its triggers took."""
     frame = spark.readStream.format(form).options(**options(server, case.topic)).load()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as checkpoint:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -159,6 +180,7 @@ def read_stream(spark: Any, form: str, server: Server, case: Case) -> None:
             raise LoadError(f"the stream had not ended after {PATIENCE_S:g} s")
         if (read := sum(each.numInputRows for each in query.recentProgress)) != case.count:
             raise LoadError(f"{read} of {case.count} records were read")
+        return sum(float(each.durationMs["triggerExecution"]) for each in query.recentProgress) / 1000
 
 
 def _validate(case: Case, count: int, size: int) -> None:
@@ -172,27 +194,26 @@ def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None
     frame.write.format(form).options(**given).mode("append").save()
 
 
-def timed(spark: Any, count: int, work: Callable[[], None]) -> Pass:
-    """One pass of `count` records."""
+def timed(spark: Any, count: int, work: Work) -> Pass:
+    """One pass of `count` records. Raises LoadError."""
     from pyspark.errors import PySparkException
 
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()
     started = time.monotonic()
     with processes.Meter(pid) as meter:
         try:
-            work()
+            running = work()
         except PySparkException as error:
             raise LoadError(str(error).partition("\n")[0]) from error
         taken = time.monotonic() - started
-    return Pass(count / taken, count / max(meter.seconds, 0.01))
+    return Pass(count / taken, count / (running or taken), count / max(meter.seconds, 0.01))
 
 
-def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> float:
-    """The median time of a micro-batch of six records, from its trigger to its commit, in ms."""
+def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> Triggers:
+    """Micro-batches of six records, one after the other, and triggers that find nothing. The topic is empty."""
     from kohort.client import ClientConfig, Producer
 
-    given = options(server, topic) | {"startingOffsets": "latest"}
-    frame = spark.readStream.format(form).options(**given).load()
+    frame = spark.readStream.format(form).options(**options(server, topic)).load()
     query = frame.writeStream.format("noop").trigger(processingTime="0 seconds").start()
 
     async def produce() -> None:
@@ -204,10 +225,13 @@ def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int
         for number in range(rounds + 2):
             asyncio.run(produce())
             _await(query, (number + 1) * PARTITIONS)
-        found = [float(each.durationMs["triggerExecution"]) for each in query.recentProgress if each.numInputRows]
+        time.sleep(IDLE_S)
+        progress = query.recentProgress
     finally:
         query.stop()
-    return statistics.median(found[2:])
+    taken = [(each.numInputRows, float(each.durationMs["triggerExecution"])) for each in progress]
+    small = [ms for rows, ms in taken if rows][2:]
+    return Triggers(statistics.median(small), statistics.median(ms for rows, ms in taken[-IDLE_TRIGGERS:] if not rows))
 
 
 def _await(query: Any, rows: int) -> None:
