@@ -113,6 +113,13 @@ class TestBounds:
         assert offsets(found) == {0: [8, 9], 1: list(range(8, 20))}
         found = read(subscribe=orders, endingOffsetsByTimestamp={orders: {"0": NOW + 2, "1": NOW + 15, "2": NOW}})
         assert offsets(found) == {0: [0, 1], 1: list(range(15))}
+        found = read(
+            subscribe=orders,
+            startingOffsetsByTimestamp={orders: {"0": NOW + 7, "1": NOW + 3, "2": NOW}},
+            startingOffsetsByTimestampStrategy="latest",
+            endingTimestamp=str(NOW + 8),
+        )
+        assert offsets(found) == {0: [7], 1: [3, 4, 5, 6, 7]}
 
     def test_a_time_that_no_record_has(self, read, orders):
         with pytest.raises(Exception, match=f"option startingTimestamp: {orders}-0 has no record at or after"):
