@@ -57,6 +57,7 @@ COLUMNS = {
 }
 TOOLS = {
     "Groups of several libraries": "test_groups",
+    "Leadership that changes hands between our client and theirs": "test_leaders",
     "Static members, Java": "test_static_members",
     "`kafka-consumer-groups` and `kafka-topics`, groups at work": "test_command_line_tools",
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
