@@ -1,4 +1,4 @@
-"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 35 minutes on two cores."""
+"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 50 minutes on two cores."""
 
 import sys
 

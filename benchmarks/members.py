@@ -149,7 +149,7 @@ def confluent_kafka(assignor: str, address: str, topic: str, group_id: str, watc
     while not watch.stopped:
         message = consumer.poll(POLL_MS / 1000)
         if message is not None and message.error() is None:
-            watch.saw(message.partition(), message.offset())
+            watch.saw(message.partition(), message.offset())  # type: ignore[arg-type]  # None before it is produced
     consumer.close()
 
 
@@ -191,7 +191,7 @@ MEMBERS: dict[str, Member] = {
     "kafka-python": kafka_python,
 }
 
-MODULES = {
+MODULES: dict[Member, str] = {
     kohort: "kohort.client.group",
     aiokafka: "aiokafka",
     confluent_kafka: "confluent_kafka",

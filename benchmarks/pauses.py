@@ -48,8 +48,8 @@ class Pauses:
 
 
 def disturb(server: Server, client: str, assignor: str, name: str, seconds: float) -> Pauses:
-    """One group, from its first member to its last. Looks at `seconds` without changes, from the third's beginning until
-    `seconds` after its first record, and at twice that time after it was told to leave.
+    """One group, from its first member to its last: looked at for `seconds` without changes, from the third's beginning
+    until `seconds` after its first record, and for twice that time after it was told to leave.
 
     Raises TimeoutError if a member does not get to work, or does not end.
     """
