@@ -587,3 +587,20 @@ def test_a_group_without_members_can_be_planned_too(scene: Scene) -> None:
     assert scene.groups("plan", "--group", scene.group, "--join", "1").exit_code == 2
     unknown = scene.groups("plan", "--group", scene.group, "--assignor", "rang")
     assert (unknown.exit_code, "'range' is one" in unknown.stderr) == (2, True)
+
+
+def test_how_evenly_a_plan_spreads_partitions_is_shown_with_how_many_move(scene: Scene) -> None:
+    asked = ("plan", "--group", scene.group, "--join", "2", "--topic", scene.topic, "--partitions", f"{scene.topic}=5")
+    table = scene.groups(*asked, "--balance")
+    assert [(row["WHEN"], row["#PARTITIONS"], row["FEWEST"], row["MOST"], row["MOVES"]) for row in table.rows] == [
+        ("before", "0", "0", "0", "-"),
+        ("after", "5", "2", "3", "5"),
+    ]
+    assert "partitions per member: 0 before, 2 to 3 after" in table.stderr
+    csv = scene.groups(*asked, "--balance", "--output", "csv").output.splitlines()
+    assert csv == ["when,members,partitions,fewest,most,mean,moves", "before,0,0,0,0,0.0,", "after,2,5,2,3,2.5,5"]
+    told = scene.groups(*asked, "--output", "json").json
+    assert told["balance_before"] == {"fewest": 0, "most": 0, "mean": 0.0}
+    assert told["balance_after"] == {"fewest": 2, "most": 3, "mean": 2.5}
+    assert told["partitions_that_move"] == 5
+    assert scene.groups(*asked, "--balance", "--moves").exit_code == 2

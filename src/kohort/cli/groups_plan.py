@@ -16,7 +16,7 @@ from kohort.types import GroupId, MemberId
 
 if TYPE_CHECKING:
     from kohort.assignors.base import Member, Topics
-    from kohort.assignors.plan import Change, Plan
+    from kohort.assignors.plan import Balance, Change, Plan
 
 NEW: Final = "new-{number}"
 """Member ids of those that would join."""
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic", metavar="TOPIC", action="append", default=[], help="what joining members subscribe to")
     add("--assignor", metavar="NAME", help="range, roundrobin, sticky or cooperative-sticky (default: the group's)")
     add("--moves", action="store_true", help="a row per partition that moves, instead of one per member")
+    add("--balance", action="store_true", help="instead: how evenly partitions are spread, before and after")
     add_output_argument(parser)
 
 
@@ -46,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     check_output(options)
     growing = _growing(options.partitions)
+    if options.moves and options.balance:
+        raise RefusedError("--moves, --balance: choose one of the two")
     if options.join < 0:
         raise RefusedError(f"--join {options.join}: is not a number of members")
 
@@ -144,13 +147,21 @@ async def _topics(admin: Admin, names: set[str]) -> "Topics":
 
 
 def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") -> None:
-    table = _moves_table(plan) if options.moves else _members_table(group, plan)
+    if options.balance:
+        table = _balance_table(plan)
+    else:
+        table = _moves_table(plan) if options.moves else _members_table(group, plan)
     show(options.output, table, _as_json(plan))
+    rebalances = f"{plan.rounds} rebalance{'' if plan.rounds == 1 else 's'}"
     tell(
         f"{len(plan.moves)} of {sum(map(len, plan.after.values()))} partitions move, {plan.moved} of them away from "
-        f"members that stay; {plan.rounds} rebalance{'' if plan.rounds == 1 else 's'}, {plan.interrupted} partitions "
-        "interrupted"
+        f"members that stay; {rebalances}, {plan.interrupted} partitions interrupted; "
+        f"partitions per member: {_spread(plan.balance_before)} before, {_spread(plan.balance_after)} after"
     )
+
+
+def _spread(balance: "Balance") -> str:
+    return f"{balance.fewest} to {balance.most}" if balance.fewest < balance.most else str(balance.most)
 
 
 def _members_table(group: GroupDescription, plan: "Plan") -> Table:
@@ -167,6 +178,21 @@ def _members_table(group: GroupDescription, plan: "Plan") -> Table:
         )
         rows.append((member, clients.get(member), *counts, partitions_told(sorted(after))))
     return Table(columns, rows)
+
+
+def _balance_table(plan: "Plan") -> Table:
+    columns = ("WHEN", "#MEMBERS", "#PARTITIONS", "FEWEST", "MOST", "MEAN", "MOVES")
+    sides = (
+        ("before", plan.before, plan.balance_before, None),
+        ("after", plan.after, plan.balance_after, len(plan.moves)),
+    )
+    return Table(
+        columns,
+        [
+            (when, len(division), sum(map(len, division.values())), each.fewest, each.most, round(each.mean, 2), moves)
+            for when, division, each, moves in sides
+        ],
+    )
 
 
 def _moves_table(plan: "Plan") -> Table:
@@ -187,6 +213,9 @@ def _as_json(plan: "Plan") -> dict[str, Any]:
             }
             for each in plan.moves
         ],
+        "balance_before": plan.balance_before._asdict(),
+        "balance_after": plan.balance_after._asdict(),
+        "partitions_that_move": len(plan.moves),
         "moved_from_staying": plan.moved,
         "rebalances": plan.rounds,
         "interrupted": plan.interrupted,
