@@ -2,6 +2,7 @@
 
 import struct
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ from kio.index import load_request_schema
 from wire_entities import VERSIONS, name_of, requests
 
 from kohort.errors import ErrorCode
+from kohort.protocol import building
 from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.mending import MAX_ELEMENTS, MAX_PATCHES, mended
@@ -265,6 +267,21 @@ def test_a_name_that_no_version_has_is_a_bug() -> None:
         response(11, 9, generation=3)
     with pytest.raises(TypeError, match="errorcode"):
         response(8, 9, topics=[{"name": "t", "partitions": [{"partition_index": 1, "errorcode": 0}]}])
+
+
+def test_a_field_of_another_version_loads_no_more_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+
+    def load(api_key: int, version: int) -> Any:
+        loaded.append(version)
+        return load_request_schema(api_key, version)
+
+    monkeypatch.setattr(building, "load_request_schema", load)
+    building._is_of_another_version.cache_clear()
+    request(BY_NAME["offset_fetch"].key, 10, groups=(), require_stable=True)
+    assert set(loaded) == {10}
+    request(BY_NAME["offset_fetch"].key, 10, groups=(), topics=())
+    assert set(loaded) == {10, 9, 8, 7}
 
 
 def test_durations_and_timestamps_are_milliseconds() -> None:
