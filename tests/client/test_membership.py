@@ -244,6 +244,15 @@ def test_heartbeats_follow_each_other(member):
     assert [b - a for a, b in itertools.pairwise(sent)] == [3_000] * 3
 
 
+def test_a_late_heartbeat_does_not_put_off_the_next_ones(member):
+    member.heartbeat()
+    due = member.member.deadline
+    member.now = due + 40
+    member.do(member.member.tick(member.now))
+    member.heartbeat()
+    assert member.member.deadline == due + 3_000
+
+
 def test_the_leader_beats_while_it_assigns(bench):
     bench.join()
     bench.joined(leader="m1", member_id="m1")

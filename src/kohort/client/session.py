@@ -33,7 +33,7 @@ class Session:
         self._interval_ms = interval_ms
         self._timeout_ms = timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._sent = 0
+        self._sent = self._due = 0
         self._join_sent = 0
         self._included_before_join = 0
         self._heard_at = 0
@@ -89,6 +89,7 @@ class Session:
 
     def sent(self, number: int, now: int) -> None:
         """A heartbeat is on its way."""
+        self._due = now if self.beat_at is None else self.beat_at
         self.in_flight, self._sent, self.beat_at = number, now, None
 
     def answered(self, now: int, *, included: bool) -> None:
@@ -96,7 +97,9 @@ class Session:
         if included:
             self.included_at = self._sent
         self._heard(self._sent)
-        self.beat_at = max(self._sent + self._interval_ms, now)
+        # Not from when it was sent: members that synced together shall hear of a rebalance together, and the first
+        # of them waits for the last. What each beat is late by would add up.
+        self.beat_at = max(self._due + self._interval_ms, now)
         self.failures = 0
 
     def failed(self, now: int, pause_ms: int) -> int:
