@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from spark.streams import Stream, wait_for
+from spark.streams import PATIENCE_S, Stream, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -82,6 +82,13 @@ class TestAlone:
         wait_for(lambda: committed(topics, orders) == dict.fromkeys(range(PARTITIONS), EACH), "committed", query)
         topics.fill(orders, {3: [b"x"]})
         wait_for(lambda: committed(topics, orders).get(3) == EACH + 1, "committed again", query)
+
+    def test_once_and_the_group_learns_of_it_in_the_next_run(self, stream, orders, topics):
+        reading = stream()
+        for done in (0, EACH):
+            assert reading.start(once=True).awaitTermination(PATIENCE_S)
+            assert reading.offsets() == all_of()
+            assert committed(topics, orders) == dict.fromkeys(range(PARTITIONS), done)
 
     def test_it_leaves_when_it_is_stopped(self, stream, orders, topics):
         """Sooner than its session could expire."""

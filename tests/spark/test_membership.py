@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.spark import background
+from kohort.spark import background, member_stream
+from kohort.spark.member_stream import MemberStreamReader, positions_of
 from kohort.spark.membership import QueryMember
 from kohort.spark.options import parse_read
 from kohort.types import TopicPartition
@@ -142,3 +144,25 @@ async def test_what_ends_the_membership_is_raised(member, topic):
     query = member(name, **{"kafka.session.timeout.ms": "3600000"})
     with pytest.raises(Exception, match=r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"):
         await query.boundary({}, PATIENCE_S)
+
+
+async def test_the_first_trigger_waits_until_the_group_gives_partitions(topic, topics, monkeypatch):
+    """It may be the only one."""
+    name = await topic()
+    monkeypatch.setattr(member_stream, "PATIENCE_S", 0.0)
+    given = {"kafka.bootstrap.servers": topics.address, "subscribe": name, "group.id": name}
+    reader = MemberStreamReader(parse_read(given | {"startingOffsets": "earliest"}, streaming=True))
+    try:
+        end = await asyncio.to_thread(reader.latestOffset, {}, ReadAllAvailable())
+    finally:
+        await asyncio.to_thread(reader.stop)
+    assert positions_of(end) == positions(name, 10, 10)
+
+
+async def test_a_static_member_comes_back_to_its_partitions(member, topic, topics):
+    name = await topic()
+    for _ in range(2):
+        query = member(name, **{"kafka.group.instance.id": "etl-1"})
+        assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
+        await query.close()
+        assert [len(each) for each in await asyncio.to_thread(topics.members, name)] == [2], "it does not leave"

@@ -33,7 +33,8 @@ BEGIN: Final = "@begin"
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
 RUN_PATIENCE_S: Final = 2 * REBALANCE_TIMEOUT_MS / 1000
-"""The same under Trigger.AvailableNow, where an idle trigger would end the run."""
+"""The same of the first one, which may be the only one (Trigger.Once), and of all under Trigger.AvailableNow: an idle
+trigger would end the run."""
 
 
 class MemberStreamReader(StreamReader):
@@ -48,11 +49,11 @@ class MemberStreamReader(StreamReader):
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        before = positions_of(start)
+        before, patience_s = positions_of(start), self._patience_s
         while True:
             there = frozenset(self.asking.partitions())
             at = self.left(before, there)  # what is gone is not to be committed, which would be tried for long
-            assigned = self._joined().boundary(at, self._patience_s)
+            assigned = self._joined().boundary(at, patience_s)
             if assigned is None:
                 break
             held = {tp: begin for tp, begin in assigned.items() if tp in there}
@@ -77,7 +78,7 @@ class MemberStreamReader(StreamReader):
 
     @property
     def _patience_s(self) -> float:
-        return PATIENCE_S if self.target is None else RUN_PATIENCE_S
+        return RUN_PATIENCE_S if self._member is None or self.target is not None else PATIENCE_S
 
     def _joined(self) -> Member:
         if self._member is None:
