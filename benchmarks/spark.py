@@ -1,13 +1,13 @@
 """Spark with `.format("kohort")` against its own Kafka connector: `python -m benchmarks.spark`
 
 One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka, both formats in turn,
-three passes of each: records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
+two passes of each: records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
 makes them. `batch` counts the records and sums up the length of their values. `stream` reads all columns in one
 micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of the trigger, as Spark itself tells it
 (processedRowsPerSecond); `from start` and the CPU time have the start of the query in them, which a stream has once.
 `write` sends rows that Spark holds in memory, each producer with its defaults. A small micro-batch has six records, an
 idle trigger none. The best pass counts; CPU is that of Spark, its JVM and its Python processes, without the server's.
-A whole run takes about thirteen minutes; `--servers`, `--sizes`, `--codecs` and `--measures` choose parts of it.
+A whole run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and `--measures` choose parts of it.
 """
 
 import argparse
@@ -31,7 +31,8 @@ CODECS = ("none", "lz4", "zstd")
 WRITTEN = 2
 """Times fewer records are written than read: they lie in Spark's memory."""
 MEASURES = ("batch", "stream", "write")
-SMALL_BATCHES = 10
+SMALL_BATCHES = 20
+ENOUGH_PASSES = 2
 WARM_UP = Case(size=99, codec="none", count=400_000)
 """Read and written by each format before anything counts: the JVM compiles, Python processes are started."""
 NAMES = {"kafka": "Spark's connector", "kohort": "kohort.spark"}
@@ -103,7 +104,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             _warm_up(spark, server, options)
             _measure(spark, key, server, cases, options, found)
             server.pause()
-    whole = len(cases) == len(COUNTS) * len(CODECS) and set(options.servers) >= set(SERVERS) and options.passes >= 3
+    whole = (
+        len(cases) == len(COUNTS) * len(CODECS)
+        and set(options.servers) >= set(SERVERS)
+        and options.passes >= ENOUGH_PASSES
+    )
     parts = [part for key in servers for part in _tables(key, servers[key].name, cases, found)]
     parts.append("\n".join(str(target) for key in servers for target in _targets(key, servers[key].name, cases, found)))
     title = "Spark, thousand records/s (and per CPU-second of Spark)"
@@ -123,7 +128,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sizes", type=some_of(tuple(COUNTS)), default=list(COUNTS), help="100,1024")
     parser.add_argument("--codecs", type=some_of(CODECS), default=list(CODECS))
     parser.add_argument("--measures", type=some_of((*MEASURES, "small")), default=[*MEASURES, "small"])
-    parser.add_argument("--passes", type=int, default=3, help="of which the best counts (%(default)s)")
+    parser.add_argument("--passes", type=int, default=ENOUGH_PASSES, help="of which the best counts (%(default)s)")
     parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options, _others = parser.parse_known_args(argv)
     return options
@@ -132,13 +137,6 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 def _measure(
     spark: Any, key: str, server: Server, cases: Sequence[Case], options: argparse.Namespace, found: Found
 ) -> None:
-    if "small" in options.measures:
-        load.create(server, "small")
-        for form in FORMATS:
-            taken = found.triggers[key, form] = load.small_batches(spark, form, server, "small", SMALL_BATCHES)
-            print(
-                f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle {taken.idle:.0f}", flush=True
-            )
     for case in cases:
         load.fill(server, case)
         frame = _frame(spark, case) if "write" in options.measures else None
@@ -150,6 +148,14 @@ def _measure(
         if frame is not None:
             frame.unpersist()
         load.delete(server, case.topic)
+    if "small" in options.measures:
+        for form in FORMATS:
+            load.create(server, f"small-{form}")
+            taken = load.small_batches(spark, form, server, f"small-{form}", SMALL_BATCHES)
+            found.triggers[key, form] = taken
+            print(
+                f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle {taken.idle:.0f}", flush=True
+            )
 
 
 def _warm_up(spark: Any, server: Server, options: argparse.Namespace) -> None:
