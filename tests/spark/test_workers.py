@@ -1,14 +1,10 @@
 """What Spark's Python processes load, and what their collector looks at between two tasks."""
 
 import gc
-import importlib
 import subprocess
 import sys
 import weakref
-import zipfile
-import zipimport
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -62,32 +58,3 @@ def test_garbage_of_later_is_collected_as_before() -> None:
     del one, two
     gc.collect()
     assert alive() is None
-
-
-@pytest.fixture
-def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package in an archive of Spark's, and a module in one of the application, both imported from."""
-    for name, module in (("spark/lib.zip", "of_spark/__init__.py"), ("application.zip", "of_application.py")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(module, "")
-            archive.writestr("of_spark/later.py", "found = True")
-        monkeypatch.syspath_prepend(str(path))
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    importlib.import_module("of_spark")
-    importlib.import_module("of_application")
-    return tmp_path
-
-
-def test_finders_of_sparks_archives_are_forgotten_and_those_of_the_application_are_not(archives: Path) -> None:
-    def found() -> set[str]:
-        cached = sys.path_importer_cache.values()
-        names = {each.archive for each in cached if isinstance(each, zipimport.zipimporter)}
-        return {name for name in names if name.startswith(str(archives))}
-
-    assert found() == {str(archives / "spark/lib.zip"), str(archives / "application.zip")}
-    workers.forget_finders()
-    assert found() == {str(archives / "application.zip")}
-    importlib.invalidate_caches()
-    assert importlib.import_module("of_spark.later").found

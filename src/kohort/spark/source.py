@@ -16,7 +16,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
-from kohort.spark import workers
 from kohort.spark.batch import BatchReader
 from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
@@ -34,17 +33,14 @@ class KohortDataSource(DataSource):
         return "kohort"
 
     def schema(self) -> StructType:
-        workers.forget_finders()
         return read_schema(include_headers=self.options.get("includeHeaders", "false").lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        workers.forget_finders()
         options = parse_read(self.options, streaming=False)
         validate_read_schema(schema, options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        workers.forget_finders()
         options = parse_read(self.options, streaming=True)
         validate_read_schema(schema, options)
         if options.group_mode is GroupMode.MEMBER:
@@ -74,6 +70,5 @@ class KohortDataSource(DataSource):
         from kohort.spark.write_schema import written_columns
         from kohort.spark.writing import Writing
 
-        workers.forget_finders()
         options = parse_write(self.options)
         return Writing(options, written_columns(schema, options), Handover())
