@@ -362,3 +362,60 @@ def test_serve_imports_no_client(tmp_path: Path) -> None:
         "sys.exit(any(name.startswith('kohort.client') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_metadata_is_listed_as_kcat_does(shell: Shell) -> None:
+    shell.produce("a\n")
+    listed = shell.consume("-L").output.splitlines()
+    assert listed[:2] == [f"Metadata for {shell.topic}:", " 1 brokers:"]
+    assert re.fullmatch(r"  broker (\d+) at 127.0.0.1:\d+( \(controller\))?", listed[2])
+    assert listed[3:5] == [" 1 topics:", f'  topic "{shell.topic}" with 1 partitions:']
+    assert re.fullmatch(r"    partition 0, leader (\d+), replicas: \1, isrs: \1", listed[5])
+    told = json.loads(shell.call("consume", "-b", shell.bootstrap, "-L", "-J").output)
+    assert told["query"] == {"topic": "*"}
+    (broker,) = told["brokers"]
+    partition = {"partition": 0, "leader": broker["id"], "replicas": [{"id": broker["id"]}]}
+    of_topic = next(each for each in told["topics"] if each["topic"] == shell.topic)
+    assert of_topic["partitions"] == [partition | {"isrs": partition["replicas"]}]
+
+
+def test_a_topic_that_is_not_there_is_told_and_not_made(shell: Shell) -> None:
+    for _ in range(2):
+        refused = shell.consume("-L")
+        assert (refused.exit_code, refused.output) == (1, "")
+        assert f"topic {shell.topic}: UNKNOWN_TOPIC_OR_PARTITION" in refused.stderr
+
+
+def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
+    shell.produce("a\nb\n")
+    later = int(time.time() * 1000) + 60_000
+
+    def query(*words: str) -> Outcome:
+        asked = [word for each in words for word in ("-t", each)]
+        return shell.call("consume", "-b", shell.bootstrap, "-Q", *asked)
+
+    first, none, end, start = (f"{shell.topic}:0:{when}" for when in (1, later, -1, -2))
+    for word, offset in ((first, 0), (none, -1), (end, 2), (start, 0)):
+        assert query(word) == (0, f"{shell.topic} [0] offset {offset}\n", "")
+    asked = shell.call("consume", "-b", shell.bootstrap, "-Q", "-t", end, "-J")
+    assert asked.json == {shell.topic: {"0": {"offset": 2}}}
+    refused = query(f"{shell.topic}:7:-1")
+    assert (refused.exit_code, f"topic {shell.topic} has 1 partitions, and none is 7" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-Q"], "by -t TOPIC:PARTITION:TIMESTAMP"),
+        (["-Q", "-t", "orders"], "-t orders: with -Q it is"),
+        (["-Q", "-t", "orders:0:now"], "with -Q it is"),
+        (["-L", "-Q"], "choose one of the two"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words: list[str], told: str, shell: Shell) -> None:
+    refused = shell.call("consume", "-b", shell.bootstrap, *words)
+    assert refused.exit_code == 2
+    assert told in refused.stderr

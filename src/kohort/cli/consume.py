@@ -2,6 +2,8 @@
 
     kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\\n'
     kohort consume -b HOST:PORT -G billing orders payments
+    kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
+    kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
 SIGINT and SIGTERM end it cleanly: what was read is written, and in a group committed. Exit code 0 then, as in kcat.
 """
@@ -12,6 +14,7 @@ from typing import Final
 
 from kohort.cli.byte_streams import ByteOutput
 from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.consume_asking import list_metadata, queries, query_offsets
 from kohort.cli.consume_group import PROPERTIES, GroupConsumer, group_options
 from kohort.cli.consume_offsets import BEGINNING, STORED, Span, parse
 from kohort.cli.consume_plain import consume
@@ -34,7 +37,9 @@ _OWN: Final = (GROUP_ID, *PROPERTIES)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("-t", dest="topic", metavar="TOPIC", help="the topic to read")
+    add("-t", dest="asked", metavar="TOPIC", action="append", default=[], help="the topic to read")
+    add("-L", dest="list", action="store_true", help="instead: list brokers and topics, or -t one topic")
+    add("-Q", dest="query", action="store_true", help="instead: the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms)")
     add("-p", dest="partition", metavar="N", type=int, help="only this partition")
     add("-G", dest="group", metavar="GROUP", help="read as a member of this group, and commit")
     add("topics", nargs="*", metavar="TOPIC", help="with -G: topics, or ^ and a regular expression")
@@ -60,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
+    options.topic = options.asked[-1] if options.asked else None
     try:
         _check(options)
         span = parse(options.offsets)
@@ -71,6 +77,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if options.list and options.query:
+        raise ConfigError("-L, -Q: choose one of the two")
+    if options.query and not options.asked:
+        raise ConfigError("-Q: say of what, by -t TOPIC:PARTITION:TIMESTAMP")
+    if options.query:
+        queries(options.asked)
+    if options.list or options.query:
+        return
     if options.group is None and (options.topic is None or options.topics):
         raise ConfigError("say what to read: -t TOPIC, or -G GROUP TOPIC…")
     if options.group is not None and not (options.topics or options.topic):
@@ -88,6 +102,12 @@ def _group(options: argparse.Namespace) -> str:
 async def _consume(options: argparse.Namespace, span: Span) -> int:
     properties = client_properties(options, _OWN)
     async with Cluster(client_config(options, properties)) as cluster:
+        if options.list:
+            await list_metadata(Admin(cluster), options.topic, as_json=options.json)
+            return 0
+        if options.query:
+            await query_offsets(Admin(cluster), queries(options.asked), as_json=options.json)
+            return 0
         sink = Sink(
             ByteOutput(), _writer(options, cluster), limit=options.count, stop_ms=span.stop_ms, quiet=options.quiet
         )

@@ -1,0 +1,114 @@
+"""What kcat answers instead of consuming: `-L`, the cluster's brokers and topics; `-Q`, offsets by timestamp."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kohort.client.admin import Admin
+from kohort.client.metadata import Metadata, PartitionMetadata, TopicMetadata
+from kohort.client.offsets import Offset
+from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.types import TopicPartition
+
+
+async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> None:
+    """Print brokers and topics, of one topic or of all. Raises KohortError if that topic does not exist."""
+    metadata = await admin.cluster.metadata(None if topic is None else [topic])
+    for each in metadata.topics.values():
+        if topic is not None and each.error is not ErrorCode.none:
+            raise KohortError(f"topic {each.name}: {each.error.name.upper()}")
+    print(json.dumps(_as_json(metadata, topic)) if as_json else "\n".join(_lines(metadata, topic)))
+
+
+def queries(words: Iterable[str]) -> dict[TopicPartition, int]:
+    """Timestamps (ms) by partition, of words TOPIC:PARTITION:TIMESTAMP. Raises ConfigError."""
+    return dict(map(_parsed, words))
+
+
+async def query_offsets(admin: Admin, wanted: Mapping[TopicPartition, int], *, as_json: bool) -> None:
+    """Print for each partition the first offset that is not older. Raises KohortError."""
+    await _require_partitions(admin, wanted)
+    found = await admin.list_offsets(wanted)
+    offsets = {tp: _offset(found[tp]) for tp in wanted}
+    if as_json:
+        told: dict[str, dict[str, dict[str, int]]] = {}
+        for tp, offset in offsets.items():
+            told.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
+        print(json.dumps(told))
+        return
+    for tp, offset in offsets.items():
+        print(f"{tp.topic} [{tp.partition}] offset {offset}")
+
+
+async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) -> None:
+    """What is not there would be asked for again and again, as if it were new. Raises KohortError."""
+    described = await admin.describe_topics({tp.topic for tp in wanted})
+    for tp in wanted:
+        topic = described[tp.topic]
+        if isinstance(topic, KohortError):
+            raise topic
+        if topic.partition(tp.partition) is None:
+            raise KohortError(f"topic {tp.topic} has {len(topic.partitions)} partitions, and none is {tp.partition}")
+
+
+def _parsed(word: str) -> tuple[TopicPartition, int]:
+    topic, _, rest = word.partition(":")
+    partition, _, timestamp = rest.partition(":")
+    if not topic or not partition.isdecimal() or not timestamp.lstrip("-").isdecimal():
+        raise ConfigError(f"-t {word}: with -Q it is TOPIC:PARTITION:TIMESTAMP; in ms since 1970, or -1 end, -2 start")
+    return TopicPartition(topic, int(partition)), int(timestamp)
+
+
+def _offset(found: Offset | KohortError) -> int:
+    """-1 where no record is that young, as the brokers tell it."""
+    if isinstance(found, KohortError):
+        raise found
+    return found.offset
+
+
+# --- as kcat prints it -----------------------------------------------------------------------------------------------
+
+
+def _lines(metadata: Metadata, topic: str | None) -> Iterator[str]:
+    yield f"Metadata for {topic or 'all topics'}:"
+    yield f" {len(metadata.brokers)} brokers:"
+    for node_id, broker in sorted(metadata.brokers.items()):
+        controller = " (controller)" if node_id == metadata.controller_id else ""
+        yield f"  broker {node_id} at {broker.host}:{broker.port}{controller}"
+    yield f" {len(metadata.topics)} topics:"
+    for name in sorted(metadata.topics):
+        of = metadata.topics[name]
+        yield f'  topic "{name}" with {len(of.partitions)} partitions:{_trouble(of.error)}'
+        yield from map(_partition_line, of.partitions)
+
+
+def _partition_line(of: PartitionMetadata) -> str:
+    replicas, isrs = (",".join(map(str, nodes)) for nodes in (of.replicas, of.isr))
+    return f"    partition {of.index}, leader {of.leader}, replicas: {replicas}, isrs: {isrs}{_trouble(of.error)}"
+
+
+def _trouble(error: ErrorCode) -> str:
+    return "" if error is ErrorCode.none else f" {error.name.upper()}"
+
+
+def _as_json(metadata: Metadata, topic: str | None) -> dict[str, Any]:
+    brokers = sorted(metadata.brokers.items())
+    return {
+        "query": {"topic": topic or "*"},
+        "controllerid": metadata.controller_id,
+        "brokers": [{"id": node_id, "name": f"{broker.host}:{broker.port}"} for node_id, broker in brokers],
+        "topics": [_topic_as_json(metadata.topics[name]) for name in sorted(metadata.topics)],
+    }
+
+
+def _topic_as_json(of: TopicMetadata) -> dict[str, Any]:
+    partitions = [
+        {
+            "partition": each.index,
+            "leader": each.leader,
+            "replicas": [{"id": node_id} for node_id in each.replicas],
+            "isrs": [{"id": node_id} for node_id in each.isr],
+        }
+        for each in of.partitions
+    ]
+    return {"topic": of.name, "partitions": partitions}
