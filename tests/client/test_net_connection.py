@@ -351,3 +351,50 @@ async def test_a_certificate_that_nobody_vouches_for(tls: FakeBroker) -> None:
 async def test_plaintext_to_a_tls_listener(tls: FakeBroker) -> None:
     with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{tls.port}"):
         await opened(tls)
+
+
+# --- quotas (KIP-219) ---
+
+
+async def test_a_broker_that_asks_for_a_pause_gets_one(fake: FakeBroker) -> None:
+    pauses = iter([150, 0])
+    fake.on("heartbeat", lambda _request: {"error_code": 0, "throttle_time_ms": next(pauses)})
+    connection = await opened(fake)
+    await connection.send("heartbeat", **HEARTBEAT)
+    began = asyncio.get_running_loop().time()
+    await connection.send("heartbeat", **HEARTBEAT)
+    assert asyncio.get_running_loop().time() - began >= 0.149
+    await connection.close()
+
+
+async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request(fake: FakeBroker) -> None:
+    connection = await opened(fake, request_timeout_ms=120)
+    began = asyncio.get_running_loop().time()
+    connection.throttle(86_400)
+    connection.throttle(0.001)
+    await connection.send("heartbeat", **HEARTBEAT)
+    assert asyncio.get_running_loop().time() - began >= 0.119
+    await connection.close()
+
+
+async def test_who_waits_for_a_pause_to_end_learns_that_the_connection_broke(fake: FakeBroker) -> None:
+    connection = await opened(fake)
+    connection.throttle(20)
+    waiting = asyncio.ensure_future(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0)
+    fake.hang_up()
+    with pytest.raises(BrokerUnreachableError):
+        await waiting
+
+
+async def test_a_full_transport_stays_full_when_a_pause_ends(fake: FakeBroker) -> None:
+    """Each obstacle has to go for itself."""
+    connection = await opened(fake)
+    connection.pause_writing()
+    connection.throttle(0.001)
+    waiting = asyncio.ensure_future(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    connection.resume_writing()
+    await waiting
+    await connection.close()

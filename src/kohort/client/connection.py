@@ -16,6 +16,7 @@ import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any, Final, Self, cast
 
 from kohort.client.config import Address, ClientConfig
@@ -34,6 +35,14 @@ CLOSE_GRACE_S: Final = 1.0
 
 REAUTHENTICATE_AT: Final = 0.85
 """Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
+
+
+class _Obstacle(Enum):
+    """Why nothing may be sent just now."""
+
+    FULL = "the transport takes no more"
+    RENEWING = "authentication is being renewed"
+    THROTTLED = "the broker asked for a pause"
 
 
 class _Call:
@@ -66,12 +75,14 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[_Call] = deque()
         self._next_id = 0
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
-        self._may_send = asyncio.Event()  # neither is the transport full, nor is authentication being renewed
+        self._obstacles: set[_Obstacle] = set()
+        self._may_send = asyncio.Event()  # there are no obstacles, or it is closed
         self._may_send.set()
         self._renewing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._renew_timer: asyncio.TimerHandle | None = None
+        self._throttle_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
         self._lost = asyncio.Event()
 
@@ -155,16 +166,32 @@ class Connection(asyncio.BufferedProtocol):
     def decode(self, how: Wire, frame: Frame) -> Any:
         """kio's response. One that cannot be read closes the connection, and raises BrokerUnreachableError."""
         try:
-            return how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
+            answer = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
         except MalformedError as error:
             raise self.fail(self._garbage(error)) from None
+        if asked := getattr(answer, "throttle_time", None):
+            self.throttle(asked.total_seconds())
+        return answer
+
+    def throttle(self, seconds: float) -> None:
+        """The client is over its quota: send nothing for so long, for the broker would not read it (KIP-219).
+
+        No longer than `request_timeout_ms`, whatever it said.
+        """
+        until = self._loop.time() + min(seconds, self._config.request_timeout_ms / 1000)
+        if self.closed or (self._throttle_timer is not None and self._throttle_timer.when() >= until):
+            return
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._hold(_Obstacle.THROTTLED)
+        self._throttle_timer = self._loop.call_at(until, self._let_go, _Obstacle.THROTTLED)
 
     async def submit(self, how: Wire, *body: bytes, timeout_ms: int | None = None, answered: bool = True) -> Frame:
         """The whole answer (without its size) to a request whose body is in pieces; b"" if it is not `answered`.
 
         Waits while too many requests are in flight. Raises BrokerUnreachableError, RequestTimeoutError.
         """
-        if not self._may_send.is_set():
+        while not self._may_send.is_set():
             await self._may_send.wait()
         if not answered:
             self._write(how, body, 0)
@@ -192,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self.closed = True
             self.reason = str(error)
-            for timer in (self._timer, self._idle_timer, self._renew_timer):
+            for timer in (self._timer, self._idle_timer, self._renew_timer, self._throttle_timer):
                 if timer is not None:
                     timer.cancel()
             self._may_send.set()
@@ -254,6 +281,16 @@ class Connection(asyncio.BufferedProtocol):
         waited = self._loop.time() - first.sent
         self.fail(RequestTimeoutError(f"{first.api} was not answered within {waited:.1f} s; the connection is closed"))
 
+    def _hold(self, obstacle: _Obstacle) -> None:
+        self._obstacles.add(obstacle)
+        if not self.closed:
+            self._may_send.clear()
+
+    def _let_go(self, obstacle: _Obstacle) -> None:
+        self._obstacles.discard(obstacle)
+        if not self._obstacles:
+            self._may_send.set()
+
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -270,11 +307,10 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(self._garbage(error))
 
     def pause_writing(self) -> None:
-        self._may_send.clear()
+        self._hold(_Obstacle.FULL)
 
     def resume_writing(self) -> None:
-        if self._renewing is None:
-            self._may_send.set()
+        self._let_go(_Obstacle.FULL)
 
     def eof_received(self) -> bool:
         return False
@@ -316,7 +352,7 @@ class Connection(asyncio.BufferedProtocol):
             self._renew_timer = self._loop.call_later(lifetime_ms / 1000 * REAUTHENTICATE_AT, self._start_renewing)
 
     def _start_renewing(self) -> None:
-        self._may_send.clear()
+        self._hold(_Obstacle.RENEWING)
         self._renewing = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -327,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
         finally:
             self._renewing = None
-            self._may_send.set()
+            self._let_go(_Obstacle.RENEWING)
 
 
 def named(address: Address) -> str:
