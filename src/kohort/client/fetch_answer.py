@@ -17,6 +17,8 @@ from kohort.protocol.packing import read_varint
 
 VERSIONS: Final = (4, 18)
 SESSIONS_SINCE: Final = 7
+REPLICAS_SINCE: Final = 11
+NO_REPLICA: Final = -1
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
 
@@ -51,6 +53,8 @@ class PartitionAnswer(NamedTuple):
     """-1 below v5."""
     aborted: tuple[tuple[int, int], ...]
     """(producer id, first offset) of aborted transactions; only under read_committed."""
+    preferred_replica: int
+    """The follower to read from instead, as it is in our rack (KIP-392); the answer then has no records. -1: none."""
     diverging: tuple[int, int] | None
     """(epoch, end offset) from which on the log is not the one that was read before (KIP-595)."""
     records: memoryview
@@ -60,6 +64,8 @@ class PartitionAnswer(NamedTuple):
 class FetchAnswer(NamedTuple):
     """The whole response."""
 
+    throttle_ms: int
+    """For how long the broker reads nothing more of this connection."""
     error: int
     session_id: int
     partitions: list[PartitionAnswer]
@@ -69,7 +75,7 @@ def read_fetch_answer(frame: Frame, version: int, at: int) -> FetchAnswer:
     """The response whose body starts at offset `at`. Raises MalformedError, and nothing else whatever the bytes are."""
     try:
         reader = _Reader(frame, version, at)
-        return FetchAnswer(reader.error, reader.session_id, list(reader.partitions()))
+        return FetchAnswer(reader.throttle_ms, reader.error, reader.session_id, list(reader.partitions()))
     except (IndexError, error):
         raise MalformedError(f"a Fetch answer of version {version} that ends early") from None
     except UnicodeDecodeError:
@@ -85,6 +91,7 @@ class _Reader:
         self._flexible = version >= FLEXIBLE_SINCE
         self._head = _partition_v5 if version >= 5 else _partition_v4
         self.error, self.session_id = 0, 0
+        (self.throttle_ms,) = _int32(frame, at)
         if version >= SESSIONS_SINCE:
             _, self.error, self.session_id = _session(frame, at)
             self._at = at + 10
@@ -104,12 +111,25 @@ class _Reader:
         index, code, high_watermark, last_stable_offset = fixed[:4]
         log_start_offset = fixed[4] if len(fixed) > 4 else -1
         aborted = tuple([self._transaction() for _ in range(self._count())])
-        if self._version >= 11:
-            self._at += 4  # the replica to prefer
+        preferred = self._preferred_replica() if self._version >= REPLICAS_SINCE else NO_REPLICA
         records = self._records()
         return PartitionAnswer(
-            topic, index, code, high_watermark, last_stable_offset, log_start_offset, aborted, self._tags(), records
+            topic,
+            index,
+            code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted,
+            preferred,
+            self._tags(),
+            records,
         )
+
+    def _preferred_replica(self) -> int:
+        node_id: int = _int32(self._data, self._at)[0]
+        self._at += 4
+        return node_id
 
     def _transaction(self) -> tuple[int, int]:
         producer_id, first_offset = _aborted.unpack_from(self._data, self._at)

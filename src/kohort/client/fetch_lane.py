@@ -17,7 +17,7 @@ from kohort.client.batch import Batch, scan
 from kohort.client.cluster import Cluster
 from kohort.client.connection import Connection
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, BrokerUnreachableError, OffsetOutOfRangeError
-from kohort.client.fetch_answer import VERSIONS, FetchAnswer, PartitionAnswer, error_code, read_fetch_answer
+from kohort.client.fetch_answer import NO_REPLICA, VERSIONS, FetchAnswer, PartitionAnswer, error_code, read_fetch_answer
 from kohort.client.fetch_partition import FetchPartition
 from kohort.client.fetch_preparing import Preparer
 from kohort.client.fetch_session import Asked, FetchRequest, FetchSession, is_session_lost, topics_of
@@ -150,6 +150,8 @@ class Lane:
             answer = read_fetch_answer(frame, how.version, how.body_at(frame))
         except MalformedError as error:
             raise connection.fail(BrokerUnreachableError(f"a fetch answer that cannot be read: {error}")) from None
+        if answer.throttle_ms > 0:
+            connection.throttle(answer.throttle_ms / 1000)
         self._session.answered(answer.error, answer.session_id)
         return answer
 
@@ -194,6 +196,11 @@ class Lane:
         if told.diverging is not None:
             self._preparer.truncated(partition, told.diverging[1])
             return True
+        if told.preferred_replica not in (NO_REPLICA, self._node_id):
+            self._preparer.read_from(partition, told.preferred_replica)
+            return True
+        if partition.replica is not None and asyncio.get_running_loop().time() >= partition.replica_until:
+            self._preparer.read_from(partition, None)
         return bool(told.records) and self._records(partition, told)
 
     def _records(self, partition: FetchPartition, told: PartitionAnswer) -> bool:
@@ -225,6 +232,11 @@ class Lane:
             # Out of range is also what a topic answers that was made anew.
             self._cluster.stale(partition.tp.topic)
         error = KafkaError(code, f"fetching {partition.tp} at offset {partition.fetch_offset}")
+        if partition.replica is not None:
+            # A follower may be behind, or not be one any more: that says nothing of what the leader has.
+            told_by = f"broker {self._node_id} was to be read instead of the leader of {partition.tp}: {error}"
+            self._preparer.failed(partition, KafkaError(ErrorCode.replica_not_available, told_by))
+            return
         if code is ErrorCode.offset_out_of_range:
             start = told.log_start_offset
             self._preparer.out_of_range(partition, OffsetOutOfRangeError(partition.tp, partition.fetch_offset, start))

@@ -63,6 +63,10 @@ class FetchPartition:
         """The topic's id when it was first located."""
         self.leader: Leader | None = None
         """None: unready."""
+        self.replica: int | None = None
+        """The follower to fetch from, as the leader told us (KIP-392); None: from the leader."""
+        self.replica_until = 0.0
+        """Then the leader is asked again, by the loop's clock."""
         self.paused = False
         self.serial = 0
         """Moves when what is in flight is not wanted any more."""
@@ -125,6 +129,13 @@ class FetchPartition:
         self.fetch_offset = end
         self.position = min(self.position, end)
         self.epoch = self._buffered[-1].leader_epoch if self._buffered else NO_EPOCH
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker to fetch from; None while it is unready."""
+        if self.leader is None:
+            return None
+        return self.leader.node_id if self.replica is None else self.replica
 
     @property
     def is_in_flight(self) -> bool:

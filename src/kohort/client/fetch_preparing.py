@@ -133,7 +133,13 @@ class Preparer:
     def _ready(self, partition: FetchPartition, leader: Leader, serial: int) -> None:
         if serial == partition.serial:
             partition.leader = partition.validated = leader
-            self._on_ready(partition)
+            self.read_from(partition, None)
+
+    def read_from(self, partition: FetchPartition, replica: int | None) -> None:
+        """Fetch from that follower for `metadata_max_age_ms`, or from the leader (KIP-392)."""
+        max_age_s = self._cluster.config.metadata_max_age_ms / 1000
+        partition.replica, partition.replica_until = replica, asyncio.get_running_loop().time() + max_age_s
+        self._on_ready(partition)
 
     async def _find_offsets(self, located: Iterable["_Located"]) -> None:
         by_tp = {each[0].tp: each for each in located}

@@ -265,7 +265,7 @@ class Fetcher:
         return [each for each in self._partitions.values() if self._is_wanted(each, node_id)]
 
     def _is_wanted(self, each: FetchPartition, node_id: int) -> bool:
-        if each.leader is None or each.leader.node_id != node_id or each.is_in_flight or each.paused:
+        if each.node_id != node_id or each.is_in_flight or each.paused:
             return False
         return each.buffered_bytes < self._settings.partition_bytes
 
@@ -285,9 +285,9 @@ class Fetcher:
 
     def _wake(self, partition: FetchPartition) -> None:
         """It may be fetched."""
-        if partition.leader is None:
+        node_id = partition.node_id
+        if node_id is None:
             return
-        node_id = partition.leader.node_id
         if node_id not in self._lanes:
             self._lanes[node_id] = self._new_lanes(node_id)
         self._lanes[node_id][0].set()
