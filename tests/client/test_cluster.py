@@ -286,3 +286,21 @@ async def test_a_group_that_we_may_not_see_is_told_at_once() -> None:
         with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
             await cluster.coordinator("g")
         assert len(fake.asked("find_coordinator")) == 1
+
+
+async def test_a_connection_that_is_still_being_opened_is_released_too() -> None:
+    """Whoever asked for it is gone: nobody would close it."""
+    async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        asked = asyncio.Event()
+
+        def hang(_request: object) -> object:
+            asked.set()
+            return HANG
+
+        fake.brokers[0].on("api_versions", hang)
+        asking = asyncio.ensure_future(cluster.connection(0, "fetch 1"))
+        await asked.wait()
+        asking.cancel()
+        await cluster.release("fetch 1")
+        assert cluster._connections._opening == {}

@@ -335,3 +335,22 @@ async def test_a_commit_does_not_wait_for_a_parked_join(world):
     assert max(times) < 100
     silent.kill()
     await asyncio.gather(first.stop(), third.stop())
+
+
+# --- faults of our own ---
+
+
+@simulated()
+async def test_a_fault_of_the_client_is_told_to_who_commits_and_ends_there(world, monkeypatch):
+    async def broken(*_, **__):
+        raise ZeroDivisionError("by no offset")
+
+    async def do(generation):
+        with monkeypatch.context() as patch:
+            patch.setattr("kohort.client.commits.commit_offsets", broken)
+            with pytest.raises(CommitError, match=r"fault of the client.*by no offset"):
+                await generation.commit({ORDERS[0]: 1})
+        await generation.commit({ORDERS[0]: 2})
+
+    await in_generation(world, do)
+    assert world.committed() == {ORDERS[0]: 2}

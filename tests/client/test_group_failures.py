@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 from simulated import FOREVER, App, simulated, until
+from world import ANSWERS
 
 from kohort.assignors.base import Assignor
 from kohort.client.group_errors import CoordinatorUnavailableError, GroupError, StuckError
@@ -326,3 +327,31 @@ async def test_closing_is_bounded_when_the_coordinator_is_away(world):
     began = world.now
     await app.stop()
     assert world.now - began < 6_000
+
+
+# --- faults of our own, and of the application's ---
+
+
+@pytest.mark.parametrize("api", ["join_group", "sync_group", "heartbeat"])
+@simulated()
+async def test_a_fault_of_the_client_is_raised_and_no_silence(world, api, monkeypatch):
+    async def broken(*_):
+        raise ZeroDivisionError("by no answer")
+
+    monkeypatch.setitem(ANSWERS, api, broken)
+    with pytest.raises(GroupError, match=r"a fault of the client, report it: .*by no answer") as raised:
+        await App(world).task
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+@simulated()
+async def test_what_on_event_raises_ends_nothing(world, caplog):
+    def broken(event):
+        raise ZeroDivisionError(event.what)
+
+    app = App(world, on_event=broken)
+    await app.assigned(4)
+    await asyncio.sleep(60)
+    assert len(app.generations) == 1
+    await app.stop()
+    assert "on_event raised; the membership goes on" in caplog.text

@@ -13,7 +13,7 @@ from kohort.client.fetcher import EARLIEST, Fetcher
 from kohort.client.partitioner import murmur2_partitioner
 from kohort.client.producer import Producer
 from kohort.client.record import Record
-from kohort.errors import ConfigError, ErrorCode, KafkaError
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
@@ -279,3 +279,12 @@ async def test_no_room_for_too_long(broker: Broker, cluster: Cluster) -> None:
 async def test_values_that_are_refused(config: ClientConfig, options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Producer(config, **options)
+
+
+async def test_a_closed_producer_takes_no_records(cluster: Cluster) -> None:
+    """A record that nobody sends would be waited for without end."""
+    producer = Producer(cluster)
+    await (await producer.send("orders", b"a"))
+    await producer.close()
+    with pytest.raises(KohortError, match="the producer is closed"):
+        await producer.send("orders", b"b")

@@ -14,6 +14,7 @@ indeed, or was made anew, the watch finds that out, and its partitions are lost.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -29,6 +30,8 @@ from kohort.client.membership_events import End
 from kohort.client.offset_messages import TopicIds, commit_offsets
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.client.group")
 
 PURPOSE = "commit"
 """Its own connection: a join that is parked for minutes holds up no commit."""
@@ -117,6 +120,7 @@ class Committer:
 
     async def _send_all(self) -> None:
         wanted: dict[Holding, _Wanted] = {}
+        ended = KohortError("the group was closed before the offsets were committed")
         try:
             while self._pending:
                 wanted, self._pending = self._pending, {}
@@ -126,10 +130,13 @@ class Committer:
                     await asyncio.sleep(self._backoff.next_s())
                 else:
                     self._backoff.reset()
+        except Exception as error:
+            logger.exception("committing ended with an error that is our own")
+            ended = KohortError(f"the offsets were not committed, for a fault of the client, report it: {error!r}")
         finally:
             self._sender = None
             for each in (*wanted.values(), *self._pending.values()):
-                each.settle(KohortError("the group was closed before the offsets were committed"))
+                each.settle(ended)
             self._pending.clear()
 
     def _still_ours(self, wanted: dict[Holding, _Wanted]) -> dict[Holding, _Wanted]:

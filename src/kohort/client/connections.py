@@ -132,6 +132,10 @@ class Connections:
 
     async def release(self, purpose: str) -> None:
         """Close the connections of a purpose that nobody has any more."""
+        opening = [task for key, (_, task) in self._opening.items() if key[1] == purpose]
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
         keys = [key for key in self._open if key[1] == purpose]
         await asyncio.gather(*(self._open.pop(key).close() for key in keys))
 

@@ -145,7 +145,10 @@ class GroupRun:
         if self.config.on_event is not None:
             member_id, generation = self.membership.member_id, self.membership.generation
             event = GroupEvent(what=what, group_id=self.name, member_id=member_id, generation=generation, detail=detail)
-            self.config.on_event(event)
+            try:
+                self.config.on_event(event)
+            except Exception:
+                logger.exception("%s: on_event raised; the membership goes on", self.name)
 
     @property
     def untaken_for(self) -> float:

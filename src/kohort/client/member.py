@@ -129,6 +129,11 @@ class Member:
             self._timed_out(send)
         except KohortError as error:
             self._failed(send, error)
+        except Exception as error:
+            # Whatever it is: an answer that never comes would leave the member waiting without a word.
+            fault = GroupError(f"{type(send.request).__name__}: a fault of the client, report it: {error!r}")
+            fault.__cause__ = error
+            self.tell(self.membership.refused, fault)
         else:
             self._forget(number)
             self.tell(self.membership.answered, number, answer)

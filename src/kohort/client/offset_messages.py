@@ -39,6 +39,7 @@ async def commit_offsets(
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, ErrorCode]:
     """The answer for each partition. Raises KohortError."""
+    names = _names(offsets, topic_ids)
     # Given only where it is wanted: no version of today has it, and to find out which has loads them all.
     retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
     answer = await connection.send(
@@ -59,7 +60,7 @@ async def commit_offsets(
         **retention,
     )
     return {
-        TopicPartition(_name(topic, topic_ids), each.partition_index): each.error_code
+        TopicPartition(_name(topic, names), each.partition_index): each.error_code
         for topic in answer.topics
         for each in topic.partitions
     }
@@ -70,9 +71,11 @@ async def fetch_offsets(
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """What the group has committed, None for nothing, waiting for no transaction (UNSTABLE_OFFSET_COMMIT).
 
-    Raises KafkaError for the first partition, or the group, that has an error; other KohortErrors.
+    Raises KafkaError for the first partition, or the group, that has an error, or that the answer leaves out: nobody
+    may take that for "nothing is committed". Other KohortErrors.
     """
-    wanted = list(_by_topic(partitions))
+    asked = tuple(partitions)
+    wanted, names = list(_by_topic(asked)), _names(asked, topic_ids)
     topics = [
         {
             "name": topic,
@@ -91,16 +94,20 @@ async def fetch_offsets(
         require_stable=True,
         **(of_several if (connection.version("offset_fetch") or 0) >= SEVERAL_GROUPS_SINCE else of_one_group),
     )
-    return _fetched(answer, topic_ids)
+    found = _fetched(answer, names)
+    for each in asked:
+        if each not in found:
+            raise KafkaError(ErrorCode.unknown_server_error, f"the answer to OffsetFetch leaves out {each}")
+    return found
 
 
-def _fetched(answer: Any, topic_ids: TopicIds) -> dict[TopicPartition, OffsetAndMetadata | None]:
+def _fetched(answer: Any, names: Mapping[UUID, str]) -> dict[TopicPartition, OffsetAndMetadata | None]:
     group = answer.groups[0] if hasattr(answer, "groups") else answer
     _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
         for each in topic.partitions:
-            partition = TopicPartition(_name(topic, topic_ids), each.partition_index)
+            partition = TopicPartition(_name(topic, names), each.partition_index)
             _raise_for(each.error_code, f"OffsetFetch of {partition}")
             found[partition] = None if each.committed_offset == NO_OFFSET else _committed(each)
     return found
@@ -133,10 +140,14 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[Topi
     return [(topic, list(together)) for topic, together in groupby(sorted(partitions), attrgetter("topic"))]
 
 
-def _name(topic: Any, topic_ids: TopicIds) -> str:
-    if hasattr(topic, "name"):
-        return str(topic.name)
-    return next(name for name, topic_id in topic_ids.items() if topic_id == topic.topic_id)
+def _names(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[UUID, str]:
+    """Names by the ids that go into a request: until it is answered the topics may have become others."""
+    return {topic_ids[topic]: topic for topic in {each.topic for each in partitions} if topic in topic_ids}
+
+
+def _name(topic: Any, names: Mapping[UUID, str]) -> str:
+    """Of a topic in an answer; "" for one that was not asked about."""
+    return str(topic.name) if hasattr(topic, "name") else names.get(topic.topic_id, "")
 
 
 def _raise_for(code: ErrorCode, what: str) -> None:

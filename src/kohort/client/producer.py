@@ -28,7 +28,7 @@ from kohort.client.produce_room import Room
 from kohort.client.produce_sending import Sender
 from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.client.producer_ids import ProducerIds
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.records import Header
 from kohort.types import TopicPartition
 
@@ -237,6 +237,9 @@ class Producer:
     # Batches
 
     def _partition(self, tp: TopicPartition) -> ProducePartition:
+        """Its queue. Raises KohortError when nobody takes anything from it any more."""
+        if self._closed:
+            raise KohortError(f"{tp}: the producer is closed, and sends no more records")
         found = self._partitions.get(tp)
         if found is None:
             found = self._partitions[tp] = ProducePartition(tp, self._config.in_flight_per_partition)

@@ -1,0 +1,62 @@
+"""OffsetCommit and OffsetFetch by topic id: topics may become others while a request is on its way."""
+
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.group_config import GroupConfig
+from kohort.client.offset_messages import commit_offsets, fetch_offsets
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+ORDERS, RETURNS = UUID(int=1), UUID(int=2)
+CONFIG = GroupConfig(group_id="g", topics=["orders"])
+TP = TopicPartition("orders", 0)
+
+
+class Connection:
+    """Answers once; `meanwhile` happens before."""
+
+    def __init__(self, answer, meanwhile):
+        self._answer = answer
+        self._meanwhile = meanwhile
+
+    def version(self, api):
+        return 10
+
+    async def send(self, api, **fields):
+        self._meanwhile()
+        return self._answer
+
+
+def topics(*ids):
+    partition = SimpleNamespace(
+        partition_index=0, error_code=ErrorCode.none, committed_offset=7, committed_leader_epoch=1, metadata=""
+    )
+    return [SimpleNamespace(topic_id=each, partitions=[partition]) for each in ids]
+
+
+async def test_a_commit_is_told_although_its_topic_was_forgotten_meanwhile():
+    ids = {"orders": ORDERS}
+    connection = Connection(SimpleNamespace(topics=topics(ORDERS)), ids.clear)
+    offsets = {TP: OffsetAndMetadata(offset=7)}
+    told = await commit_offsets(connection, CONFIG, offsets, generation=1, member_id="m", topic_ids=ids)
+    assert told == {TP: ErrorCode.none}
+
+
+async def test_offsets_are_told_although_their_topic_was_made_anew_meanwhile():
+    ids = {"orders": ORDERS}
+    group = SimpleNamespace(error_code=ErrorCode.none, topics=topics(ORDERS))
+    connection = Connection(SimpleNamespace(groups=[group]), lambda: ids.update(orders=RETURNS))
+    found = await fetch_offsets(connection, CONFIG, [TP], ids)
+    assert found == {TP: OffsetAndMetadata(offset=7, leader_epoch=1)}
+
+
+@pytest.mark.parametrize("told", [(), (RETURNS,)])
+async def test_what_the_answer_leaves_out_is_not_taken_for_uncommitted(told):
+    group = SimpleNamespace(error_code=ErrorCode.none, topics=topics(*told))
+    connection = Connection(SimpleNamespace(groups=[group]), lambda: None)
+    with pytest.raises(KafkaError, match="leaves out orders-0"):
+        await fetch_offsets(connection, CONFIG, [TP], {"orders": ORDERS})
