@@ -26,7 +26,7 @@ from benchmarks.spark_load import FORMATS, Case, Pass, Triggers, Work
 from benchmarks.tools import MissingError, spark_connector
 
 SERVERS = ("kohort-data", "kafka")
-COUNTS = {100: 4_000_000, 1024: 800_000}
+COUNTS = {100: 3_000_000, 1024: 600_000}
 CODECS = ("none", "lz4", "zstd")
 WRITTEN = 2
 """Times fewer records are written than read: they lie in Spark's memory."""
