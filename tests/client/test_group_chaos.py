@@ -18,13 +18,15 @@ NETWORK = {"break_probability": 0.02, "delay_ms": (0, 30)}
 
 
 def witness(seed, assignors, rebalances, **options):
+    network = {name: options.pop(name, NETWORK[name]) for name in NETWORK}
+
     async def test(world):
         chaos = Chaos(world, assignors=assignors, **options)
         await chaos.run(rebalances)
         chaos.assert_all_processed()
         return chaos
 
-    return run(test, seed, **NETWORK)
+    return run(test, seed, **network)
 
 
 @pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
@@ -49,6 +51,17 @@ def test_batched_commits_lose_nothing_either():
 
 def test_a_retry_that_nothing_waits_for_any_more_does_not_keep_the_loop_spinning():
     witness(14, COOPERATIVE, 50, commit_interval_ms=5_000)
+
+
+@pytest.mark.parametrize(("seed", "assignors"), [(0, COOPERATIVE), (2, COOPERATIVE), (3, EAGER)])
+def test_a_rebalance_may_take_less_time_than_a_session(seed, assignors):
+    """The group goes on without a member that does not join in time, though its session is not over."""
+    witness(seed, assignors, 50, rebalance_timeout_ms=5_000)
+
+
+def test_many_broken_connections():
+    """A generation is not younger than it seems because its join was answered twice, the first time in vain."""
+    witness(2, COOPERATIVE, 50, break_probability=0.1, delay_ms=(0, 100))
 
 
 # --- the witness is not blind ---

@@ -94,7 +94,7 @@ def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
         fail(member, GroupError(told))
         return
     member.phase = Phase.STABLE
-    member.session.included(max(member.sync_sent, member.session.included_at))
+    member.session.synced(member.sync_sent, now)
     member.tries.succeeded()
     if member.leaving_because is not None:
         return  # its only use was to have commits accepted in this generation

@@ -59,19 +59,25 @@ class Session:
     def begin(self, now: int, *, holds: bool) -> None:
         """A join was answered. The answer to an older generation's heartbeat says nothing of this one.
 
-        Nobody knows when that was written, so for what is held already the session lasts as long as it did; what comes
-        is held from the sync on.
+        Nobody knows when that was written: for what is held already the session lasts as long as it did, and for a
+        member that holds nothing a heartbeat interval is taken off.
         """
         if not holds:
-            self.included(now - self._interval_ms)
+            self.included_at = now - self._interval_ms
+            self._heard(self.included_at)
         self.beat_at = now + self._interval_ms
         self.in_flight = None
         self.failures = 0
 
-    def included(self, at: int) -> None:
-        """At that time, or later, the coordinator had this member in a group that does not wait for it."""
-        self.included_at = at
-        self._heard(at)
+    def synced(self, sent: int, now: int) -> None:
+        """The SyncGroup that was sent then was answered: at that time, or later, the group did not rebalance.
+
+        The session is as old as it was, since SyncGroup does not renew that of a member of a stable group. So the next
+        heartbeat goes out at once; what is in flight from before says nothing of the group as it is now.
+        """
+        self.included_at = max(self.included_at, sent)
+        self._heard(self._heard_at)
+        self.beat_at, self.in_flight = now, None
 
     def _heard(self, at: int) -> None:
         self._heard_at = at
