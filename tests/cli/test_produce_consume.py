@@ -400,6 +400,7 @@ def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
     first, none, end, start = (f"{shell.topic}:0:{when}" for when in (1, later, -1, -2))
     for word, offset in ((first, 0), (none, -1), (end, 2), (start, 0)):
         assert query(word) == (0, f"{shell.topic} [0] offset {offset}\n", "")
+    assert query(start, end).output.splitlines() == [f"{shell.topic} [0] offset {each}" for each in (0, 2)]
     asked = shell.call("consume", "-b", shell.bootstrap, "-Q", "-t", end, "-J")
     assert asked.json == {shell.topic: {"0": {"offset": 2}}}
     refused = query(f"{shell.topic}:7:-1")

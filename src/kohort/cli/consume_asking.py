@@ -1,7 +1,7 @@
 """What kcat answers instead of consuming: `-L`, the cluster's brokers and topics; `-Q`, offsets by timestamp."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kohort.client.admin import Admin
@@ -20,24 +20,22 @@ async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> No
     print(json.dumps(_as_json(metadata, topic)) if as_json else "\n".join(_lines(metadata, topic)))
 
 
-def queries(words: Iterable[str]) -> dict[TopicPartition, int]:
-    """Timestamps (ms) by partition, of words TOPIC:PARTITION:TIMESTAMP. Raises ConfigError."""
-    return dict(map(_parsed, words))
+def queries(words: Iterable[str]) -> list[tuple[TopicPartition, int]]:
+    """Partitions and timestamps (ms), of words TOPIC:PARTITION:TIMESTAMP. Raises ConfigError."""
+    return list(map(_parsed, words))
 
 
-async def query_offsets(admin: Admin, wanted: Mapping[TopicPartition, int], *, as_json: bool) -> None:
-    """Print for each partition the first offset that is not older. Raises KohortError."""
-    await _require_partitions(admin, wanted)
-    found = await admin.list_offsets(wanted)
-    offsets = {tp: _offset(found[tp]) for tp in wanted}
+async def query_offsets(admin: Admin, wanted: Sequence[tuple[TopicPartition, int]], *, as_json: bool) -> None:
+    """Print for each the first offset that is not older. Raises KohortError."""
+    await _require_partitions(admin, [tp for tp, _ in wanted])
+    told: dict[str, dict[str, dict[str, int]]] = {}
+    for tp, timestamp in wanted:  # one after the other: a partition may be asked about twice
+        offset = _offset((await admin.list_offsets({tp: timestamp}))[tp])
+        told.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
+        if not as_json:
+            print(f"{tp.topic} [{tp.partition}] offset {offset}")
     if as_json:
-        told: dict[str, dict[str, dict[str, int]]] = {}
-        for tp, offset in offsets.items():
-            told.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
         print(json.dumps(told))
-        return
-    for tp, offset in offsets.items():
-        print(f"{tp.topic} [{tp.partition}] offset {offset}")
 
 
 async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) -> None:
