@@ -35,10 +35,15 @@ from kohort.client.group_errors import GroupError
 from kohort.client.group_run import GroupRun
 from kohort.client.holding import Work
 from kohort.client.subscribing import Subscribing
+from kohort.client.versions import preload
 from kohort.errors import ConfigError, KohortError
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {"first": "earliest", "last": "latest", "none": "error"}
+MEMBERS_REQUESTS: Final = (
+    *("find_coordinator", "join_group", "sync_group", "heartbeat"),
+    *("offset_fetch", "list_offsets", "fetch", "offset_commit"),
+)
 _GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
 _CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
@@ -100,6 +105,7 @@ class ConsumerGroup:
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
         start_chores(run)
+        preload(*MEMBERS_REQUESTS)  # from the join on the others' partitions stand still while this member is busy
         run.member.tell(run.membership.join)
 
     def _make_fetcher(self, cluster: Cluster) -> Fetcher:

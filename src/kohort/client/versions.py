@@ -107,6 +107,14 @@ def _response_reader(api_key: int, version: int) -> Read:
     return reader(load_response_schema(api_key, version))
 
 
+def preload(*apis: str) -> None:
+    """Have the newest versions of these at hand, 3 to 5 ms each the first time: before anybody waits for them."""
+    for api in apis:
+        how = wire(api, spoken(api)[1])
+        how.body({})
+        _ = how.read
+
+
 def skip_tags(frame: Frame, at: int) -> int:
     """The offset behind tagged fields, of which none matters here. Raises MalformedError."""
     try:
