@@ -14,6 +14,8 @@ Shut = Literal["reset", "silent"]
 """`reset`: connections break, and new ones at once. `silent`: they stay, and nothing comes through; what was sent
 arrives when the door opens again, late, as what TCP sends again does."""
 CHUNK = 65_536
+CLIENT_ID_AT = 14
+"""Of a request: behind its size, API key, version, correlation id, and the client id's length."""
 
 
 class Door:
@@ -84,15 +86,17 @@ class Door:
         link = asyncio.current_task()
         assert link is not None
         try:
-            first = await reader.read(CHUNK)
-            if not first or (client := _client_id(first)) in self._reset:
+            head = await reader.readexactly(CLIENT_ID_AT)
+            (length,) = struct.unpack_from(">h", head, CLIENT_ID_AT - 2)
+            name = await reader.readexactly(max(length, 0))
+            if (client := name.decode()) in self._reset:
                 return
             self._links[link] = client
-            await self._forward(client, first, reader, writer)
+            await self._forward(client, head + name, reader, writer)
         except asyncio.CancelledError:
             writer.transport.abort()
-        except OSError:
-            pass  # the broker is not there: the client learns of it here
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the broker is not there, and the client learns of it; or it has asked nothing
         finally:
             self._links.pop(link, None)
             writer.close()
@@ -129,9 +133,3 @@ class Door:
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
-
-
-def _client_id(first: bytes) -> str:
-    """From a request's header: size, API key, version, correlation id, then the client id with its length."""
-    (length,) = struct.unpack_from(">h", first, 12)
-    return first[14 : 14 + max(length, 0)].decode()
