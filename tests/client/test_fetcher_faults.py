@@ -126,6 +126,24 @@ async def test_errors_that_do_not_pass_are_raised_with_the_partition(log: Log, c
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("where", ["kohort.client.fetch_lane.scan", "kohort.client.fetch_preparing.Preparer._locate"])
+async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
+    log: Log, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    async with Fetcher(cluster) as fetcher:
+        with monkeypatch.context() as patched:
+            patched.setattr(where, broken)
+            fetcher.add(TP, 0)
+            with pytest.raises(ZeroDivisionError):
+                await fetcher.next(TP, max_wait_ms=1_000)
+        fetcher.seek(TP, 0)
+        assert await values(fetcher, TP, 3) == [b"0", b"1", b"2"]
+    assert "a fault" in caplog.text
+
+
 async def test_what_came_before_an_error_is_read_first(log: Log, cluster: Cluster) -> None:
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)

@@ -86,7 +86,6 @@ class Lane:
         self._idle = Backoff(5, 200)
         self._connection: Connection | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(_log_failure)
 
     async def close(self) -> None:
         """End it. The broker is told that the session is over, unless it still works on a request."""
@@ -108,8 +107,15 @@ class Lane:
                 await self._wake.wait()
                 self._wake.clear()
                 continue
+            pause_s = 0.0
             try:
                 pause_s = await self._fetch(claimed)
+            except Exception as fault:  # our own: whoever reads is told, rather than left waiting
+                log.exception("fetching from broker %s", self._node_id)
+                self._session.failed()
+                for each, serial in claimed.items():
+                    if serial == each.serial:
+                        each.refuse(fault)
             finally:
                 for each, serial in claimed.items():
                     each.release(serial)
@@ -244,8 +250,3 @@ class Lane:
             partition.refuse(error)
         else:
             self._preparer.failed(partition, error)
-
-
-def _log_failure(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("fetching ended with an error that is our own", exc_info=error)

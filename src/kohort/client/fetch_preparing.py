@@ -100,9 +100,19 @@ class Preparer:
         partitions = tuple(self._queue)
         self._queue.clear()
         if partitions:
-            task = asyncio.get_running_loop().create_task(self._prepare(partitions))
+            task = asyncio.get_running_loop().create_task(self._prepare_all(partitions))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _prepare_all(self, partitions: Sequence[FetchPartition]) -> None:
+        serials = {each: each.serial for each in partitions}
+        try:
+            await self._prepare(partitions)
+        except Exception as fault:  # our own: whoever reads is told, rather than left waiting
+            log.exception("preparing to fetch")
+            for each, serial in serials.items():
+                if serial == each.serial and each.leader is None:
+                    each.refuse(fault)
 
     async def _prepare(self, partitions: Sequence[FetchPartition]) -> None:
         found = await asyncio.gather(*map(self._locate, partitions))
