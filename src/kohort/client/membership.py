@@ -175,6 +175,7 @@ class Membership(MembershipState):
         else:
             told = (
                 f"the group waits {config.rebalance_timeout_ms} ms for a member, and may have gone on without this one"
+                " (rebalance_timeout_ms)"
             )
         blocked = f"; the event loop was blocked for {late} ms: do such work in asyncio.to_thread"
         return told + blocked * (late > BLOCKED_MS)

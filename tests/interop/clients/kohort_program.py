@@ -24,6 +24,7 @@ class Member:
             assignors=[options["assignor"]],
             instance_id=options.get("instance"),
             session_timeout_ms=int(options["session"]),
+            rebalance_timeout_ms=max(int(options["session"]), 30_000),
             heartbeat_interval_ms=int(options["heartbeat"]),
             drain_timeout_ms=int(options["drain"]) if "drain" in options else None,
             partition_watch_interval_ms=500,
