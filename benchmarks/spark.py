@@ -62,6 +62,8 @@ class Found:
     def __init__(self) -> None:
         self._passes: defaultdict[Key, list[Pass]] = defaultdict(list)
         self.triggers: dict[tuple[str, str], Triggers] = {}
+        self.servers: dict[str, str] = {}
+        """Those that could be had: keys, names."""
 
     def add(self, key: Key, found: Pass) -> None:
         self._passes[key].append(found)
@@ -94,23 +96,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     cases = [Case(size=size, codec=codec, count=COUNTS[size]) for size in options.sizes for codec in options.codecs]
     found = Found()
-    with ExitStack() as stack:
-        servers = start_all(options.servers, stack)
-        for server in servers.values():
-            server.pause()
-        spark = stack.enter_context(load.session(jars))
-        for key, server in servers.items():
-            server.resume()
-            _warm_up(spark, server, options)
-            _measure(spark, key, server, cases, options, found)
-            server.pause()
+    with load.session(jars) as spark:
+        for key in options.servers:
+            _measure(spark, key, cases, options, found)
     whole = (
         len(cases) == len(COUNTS) * len(CODECS)
         and set(options.servers) >= set(SERVERS)
         and options.passes >= ENOUGH_PASSES
     )
-    parts = [part for key in servers for part in _tables(key, servers[key].name, cases, found)]
-    parts.append("\n".join(str(target) for key in servers for target in _targets(key, servers[key].name, cases, found)))
+    parts = [part for key, name in found.servers.items() for part in _tables(key, name, cases, found)]
+    parts.append(
+        "\n".join(str(each) for key, name in found.servers.items() for each in _targets(key, name, cases, found))
+    )
     title = "Spark, thousand records/s (and per CPU-second of Spark)"
     publish("spark", title, parts, write=whole and not options.dry)
 
@@ -134,7 +131,16 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _measure(
+def _measure(spark: Any, key: str, cases: Sequence[Case], options: argparse.Namespace, found: Found) -> None:
+    """On a server of its own: beside one that is paused, Spark's connector would wait for that one."""
+    with ExitStack() as stack:
+        for server in start_all([key], stack).values():
+            found.servers[key] = server.name
+            _warm_up(spark, server, options)
+            _measure_on(spark, key, server, cases, options, found)
+
+
+def _measure_on(
     spark: Any, key: str, server: Server, cases: Sequence[Case], options: argparse.Namespace, found: Found
 ) -> None:
     for case in cases:

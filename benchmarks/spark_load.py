@@ -82,6 +82,7 @@ def session(jars: str) -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.jars": jars,
+        "spark.python.unix.domain.socket.enabled": "true",  # as docs/spark.md recommends
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.noDataProgressEventInterval": "100",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
