@@ -7,8 +7,6 @@
 version. `submit` is for those who write and read bodies themselves (produce, fetch). What is bounded: requests in
 flight, the time that each may take, the size of an answer. A broker that lets a request's time pass loses its
 connection: answers come in order, so whatever it would answer then could not be told from the next.
-
-Deviations from the names that were agreed: errors end in `Error` (`BrokerUnreachableError`).
 """
 
 import asyncio
@@ -16,11 +14,11 @@ import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import Any, Final, Self, cast
 
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
+from kohort.client.gate import Gate, Obstacle
 from kohort.client.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.receiving import Receiver
 from kohort.client.versions import Frame, Wire, common_version, correlation_id, unsupported, wire
@@ -35,14 +33,6 @@ CLOSE_GRACE_S: Final = 1.0
 
 REAUTHENTICATE_AT: Final = 0.85
 """Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
-
-
-class _Obstacle(Enum):
-    """Why nothing may be sent just now."""
-
-    FULL = "the transport takes no more"
-    RENEWING = "authentication is being renewed"
-    THROTTLED = "the broker asked for a pause"
 
 
 class _Call:
@@ -75,14 +65,11 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[_Call] = deque()
         self._next_id = 0
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
-        self._obstacles: set[_Obstacle] = set()
-        self._may_send = asyncio.Event()  # there are no obstacles, or it is closed
-        self._may_send.set()
+        self._gate = Gate()
         self._renewing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._renew_timer: asyncio.TimerHandle | None = None
-        self._throttle_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
         self._lost = asyncio.Event()
 
@@ -178,21 +165,14 @@ class Connection(asyncio.BufferedProtocol):
 
         No longer than `request_timeout_ms`, whatever it said.
         """
-        until = self._loop.time() + min(seconds, self._config.request_timeout_ms / 1000)
-        if self.closed or (self._throttle_timer is not None and self._throttle_timer.when() >= until):
-            return
-        if self._throttle_timer is not None:
-            self._throttle_timer.cancel()
-        self._hold(_Obstacle.THROTTLED)
-        self._throttle_timer = self._loop.call_at(until, self._let_go, _Obstacle.THROTTLED)
+        self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(self, how: Wire, *body: bytes, timeout_ms: int | None = None, answered: bool = True) -> Frame:
         """The whole answer (without its size) to a request whose body is in pieces; b"" if it is not `answered`.
 
         Waits while too many requests are in flight. Raises BrokerUnreachableError, RequestTimeoutError.
         """
-        while not self._may_send.is_set():
-            await self._may_send.wait()
+        await self._gate.passed()
         if not answered:
             self._write(how, body, 0)
             return b""
@@ -219,10 +199,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self.closed = True
             self.reason = str(error)
-            for timer in (self._timer, self._idle_timer, self._renew_timer, self._throttle_timer):
+            for timer in (self._timer, self._idle_timer, self._renew_timer):
                 if timer is not None:
                     timer.cancel()
-            self._may_send.set()
+            self._gate.closed_for_good()
             pending, self._pending = self._pending, deque()
             for call in pending:
                 if not call.frame.done():
@@ -281,16 +261,6 @@ class Connection(asyncio.BufferedProtocol):
         waited = self._loop.time() - first.sent
         self.fail(RequestTimeoutError(f"{first.api} was not answered within {waited:.1f} s; the connection is closed"))
 
-    def _hold(self, obstacle: _Obstacle) -> None:
-        self._obstacles.add(obstacle)
-        if not self.closed:
-            self._may_send.clear()
-
-    def _let_go(self, obstacle: _Obstacle) -> None:
-        self._obstacles.discard(obstacle)
-        if not self._obstacles:
-            self._may_send.set()
-
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -307,10 +277,10 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(self._garbage(error))
 
     def pause_writing(self) -> None:
-        self._hold(_Obstacle.FULL)
+        self._gate.hold(Obstacle.FULL)
 
     def resume_writing(self) -> None:
-        self._let_go(_Obstacle.FULL)
+        self._gate.let_go(Obstacle.FULL)
 
     def eof_received(self) -> bool:
         return False
@@ -352,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             self._renew_timer = self._loop.call_later(lifetime_ms / 1000 * REAUTHENTICATE_AT, self._start_renewing)
 
     def _start_renewing(self) -> None:
-        self._hold(_Obstacle.RENEWING)
+        self._gate.hold(Obstacle.RENEWING)
         self._renewing = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -363,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
         finally:
             self._renewing = None
-            self._let_go(_Obstacle.RENEWING)
+            self._gate.let_go(Obstacle.RENEWING)
 
 
 def named(address: Address) -> str:
