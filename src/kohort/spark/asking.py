@@ -5,6 +5,7 @@ Everything here runs on the loop of `background`, is bounded in time by the clie
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from kohort.client.cluster import Cluster, Metadata
 from kohort.client.offsets import EARLIEST as FIRST
@@ -15,6 +16,9 @@ from kohort.spark import background
 from kohort.spark.options import Bound, ReadOptions, Subscription
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
 from kohort.types import TopicPartition
+
+SOON_MS: Final = 5_000
+"""How long a partition is asked for before we look whether it is still there."""
 
 
 class Asking:
@@ -28,12 +32,14 @@ class Asking:
         return background.run(self.existing())
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Where each begins."""
-        return background.run(self._at(dict.fromkeys(partitions, FIRST)))
+        """Where each begins, without those that are gone meanwhile."""
+        return background.run(self._of_those_there(partitions, FIRST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Where each ends: under read_committed, before the first transaction that is open."""
-        return background.run(self._at(dict.fromkeys(partitions, END)))
+        """Where each ends, without those that are gone meanwhile: under read_committed, before the first transaction
+        that is open.
+        """
+        return background.run(self._of_those_there(partitions, END))
 
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
         """The offsets that `bound` means. Raises ConfigError if they do not fit the partitions that there are."""
@@ -70,6 +76,15 @@ class Asking:
                 "set startingOffsetsByTimestampStrategy to latest to start at the end of such partitions"
             )
         return found | await self._at(dict.fromkeys(too_young, END))
+
+    async def _of_those_there(self, partitions: Iterable[TopicPartition], when: int) -> Positions:
+        wanted = dict.fromkeys(partitions, when)
+        if not wanted:
+            return {}
+        found = await list_offsets(await self._cluster(), wanted, self.options.isolation, timeout_ms=SOON_MS)
+        told = {tp: outcome.offset for tp, outcome in found.items() if isinstance(outcome, Offset)}
+        doubtful = wanted.keys() - told.keys()
+        return told | await self._at(dict.fromkeys(doubtful & set(await self.existing()), when)) if doubtful else told
 
     async def _at(self, wanted: Mapping[TopicPartition, int]) -> Positions:
         if not wanted:

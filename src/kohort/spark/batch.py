@@ -44,14 +44,14 @@ def _up_to_the_end(options: ReadOptions, start: Positions, end: Positions, lates
     Raises ConfigError if one is there, unless `failOnDataLoss` is false: records were lost, or the option is wrong.
     """
     for bound, offsets in ((options.starting, start), (options.ending, end)):
-        behind = sorted(tp for tp, offset in offsets.items() if offset > latest[tp])
+        behind = sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0))
         if behind and options.fail_on_data_loss:
             tp = behind[0]
             raise ConfigError(
-                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset {latest[tp]}; correct it, or "
-                "set failOnDataLoss to false to read what is there"
+                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset {latest.get(tp, 0)}; "
+                "correct it, or set failOnDataLoss to false to read what is there"
             )
-    return {tp: min(offset, latest[tp]) for tp, offset in end.items()}
+    return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 
 
 def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:

@@ -58,6 +58,7 @@ class MemberStreamReader(StreamReader):
                 break
             held = {tp: begin for tp, begin in assigned.items() if tp in there}
             latest = self.ends(tuple(sorted(held)), held)
+            held = {tp: begin for tp, begin in held.items() if tp in latest}
             ends = limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
             if ends == held and at == before:
                 return start

@@ -69,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left(at, there)
         latest = self.ends(there, at)
         begin = self.asking.earliest(latest.keys() - at.keys()) | at
+        latest = {tp: end for tp, end in latest.items() if tp in begin}
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
         return to_spark(ends) if ends != at else start
 
@@ -93,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
         """Where these end now, or where the run does. What is behind `at` is data loss."""
         latest = self._latest = self.asking.latest(partitions)
+        self.left({tp: at[tp] for tp in partitions if tp in at}, latest)
         for tp, end in latest.items():
             if end < at.get(tp, 0):
                 self.lost(f"{tp} ends at offset {end}, before {at[tp]}, where it was to be read on")
@@ -103,12 +105,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def planned(self, start: Positions, end: Positions) -> list[InputPartition]:
         """The ranges from `start` to `end`; a partition that has no start is new, and read from its first record."""
-        there = set(self.asking.partitions())
-        wanted = {tp: offset for tp, offset in end.items() if tp in there and offset != start.get(tp)}
-        for tp in sorted(end.keys() - there):
-            if end[tp] != start.get(tp):
-                self.lost(f"{tp} is gone, with what was to be read of it")
-        earliest = self.asking.earliest(wanted)
+        moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
+        earliest = self.asking.earliest(moved.keys() & set(self.asking.partitions()))
+        for tp in sorted(moved.keys() - earliest.keys()):
+            self.lost(f"{tp} is gone, with what was to be read of it")
+        wanted = {tp: offset for tp, offset in moved.items() if tp in earliest}
         begin = {tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp]) for tp in wanted}
         found = split(ranges(begin, wanted), self.options.min_partitions, self.options.max_records_per_partition)
         return list[InputPartition](found)
