@@ -51,8 +51,8 @@ WHY = {
         "own, which is compiled anew from `pyspark.zip` each time."
     ),
     "write": (
-        "Large rows cost what moves them: Spark's JVM hands them to Python as Arrow through a socket before they are sent, "
-        "the connector sends them where they are."
+        "Large rows cost what moves them: Spark's JVM hands them to Python as Arrow through a socket before they are "
+        "sent, the connector sends them where they are."
     ),
 }
 
