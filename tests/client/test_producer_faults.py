@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from kohort.client.cluster import Cluster
 from kohort.client.errors import AuthenticationError, DeliveryTimeoutError, GaveUpError, UnsupportedVersionError
+from kohort.client.produce_batch import ProduceBatch, ProducerId
+from kohort.client.produce_partition import ProducePartition
 from kohort.client.producer import Producer
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
+from kohort.protocol.compression import Codec
+from kohort.types import TopicPartition
 
 NOT_ENOUGH_REPLICAS = 19
 OUT_OF_ORDER = 45
@@ -207,6 +211,23 @@ async def test_the_first_batch_goes_alone(logs: Logs, cluster: Cluster) -> None:
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         await send(producer, 100)
     assert logs[0].values == numbers(100)
+
+
+async def test_nothing_is_due_while_sequences_that_were_lost_are_in_flight() -> None:
+    """Nothing could be taken then: a sender that tried again at once would do nothing else."""
+    partition = ProducePartition(TopicPartition("orders", 0), 5)
+    for number in range(2):
+        batch = ProduceBatch(partition.tp, number, Codec.NONE, 0.0, 0)
+        batch.append(None, b"value", (), 0)
+        batch.close()
+        partition.waiting.append(batch)
+    sent = partition.take(ProducerId(1, 0))
+    assert sent is not None
+    partition.begin_anew()
+    assert partition.take(ProducerId(1, 1)) is None
+    assert partition.due(0.0, hurry=True) == float("inf")
+    partition.succeeded(sent)
+    assert partition.due(0.0, hurry=True) == 0.0
 
 
 async def test_a_broker_that_lost_the_sequences(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:

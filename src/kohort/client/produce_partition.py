@@ -62,9 +62,9 @@ class ProducePartition:
 
     def due(self, linger_s: float, *, hurry: bool) -> float:
         """When the next batch may be sent: at once (0), at that time, or not before an answer comes (NEVER)."""
-        if not self.waiting or len(self.in_flight) >= (1 if self._recovering else self._max_in_flight):
+        if not self.waiting or len(self.in_flight) >= self._max_in_flight:
             return NEVER
-        if self._recovering and self.in_flight:
+        if (self._recovering or self._reset) and self.in_flight:
             return NEVER
         first = self.waiting[0]
         ripe = 0.0 if first.is_closed or hurry else first.created + linger_s
