@@ -4,9 +4,13 @@
 ends up in an answer is a `KafkaError` and carries its code.
 """
 
+from typing import TypeVar
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigError", "ErrorCode", "KafkaError", "KohortError"]
+__all__ = ["ConfigError", "ErrorCode", "KafkaError", "KohortError", "unless_error"]
+
+T = TypeVar("T")
 
 
 class KohortError(Exception):
@@ -24,3 +28,10 @@ class KafkaError(KohortError):
         super().__init__(f"{code.name.upper()}{': ' + message if message else ''}")
         self.code = code
         self.message = message
+
+
+def unless_error(outcome: T | KohortError) -> T:
+    """What was answered for one of many that were asked for. Raises it if it is an error."""
+    if isinstance(outcome, KohortError):
+        raise outcome
+    return outcome

@@ -6,8 +6,7 @@ from typing import Any
 
 from kohort.client.admin import Admin
 from kohort.client.metadata import Metadata, PartitionMetadata, TopicMetadata
-from kohort.client.offsets import Offset
-from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.types import TopicPartition
 
 
@@ -30,7 +29,8 @@ async def query_offsets(admin: Admin, wanted: Sequence[tuple[TopicPartition, int
     await _require_partitions(admin, [tp for tp, _ in wanted])
     told: dict[str, dict[str, dict[str, int]]] = {}
     for tp, timestamp in wanted:  # one after the other: a partition may be asked about twice
-        offset = _offset((await admin.list_offsets({tp: timestamp}))[tp])
+        # -1 where no record is that young, as the brokers tell it
+        offset = unless_error((await admin.list_offsets({tp: timestamp}))[tp]).offset
         told.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
         if not as_json:
             print(f"{tp.topic} [{tp.partition}] offset {offset}")
@@ -42,9 +42,7 @@ async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) ->
     """What is not there would be asked for again and again, as if it were new. Raises KohortError."""
     described = await admin.describe_topics({tp.topic for tp in wanted})
     for tp in wanted:
-        topic = described[tp.topic]
-        if isinstance(topic, KohortError):
-            raise topic
+        topic = unless_error(described[tp.topic])
         if topic.partition(tp.partition) is None:
             raise KohortError(f"topic {tp.topic} has {len(topic.partitions)} partitions, and none is {tp.partition}")
 
@@ -55,13 +53,6 @@ def _parsed(word: str) -> tuple[TopicPartition, int]:
     if not topic or not partition.isdecimal() or not timestamp.lstrip("-").isdecimal():
         raise ConfigError(f"-t {word}: with -Q it is TOPIC:PARTITION:TIMESTAMP; in ms since 1970, or -1 end, -2 start")
     return TopicPartition(topic, int(partition)), int(timestamp)
-
-
-def _offset(found: Offset | KohortError) -> int:
-    """-1 where no record is that young, as the brokers tell it."""
-    if isinstance(found, KohortError):
-        raise found
-    return found.offset
 
 
 # --- as kcat prints it -----------------------------------------------------------------------------------------------

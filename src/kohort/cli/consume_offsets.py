@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kohort.client.admin import Admin
-from kohort.client.offsets import Offset
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
 BEGINNING: Final = "beginning"
@@ -93,23 +92,16 @@ def _within(start: Start, first: int, end: int) -> int:
 async def _at_time(
     admin: Admin, at_ms: int, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    found = await admin.list_offsets(dict.fromkeys(ends, at_ms))
-    for answer in found.values():
-        if isinstance(answer, KohortError):
-            raise answer
-    return {
-        each: answer.offset if isinstance(answer := found[each], Offset) and answer.offset >= 0 else end
-        for each, (_, end) in ends.items()
-    }
+    answers = await admin.list_offsets(dict.fromkeys(ends, at_ms))
+    found = {each: unless_error(answer).offset for each, answer in answers.items()}
+    return {each: found[each] if found[each] >= 0 else end for each, (_, end) in ends.items()}
 
 
 async def _stored(
     admin: Admin, group: GroupId, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
     """The beginning where the group has committed nothing."""
-    committed = (await admin.committed([group], list(ends)))[group]
-    if isinstance(committed, KohortError):
-        raise committed
+    committed = unless_error((await admin.committed([group], list(ends)))[group])
     return {
         each: _within(committed[each].offset if each in committed else BEGINNING, *bounds)
         for each, bounds in ends.items()

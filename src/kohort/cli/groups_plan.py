@@ -11,7 +11,7 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show, tell
 from kohort.client.admin import Admin
 from kohort.client.admin_values import CONSUMER, GroupDescription, MemberDescription
-from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.types import GroupId, MemberId
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ def _growing(words: Sequence[str]) -> dict[str, int]:
 
 async def _described(admin: Admin, group: GroupId) -> GroupDescription:
     """The group with its members' subscriptions. Raises KohortError."""
-    described = (await admin.describe_groups([group]))[group]
-    if isinstance(described, KohortError):
-        raise described
+    described = unless_error((await admin.describe_groups([group]))[group])
     if described.members and described.protocol_type != CONSUMER:
         raise KohortError(f"group {group} is of type {described.protocol_type}: its members are no consumers")
     if any(member.topics is None or member.assignment is None for member in described.members):

@@ -19,7 +19,7 @@ from kohort.client.admin_values import GroupDescription, Listing, OffsetAndMetad
 from kohort.client.cluster import Cluster, TopicMetadata
 from kohort.client.lag import Standing
 from kohort.client.offsets import EARLIEST, LATEST, Isolation, Offset, list_offsets
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
 
@@ -96,9 +96,7 @@ class Admin:
 
         Raises KohortError when the group's offsets cannot be read.
         """
-        committed = (await self.committed([group]))[group]
-        if isinstance(committed, KohortError):
-            raise committed
+        committed = unless_error((await self.committed([group]))[group])
         wanted = committed.keys() | set(partitions)
         return standings(committed, await self.ends(wanted, isolation=isolation), wanted)
 

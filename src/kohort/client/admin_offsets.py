@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from kohort.client.admin_asking import Coordinator, ask_coordinators, refusal
 from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.cluster import Cluster
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
 NAMES_TOPICS: Final = 9
@@ -88,7 +88,7 @@ async def commit(
 ) -> Outcomes:
     """What became of each partition. Raises KohortError when the whole group is refused or unreachable."""
     answers = await ask_coordinators(cluster, [group], partial(_commit, offsets=offsets), timeout_ms=timeout_ms)
-    return _of_one_group(answers[group])
+    return unless_error(answers[group])
 
 
 async def _commit(
@@ -155,12 +155,6 @@ _OF_THE_GROUP: Final = frozenset(
 )
 
 
-def _of_one_group(answer: Outcomes | KohortError) -> Outcomes:
-    if isinstance(answer, KohortError):
-        raise answer
-    return answer
-
-
 # --- delete ----------------------------------------------------------------------------------------------------------
 
 
@@ -173,7 +167,7 @@ async def delete_offsets(
         for each in _by_topic(partitions)
     ]
     answers = await ask_coordinators(cluster, [group], partial(_delete, topics=topics), timeout_ms=timeout_ms)
-    return _of_one_group(answers[group])
+    return unless_error(answers[group])
 
 
 async def _delete(

@@ -18,7 +18,7 @@ from kohort.client.lag import Standing
 from kohort.client.offsets import Offset
 from kohort.client.reset_plan import Change, Drift, ResetPlan
 from kohort.client.reset_specs import Specification, ToOffsets, ToTime, new_offset
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
 Scope: TypeAlias = Mapping[str, Collection[int] | None]
@@ -189,9 +189,8 @@ def _told(of: OffsetAndMetadata | None) -> str:
 async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
     """Raises ActiveGroupError, or what hinders to find out."""
     active = []
-    for group, described in (await admin.describe_groups(groups)).items():
-        if isinstance(described, KohortError):
-            raise described
+    for group, answer in (await admin.describe_groups(groups)).items():
+        described = unless_error(answer)
         if described.state not in WITHOUT_MEMBERS:
             active.append(_active(group, described))
     if active:
@@ -213,12 +212,7 @@ async def committed_by_all(
     admin: Admin, groups: Collection[GroupId]
 ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata]]:
     """Everything that these groups have committed. Raises KohortError."""
-    found = {}
-    for group, offsets in (await admin.committed(groups)).items():
-        if isinstance(offsets, KohortError):
-            raise offsets
-        found[group] = offsets
-    return found
+    return {group: unless_error(offsets) for group, offsets in (await admin.committed(groups)).items()}
 
 
 def now_ms() -> int:

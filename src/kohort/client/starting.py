@@ -11,7 +11,7 @@ from kohort.client.group_requests import coordinator
 from kohort.client.holding import Holding
 from kohort.client.offset_messages import TopicIds, fetch_offsets
 from kohort.client.offsets import EARLIEST, LATEST, list_offsets
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.types import TopicPartition
 
 NO_OFFSET: Final = -1
@@ -68,9 +68,4 @@ async def _listed(cluster: Cluster, config: GroupConfig, asked: dict[TopicPartit
     if not asked:
         return {}
     answers = await list_offsets(cluster, asked, config.isolation_level, timeout_ms=LIST_WITHIN_MS)
-    found: dict[TopicPartition, int] = {}
-    for partition, answer in answers.items():
-        if isinstance(answer, KohortError):
-            raise answer
-        found[partition] = answer.offset
-    return found
+    return {partition: unless_error(answer).offset for partition, answer in answers.items()}

@@ -11,7 +11,7 @@ from kohort.client.cluster import Cluster, Metadata
 from kohort.client.offsets import EARLIEST as FIRST
 from kohort.client.offsets import LATEST as END
 from kohort.client.offsets import Offset, list_offsets
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError, unless_error
 from kohort.spark import background
 from kohort.spark.options import Bound, ReadOptions, Subscription
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
@@ -90,19 +90,13 @@ class Asking:
         if not wanted:
             return {}
         found = await list_offsets(await self._cluster(), wanted, self.options.isolation)
-        return {tp: _offset(outcome) for tp, outcome in found.items()}
+        return {tp: unless_error(outcome).offset for tp, outcome in found.items()}
 
 
 def _for(option: str, given: Positions, partitions: Collection[TopicPartition], *, of_all: bool) -> Positions:
     """What an option says of each of `partitions`."""
     validate_partitions(option, given if of_all else given.keys() & set(partitions), partitions)
     return {tp: given[tp] for tp in partitions}
-
-
-def _offset(outcome: Offset | KohortError) -> int:
-    if isinstance(outcome, KohortError):
-        raise outcome
-    return outcome.offset
 
 
 def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPartition]:
