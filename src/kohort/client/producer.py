@@ -63,7 +63,7 @@ class Producer:
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
         """
-        self._config = ProducerConfig(
+        self.config = ProducerConfig(
             acks=acks,
             compression=compression,
             linger_ms=linger_ms,
@@ -77,9 +77,8 @@ class Producer:
         )
         self._owns_cluster = isinstance(cluster, ClientConfig)
         self._cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
-        self._batch_size = batch_size
         self._partitioner = partitioner
-        self._ids = ProducerIds(self._cluster, enabled=self._config.is_idempotent)
+        self._ids = ProducerIds(self._cluster, enabled=self.config.is_idempotent)
         self._purpose = f"produce {next(_numbers)}"
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
@@ -136,7 +135,7 @@ class Producer:
         before = batch.size
         delivery = batch.append(key, value, headers, stamp)
         self._room.take(batch.size - before)
-        if batch.size >= self._batch_size:
+        if batch.size >= self.config.batch_size:
             batch.close()
             self._wake_sender()
             await asyncio.sleep(0)  # who sends without pause leaves the loop no other turn
@@ -211,7 +210,7 @@ class Producer:
         return await retrying(
             lambda: self._ask(topic),
             what=f"metadata of topic {topic!r}",
-            timeout_ms=self._config.max_block_ms,
+            timeout_ms=self.config.max_block_ms,
             backoff=self._cluster.backoff(),
             advice="check the topic's name, and that the brokers can be reached",
         )
@@ -230,7 +229,7 @@ class Producer:
             return chosen
         sticky = self._sticky.get(topic.name)
         if sticky is None:
-            sticky = self._sticky[topic.name] = Sticky(self._batch_size, random.choice)
+            sticky = self._sticky[topic.name] = Sticky(self.config.batch_size, random.choice)
         able = [each.index for each in topic.partitions if each.leader != NO_LEADER]
         return sticky.next(size, able or [each.index for each in topic.partitions])
 
@@ -242,14 +241,14 @@ class Producer:
             raise KohortError(f"{tp}: the producer is closed, and sends no more records")
         found = self._partitions.get(tp)
         if found is None:
-            found = self._partitions[tp] = ProducePartition(tp, self._config.in_flight_per_partition)
+            found = self._partitions[tp] = ProducePartition(tp, self.config.in_flight_per_partition)
         return found
 
     def _open_batch(self, tp: TopicPartition, size: int, stamp: int) -> tuple[ProduceBatch, bool]:
         """The batch for a record of `size`, and whether it is a new one."""
         partition = self._partition(tp)
         batch = partition.open
-        if batch is not None and batch.size + size <= max(self._batch_size, size):
+        if batch is not None and batch.size + size <= max(self.config.batch_size, size):
             return batch, False
         if batch is not None:
             batch.close()
@@ -257,11 +256,11 @@ class Producer:
 
     def _new_batch(self, partition: ProducePartition, stamp: int) -> ProduceBatch:
         now = asyncio.get_running_loop().time()
-        batch = ProduceBatch(partition.tp, partition.next_number(), self._config.codec, now, stamp)
+        batch = ProduceBatch(partition.tp, partition.next_number(), self.config.codec, now, stamp)
         partition.waiting.append(batch)
         self._room.take(batch.size)
         if self._sender is None:
-            self._sender = Sender(self._cluster, self._config, self._ids, self._purpose, self._settled)
+            self._sender = Sender(self._cluster, self.config, self._ids, self._purpose, self._settled)
         self._sender.add(partition)
         return batch
 
@@ -285,11 +284,11 @@ class Producer:
             sender.hurry += 1
             sender.wake()
         try:
-            async with asyncio.timeout(self._config.max_block_ms / 1000):
+            async with asyncio.timeout(self.config.max_block_ms / 1000):
                 await self._room.wait_for(size)
         except TimeoutError:
             raise BufferFullError(
-                f"{tp}: no room for a record within {self._config.max_block_ms / 1000:g} s, {self._room.used} bytes "
+                f"{tp}: no room for a record within {self.config.max_block_ms / 1000:g} s, {self._room.used} bytes "
                 "wait for the brokers; send more slowly, or raise buffer_memory or max_block_ms"
             ) from None
         finally:

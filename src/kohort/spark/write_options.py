@@ -14,8 +14,6 @@ from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
 """Bytes of a record batch, unless `kafka.batch.size` says otherwise: 16 KiB are for records that come one by one."""
-MAX_REQUEST_SIZE: Final = 1_048_576
-MAX_BLOCK_MS: Final = 60_000
 
 _NUMBERS: Final = {
     "batch.size": "batch_size",
@@ -61,15 +59,15 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     config = connecting.client_config(given.kafka)
     producing = _producing(given)
     fields = _NUMBERS | {"enable.idempotence": "enable_idempotence"}
-    named("kafka.*", fields, lambda: Producer(Cluster(config), **producing))
+    producer = named("kafka.*", fields, lambda: Producer(Cluster(config), **producing)).config
     return WriteOptions(
         kafka=tuple(sorted(given.kafka.items())),
         topic=topic,
         headers=None if given.get("includeHeaders") is None else given.flag("includeHeaders", False),
         producing=tuple(sorted(producing.items())),
-        batch_size=max(producing["batch_size"], 1),
-        max_request_size=producing["max_request_size"],
-        max_block_ms=producing["max_block_ms"],
+        batch_size=max(producer.batch_size, 1),
+        max_request_size=producer.max_request_size,
+        max_block_ms=producer.max_block_ms,
     )
 
 
@@ -78,8 +76,6 @@ def _producing(given: Given) -> dict[str, Any]:
         "acks": given.choice("kafka.acks", ("all", "-1", "0", "1"), "all"),
         "compression": given.choice("kafka.compression.type", tuple(codec.name.lower() for codec in Codec), "none"),
         "batch_size": BATCH_SIZE,
-        "max_request_size": MAX_REQUEST_SIZE,
-        "max_block_ms": MAX_BLOCK_MS,
         **numbers(given.kafka, _NUMBERS),
     }
     if "enable.idempotence" in given.kafka:
