@@ -159,13 +159,7 @@ def test_the_coordinator_restarts(site: Site, trial: NewTrial) -> None:
     first, second = group.member(KOHORT, "first", "range"), group.member(KOHORT, "second", "range")
     group.await_balanced(first, second)
     before = noticed(group, "first", "second")
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        group.await_commit()
-        acknowledged = group.timeline.committed()
-        site.restart(how)
-        kept = group.observe()
-        assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
-        group.await_more(50)
+    group.survive_restarts(site.restart)
     assert noticed(group, "first", "second") == before, group.tails()
     finish(group, feed, first, second)
 

@@ -1,6 +1,5 @@
 """A group of each client: it rebalances, commits, and goes on after its server was restarted."""
 
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -52,13 +51,7 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
     feed = trial.feed(client.stand_in or client)
     first, second = trial.member(client, "first"), trial.member(client, "second")
     trial.await_balanced(first, second)
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        trial.await_commit()
-        acknowledged = trial.timeline.committed()
-        restartable.restart(how)
-        kept = trial.observe()
-        assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
-        trial.await_more(50)
+    trial.survive_restarts(restartable.restart)
     sent = feed.end()
     ends = trial.await_all_processed()
     trial.await_committed(ends)  # before they leave: the restart may have them rebalance, when no last commit is taken

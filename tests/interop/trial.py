@@ -1,6 +1,7 @@
 """One topic, one group and the client processes at work on them, seen and judged from outside."""
 
 import os
+import signal
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
@@ -144,6 +145,16 @@ class Trial:
         """Wait until so many records more than now were processed."""
         wanted = len(self.timeline.values()) + records
         self.wait_until(lambda: len(self.timeline.values()) >= wanted, f"{records} more records processed", seconds)
+
+    def survive_restarts(self, restart: Callable[[signal.Signals], object]) -> None:
+        """The server is stopped in good order, then killed: no acknowledged commit is lost, and processing goes on."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            self.await_commit()
+            acknowledged = self.timeline.committed()
+            restart(how)
+            kept = self.observe()
+            assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
+            self.await_more(50)
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = SOON) -> None:
         """Come back once `condition` holds, which is looked at with each event; AssertionError with all that is known
