@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from benchmarks import processes
@@ -82,7 +82,9 @@ def session(jars: str) -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.jars": jars,
-        "spark.python.unix.domain.socket.enabled": "true",  # as docs/spark.md recommends
+        # As docs/spark.md recommends:
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.noDataProgressEventInterval": "100",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
@@ -128,7 +130,10 @@ async def _fill(address: str, case: Case) -> None:
         await Admin(cluster).create_topic(case.topic, partitions=PARTITIONS)
         chosen = partitions_of(rows, PARTITIONS, None, filled=0, stay_bytes=1 << 20)
         chosen = chosen * 0 + [at % PARTITIONS for at in range(len(chosen))]
-        encoded = list(encode(rows, chosen, batch_size=_PRODUCED_BATCH, max_size=1 << 20))
+        encoded = [
+            replace(each, records=memoryview(bytes(each.records)))
+            for each in encode(rows, chosen, batch_size=_PRODUCED_BATCH, max_size=1 << 20)
+        ]
         async with Producer(cluster, compression=case.codec) as producer:
             for _ in range(case.count // _CHUNK):
                 for each in encoded:

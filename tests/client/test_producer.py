@@ -15,6 +15,7 @@ from kohort.client.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
+from kohort.protocol.compression import Codec
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
 
@@ -221,13 +222,15 @@ async def test_sending_without_pause_is_held_back(cluster: Cluster) -> None:
     assert producer._room.used == 0
 
 
-async def test_encoded_batches_as_they_are(cluster: Cluster) -> None:
+@pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
+async def test_encoded_batches_as_they_are_from_memory_that_is_used_again(cluster: Cluster, codec: str) -> None:
     content = [batches.Record(b"k", b"v%d" % n, (), 1000 + n) for n in range(50)]
-    payload = batches.build(content)[batches.HEADER_SIZE :]
+    payload = bytearray(batches.build(content)[batches.HEADER_SIZE :])
     tp = TopicPartition("orders", 1)
-    async with Producer(cluster, compression="lz4") as producer:
+    async with Producer(cluster, compression=codec) as producer:
         await producer.send("orders", b"before", partition=1)
-        first = await producer.send_encoded(tp, payload, 50, base_timestamp=1000, max_timestamp=1049)
+        first = await producer.send_encoded(tp, memoryview(payload), 50, base_timestamp=1000, max_timestamp=1049)
+        payload[:] = bytes(len(payload))
         await producer.send("orders", b"behind", partition=1)
         assert (await first).offset == 1
     found = await everything(cluster)

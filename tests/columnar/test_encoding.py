@@ -41,7 +41,7 @@ def record(row):
 
 
 def decoded(batch):
-    return list(records.decode(batch.records, 0, batch.count, 0, batch.base_timestamp))
+    return list(records.decode(bytes(batch.records), 0, batch.count, 0, batch.base_timestamp))
 
 
 @quick

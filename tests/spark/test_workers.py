@@ -5,6 +5,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -45,6 +46,16 @@ def test_what_is_there_when_a_worker_settles_is_out_of_the_collectors_reach_once
     workers.settle()
     assert gc.get_freeze_count() <= frozen
     assert gc.is_tracked(later)
+
+
+@pytest.mark.usefixtures("_settled")
+def test_what_a_task_imported_at_its_end_is_out_of_reach_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("imported_late")
+    module.__dict__["content"] = [[] for _ in range(1000)]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    frozen = gc.get_freeze_count()
+    workers.settle()
+    assert gc.get_freeze_count() >= frozen + 1000
 
 
 @pytest.mark.usefixtures("_settled")

@@ -29,6 +29,7 @@ from kohort.client.produce_sending import Sender
 from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.client.producer_ids import ProducerIds
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
 from kohort.types import TopicPartition
 
@@ -144,10 +145,11 @@ class Producer:
         return delivery
 
     async def send_encoded(
-        self, tp: TopicPartition, payload: bytes, count: int, *, base_timestamp: int, max_timestamp: int
+        self, tp: TopicPartition, payload: Buffer, count: int, *, base_timestamp: int, max_timestamp: int
     ) -> Delivery:
         """Queue a whole batch of `count` records that are encoded already (format v2, uncompressed, with deltas from 0
-        and from `base_timestamp`): for those who encode many at once. The delivery is that of the first record.
+        and from `base_timestamp`): for those who encode many at once. The delivery is that of the first record. The
+        payload may change as soon as this has returned.
 
         Raises as `send`.
         """
@@ -162,7 +164,6 @@ class Producer:
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(payload, count, max_timestamp)
         self._room.take(len(payload))
-        batch.close()
         self._wake_sender()
         await asyncio.sleep(0)
         return delivery

@@ -4,7 +4,8 @@
     chosen = partitions_of(rows, 6, None, filled=0, stay_bytes=262_144)
     for batch in encode(rows, chosen, batch_size=262_144, max_size=1_048_576): …
 
-The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes them.
+The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes them. Each is good
+until the next one is asked for: they share their memory, as new memory for each would cost more than encoding it.
 """
 
 from collections.abc import Iterator
@@ -134,7 +135,7 @@ class Encoded:
     """The records of one batch."""
 
     partition: int
-    records: bytes
+    records: memoryview
     count: int
     base_timestamp: int
     max_timestamp: int
@@ -156,7 +157,7 @@ def encode(rows: Rows, chosen: Array, *, batch_size: int, max_size: int) -> Iter
                 continue
             size, latest = told.tolist()
             first = int(rows.timestamps[of_partition[0]])
-            yield Encoded(partition, out[:size].tobytes(), written, first, latest)
+            yield Encoded(partition, out.data[:size], written, first, latest)
             of_partition, out = of_partition[written:], ordinary
 
 

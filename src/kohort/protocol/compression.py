@@ -44,11 +44,11 @@ _int32 = struct.Struct(">i")
 _uint32_le = struct.Struct("<I")
 
 
-def compress(codec: Codec, data: bytes) -> bytes:
+def compress(codec: Codec, data: Buffer) -> bytes:
     """`data` as a Java client would send it; snappy in xerial's framing, which every client reads."""
     match codec:
         case Codec.NONE:
-            return data
+            return bytes(data)
         case Codec.GZIP:
             return bytes(cramjam.gzip.compress(data))
         case Codec.SNAPPY:
@@ -124,20 +124,20 @@ def _decompress_block(data: Buffer, limit: int) -> Buffer:
     return memoryview(cramjam.snappy.decompress_raw(data))
 
 
-def _compress_xerial(data: bytes) -> bytes:
-    parts = [_XERIAL_HEADER]
+def _compress_xerial(data: Buffer) -> bytes:
+    parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
         parts += (_int32.pack(len(block)), block)
     return b"".join(parts)
 
 
-def _compress_lz4(data: bytes) -> bytes:
+def _compress_lz4(data: Buffer) -> bytes:
     """A frame of independent 64 KiB blocks without checksums.
 
     cramjam's own frames chain their blocks, and Kafka's Java reader refuses such frames ("dependent block stream").
     """
-    parts = [_LZ4_HEADER]
+    parts: list[Buffer] = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK):
         stored = data[start : start + _LZ4_BLOCK]
         block = bytes(cramjam.lz4.compress_block(stored, store_size=False))

@@ -6,6 +6,7 @@ disturb the next task; so its connections, its producer id and what it knows of 
 
 import random
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -64,7 +65,7 @@ class Sending:
         filled = self._filled.get(topic, random.randrange(count))
         chosen = partitions_of(rows, count, given, filled=filled, stay_bytes=size)
         self._filled[topic] = (filled + 1) % count
-        encoded = list(encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size))
+        encoded = encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size)
         self._wait()
         self._under_way = background.start(self._send(topic, encoded))
 
@@ -72,7 +73,7 @@ class Sending:
         if self._under_way is not None:
             self._under_way.result()
 
-    async def _send(self, topic: str, encoded: list[Encoded]) -> None:
+    async def _send(self, topic: str, encoded: Iterator[Encoded]) -> None:
         for each in encoded:
             await self._producer.send_encoded(
                 TopicPartition(topic, each.partition),

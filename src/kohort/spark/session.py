@@ -60,6 +60,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Over TCP each task waits 40 ms for an acknowledgement that the kernel delays.
         "spark.python.unix.domain.socket.enabled": "true",
+        # Rows go to Python in batches, and large ones take new memory each time, in the JVM as well as in Python.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
