@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -17,10 +18,12 @@ def tree(pid: int) -> list[int]:
         each = todo.pop()
         try:
             threads = list(Path(f"/proc/{each}/task").iterdir())
-            todo += [int(child) for task in threads for child in (task / "children").read_text().split()]
         except OSError:
             continue
         found.append(each)
+        for thread in threads:
+            with suppress(OSError):  # a thread that has ended meanwhile
+                todo += map(int, (thread / "children").read_text().split())
     return found
 
 

@@ -1,13 +1,14 @@
 """Spark with `.format("kohort")` against its own Kafka connector: `python -m benchmarks.spark`
 
 One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka, both formats in turn,
-two passes of each: records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
-makes them. `batch` counts the records and sums up the length of their values. `stream` reads all columns in one
-micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of the trigger, as Spark itself tells it
-(processedRowsPerSecond); `from start` and the CPU time have the start of the query in them, which a stream has once.
-`write` sends rows that Spark holds in memory, each producer with its defaults. A small micro-batch has six records, an
-idle trigger none. The best pass counts; CPU is that of Spark, its JVM and its Python processes, without the server's.
-A whole run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and `--measures` choose parts of it.
+two passes of each read and four of each write, which are half as long: records of 100 B and 1 KiB, uncompressed, lz4
+and zstd, in batches of 16 KiB as a Java producer makes them. `batch` counts the records and sums up the length of their
+values. `stream` reads all columns in one micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of
+the trigger, as Spark itself tells it (processedRowsPerSecond); `from start` and the CPU time have the start of the
+query in them, which a stream has once. `write` sends rows that Spark holds in memory, each producer with its defaults.
+A small micro-batch has six records, an idle trigger none. The best pass counts; CPU is that of Spark, its JVM and its
+Python processes, without the server's. A whole run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and
+`--measures` choose parts of it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from typing import Any
 
 from benchmarks import spark_load as load
@@ -29,8 +31,9 @@ SERVERS = ("kohort-data", "kafka")
 COUNTS = {100: 3_000_000, 1024: 600_000}
 CODECS = ("none", "lz4", "zstd")
 WRITTEN = 2
-"""Times fewer records are written than read: they lie in Spark's memory."""
-MEASURES = ("batch", "stream", "write")
+"""Times fewer records are written than read, as they lie in Spark's memory; so many times more often."""
+READS = {"batch": load.read_batch, "stream": load.read_stream}
+MEASURES = (*READS, "write")
 SMALL_BATCHES = 20
 ENOUGH_PASSES = 2
 WARM_UP = Case(size=99, codec="none", count=400_000)
@@ -140,53 +143,42 @@ def _measure(spark: Any, key: str, cases: Sequence[Case], options: argparse.Name
     with ExitStack() as stack:
         for server in start_all([key], stack).values():
             found.servers[key] = server.name
-            _warm_up(spark, server, options)
-            _measure_on(spark, key, server, cases, options, found)
+            for case in (WARM_UP, *cases):
+                _measure_reads(spark, key, server, case, options, found)
+                if "write" in options.measures:
+                    _measure_writes(spark, key, server, case, options, found)
+            if "small" in options.measures:
+                _measure_small(spark, key, server, found)
 
 
-def _measure_on(
-    spark: Any, key: str, server: Server, cases: Sequence[Case], options: argparse.Namespace, found: Found
-) -> None:
-    for case in cases:
+def _measure_reads(spark: Any, key: str, server: Server, case: Case, options: argparse.Namespace, found: Found) -> None:
+    reads = {measure: read for measure, read in READS.items() if measure in options.measures}
+    if reads:
         load.fill(server, case)
-        frame = _frame(spark, case) if "write" in options.measures else None
-        for _ in range(options.passes):
-            for form in FORMATS:
-                for measure, work, count in _works(spark, form, server, case, frame):
-                    if measure in options.measures:
-                        _try(found, (key, measure, case, form), spark, count, work)
-        if frame is not None:
-            frame.unpersist()
+        for _, form, (measure, read) in product(range(options.passes), FORMATS, reads.items()):
+            _try(found, (key, measure, case, form), spark, case.count, partial(read, spark, form, server, case))
         load.delete(server, case.topic)
-    if "small" in options.measures:
-        for form in FORMATS:
-            load.create(server, f"small-{form}")
-            taken = load.small_batches(spark, form, server, f"small-{form}", SMALL_BATCHES)
-            found.triggers[key, form] = taken
-            print(
-                f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle {taken.idle:.0f}", flush=True
-            )
 
 
-def _warm_up(spark: Any, server: Server, options: argparse.Namespace) -> None:
-    load.fill(server, WARM_UP)
-    frame = _frame(spark, WARM_UP) if "write" in options.measures else None
-    for form in FORMATS:
-        for measure, work, count in _works(spark, form, server, WARM_UP, frame):
-            if measure in options.measures:
-                load.timed(spark, count, work)
-    if frame is not None:
-        frame.unpersist()
-    load.delete(server, WARM_UP.topic)
-
-
-def _works(spark: Any, form: str, server: Server, case: Case, frame: Any) -> Iterator[tuple[str, Work, int]]:
-    yield "batch", partial(load.read_batch, spark, form, server, case), case.count
-    yield "stream", partial(load.read_stream, spark, form, server, case), case.count
-    topic = f"written-{secrets.token_hex(4)}"
-    if frame is not None:
+def _measure_writes(
+    spark: Any, key: str, server: Server, case: Case, options: argparse.Namespace, found: Found
+) -> None:
+    frame = _frame(spark, case)
+    for _, form in product(range(options.passes * WRITTEN), FORMATS):
+        topic = f"written-{secrets.token_hex(4)}"
         load.create(server, topic)
-        yield "write", partial(load.write, frame, form, server, case, topic), case.count // WRITTEN
+        work = partial(load.write, frame, form, server, case, topic)
+        _try(found, (key, "write", case, form), spark, case.count // WRITTEN, work)
+        load.delete(server, topic)
+    frame.unpersist()
+
+
+def _measure_small(spark: Any, key: str, server: Server, found: Found) -> None:
+    for form in FORMATS:
+        load.create(server, f"small-{form}")
+        taken = load.small_batches(spark, form, server, f"small-{form}", SMALL_BATCHES)
+        found.triggers[key, form] = taken
+        print(f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle {taken.idle:.0f}", flush=True)
 
 
 def _try(found: Found, key: Key, spark: Any, count: int, work: Work) -> None:
