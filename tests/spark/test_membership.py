@@ -5,13 +5,15 @@ import asyncio
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from kohort.client.admin import Admin
+from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.spark import background, member_stream
 from kohort.spark.member_stream import MemberStreamReader, positions_of
 from kohort.spark.membership import QueryMember
 from kohort.spark.options import parse_read
-from kohort.types import TopicPartition
+from kohort.types import GroupId, TopicPartition
 from spark.topics import Topics
 
 PATIENCE_S = 15.0
@@ -120,6 +122,85 @@ async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
         assert mine.keys().isdisjoint(await waiting)
     assert first.take_off()
     assert second.take_off()
+
+
+async def has_left(member, generation):
+    async with asyncio.timeout(PATIENCE_S):
+        while member._generation is generation:
+            member._changed.clear()
+            await member._changed.wait()
+
+
+async def test_a_batch_does_not_begin_with_what_a_whole_rebalance_gave_away(member, topic):
+    name = await topic()
+    first = member(name)
+    await first.boundary({}, PATIENCE_S)
+    before = first._generation
+    theirs = await member(name).boundary({}, PATIENCE_S)
+    await has_left(first, before)
+    assert not first.take_off()
+    mine = await first.boundary({}, PATIENCE_S)
+    assert mine.keys().isdisjoint(theirs)
+    assert first.take_off()
+
+
+async def test_a_rebalance_while_it_asks_where_to_begin(member, topic, monkeypatch):
+    name = await topic()
+    first, asked = member(name), asyncio.Event()
+    existing = first._asking.existing
+
+    async def slow():
+        found = await existing()
+        await asked.wait()
+        return found
+
+    monkeypatch.setattr(first._asking, "existing", slow)
+    waiting = asyncio.create_task(first.boundary({}, PATIENCE_S))
+    await has_left(first, None)
+    before = first._generation
+    theirs = await member(name).boundary({}, PATIENCE_S)
+    await has_left(first, before)
+    asked.set()
+    mine = await waiting
+    assert mine | theirs == positions(name, 0, 0)
+    assert len(mine) == len(theirs) == 1
+
+
+async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(member, topic, topics):
+    """Whoever gets it: here a member that has never seen the topic without it."""
+    name = await topic(partitions=1)
+    first = member(name, startingOffsets="latest")
+    assert await first.boundary({}, PATIENCE_S) == positions(name, 10)
+    await asyncio.to_thread(topics.grow, name, 2)
+    await asyncio.to_thread(topics.fill, name, {1: [b"early"] * 7})
+    second = member(name, startingOffsets="latest")
+    async with asyncio.timeout(PATIENCE_S):
+        held = {}
+        while len(held) < 2:
+            mine, theirs = await asyncio.gather(*(each.boundary({}, PATIENCE_S) for each in (first, second)))
+            held = mine | theirs
+    assert held == positions(name, 10, 0)
+
+
+async def test_members_that_begin_together_all_begin_where_they_are_told(member, topic):
+    name = await topic()
+    another = {TopicPartition(name, 0): OffsetAndMetadata(offset=4, metadata="begun in generation 1")}
+    await Admin(await background.cluster(())).commit(GroupId(name), another)
+    query = member(name, startingOffsets="latest")
+    assert await query.boundary({}, PATIENCE_S) == positions(name, 4, 10)
+    assert query._generation.id == 1
+
+
+async def test_what_a_group_has_begun_is_not_begun_again(member, topic):
+    name = await topic()
+    query = member(name, startingOffsets="latest")
+    assert await query.boundary({}, PATIENCE_S) == positions(name, 10, 10)
+    group = GroupId(name)
+    told = (await Admin(await background.cluster(())).committed([group]))[group]
+    assert {each.metadata for each in told.values()} == {"begun in generation 1"}
+    assert await query.boundary(positions(name, 11, 10), PATIENCE_S) == positions(name, 11, 10)
+    await query.close()
+    assert await member(name, startingOffsets="earliest").boundary({}, PATIENCE_S) == positions(name, 11, 10)
 
 
 async def test_the_further_of_commit_and_checkpoint_counts(member, topic, topics):

@@ -12,8 +12,9 @@ go to others without its commit, which is refused from then on (fenced): their n
 Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has committed or at what this
 query's checkpoint has, whichever is further. Below either everything was processed by a member of the group, so that
 nothing is skipped, and nothing that this query has written is written again. Where there is neither, at
-`startingOffsets` if the partition was there when the query began, and nobody has read any of its topic. What comes
-later, a topic that matches or a partition of one that grows, is read from its first record.
+`startingOffsets` if the partition was there when the query began, and the group had read nothing of its topic before
+this generation. What comes later, a topic that matches or a partition of one that grows, is read from its first record.
+Members that begin in one generation tell each other so by the metadata of their first commits.
 """
 
 import asyncio
@@ -22,18 +23,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
+from kohort.client.admin import Admin
+from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.generation import Generation
 from kohort.client.group import ConsumerGroup
 from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.membership_events import End
 from kohort.client.subscribing import Subscribing
-from kohort.errors import KohortError
+from kohort.errors import KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.asking import Asking
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions
 from kohort.spark.values import named, numbers
-from kohort.types import TopicPartition
+from kohort.types import GroupId, TopicPartition
 
 logger: Final = logging.getLogger("kohort.spark")
 
@@ -61,6 +64,8 @@ class QueryMember:
         self._asking = Asking(options)
         self._group = ConsumerGroup(options.group_id or "", on_event=_told, **group_options(options))
         self._generation: Generation | None = None
+        self._planned: Generation | None = None
+        """The one that the last boundary spoke of."""
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         """No micro-batch is in flight."""
@@ -68,6 +73,8 @@ class QueryMember:
         self._positions: Positions = {}
         """Where what is held is read on."""
         self._committed: Positions = {}
+        self._begun: dict[TopicPartition, str] = {}
+        """In which generation, of what the group had not read before."""
         self._there: frozenset[TopicPartition] | None = None
         """What there was when the query began; nothing if it goes on from a checkpoint, None before."""
         self._failure: BaseException | None = None
@@ -84,16 +91,17 @@ class QueryMember:
         self._idle.set()
         try:
             async with asyncio.timeout(patience_s):
-                generation = await self._present()
-                await self._take_over(generation, done)
+                while not await self._take_over(generation := await self._present(), done):
+                    pass
                 await self._commit()
         except TimeoutError:
             return None
+        self._planned = generation
         return dict(self._positions)
 
     def take_off(self) -> bool:
-        """A micro-batch begins; False if partitions are just being given up, and another boundary is needed."""
-        if self._generation is None or self._generation.end is not None:
+        """A micro-batch begins; False if partitions were given up since the boundary, and another one is needed."""
+        if self._planned is None or self._planned.end is not None:
             return False
         self._idle.clear()
         return True
@@ -145,8 +153,8 @@ class QueryMember:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> None:
-        """Know where each partition is read on that is held by now."""
+    async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> bool:
+        """Know where each partition is read on that is held by now; False if the generation has ended meanwhile."""
         held = set(generation.assignment)
         self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
         new = sorted(held - self._positions.keys())
@@ -154,11 +162,27 @@ class QueryMember:
         nowhere = [tp for tp in new if tp not in committed and tp not in done]
         if self._there is None:
             self._there = frozenset() if done else frozenset(await self._asking.existing())
-        known_topics = {tp.topic for tp in committed}
+        this = f"begun in generation {generation.id}"
+        known_topics = await self._read_before({tp.topic for tp in nowhere}, this)
         started = await self._starts(nowhere, {tp for tp in self._there if tp.topic not in known_topics})
+        if generation.end is not None:
+            return False
         self._committed = {tp: at for tp, at in self._committed.items() if tp in self._positions} | committed
+        self._begun = {tp: when for tp, when in self._begun.items() if tp in self._positions}
+        self._begun |= dict.fromkeys(started, this)
         for tp in new:
             self._positions[tp] = max(committed.get(tp, -1), done.get(tp, -1), started.get(tp, -1))
+        return True
+
+    async def _read_before(self, topics: set[str], this: str) -> set[str]:
+        """Those of `topics` of which the group has committed anything that was not begun in `this` generation."""
+        if not topics:
+            return set()
+        partitions = [tp for tp in await self._asking.existing() if tp.topic in topics]
+        group = GroupId(self._options.group_id or "")
+        admin = Admin(await background.cluster(self._options.kafka))
+        found = unless_error((await admin.committed([group], partitions))[group])
+        return {tp.topic for tp, at in found.items() if at.metadata != this}
 
     async def _starts(self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]) -> Positions:
         """Of partitions that nobody has read: `startingOffsets` for those of `beginning`, their first records else."""
@@ -174,7 +198,9 @@ class QueryMember:
         if generation is None or generation.end is End.LOST or not moved:
             return
         try:
-            await generation.commit(moved)
+            await generation.commit(
+                {tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, "")) for tp, at in moved.items()}
+            )
         except KohortError as error:
             logger.warning("group %s: %s", self._options.group_id, error)
         else:
