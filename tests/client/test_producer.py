@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -236,6 +237,18 @@ async def test_encoded_batches_as_they_are_from_memory_that_is_used_again(cluste
     found = await everything(cluster)
     assert [record.value for record in found] == [b"before", *(b"v%d" % n for n in range(50)), b"behind"]
     assert [record.timestamp for record in found[1:51]] == list(range(1000, 1050))
+
+
+async def test_what_cannot_be_compressed_leaves_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = batches.build([batches.Record(b"k", b"v", (), 1000)])[batches.HEADER_SIZE :]
+    tp = TopicPartition("orders", 1)
+    async with Producer(cluster, compression="lz4") as producer:
+        with monkeypatch.context() as patch:
+            patch.setattr("kohort.client.producer.compress", Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                await producer.send_encoded(tp, payload, 1, base_timestamp=1000, max_timestamp=1000)
+        await producer.send_encoded(tp, payload, 1, base_timestamp=1000, max_timestamp=1000)
+    assert [record.value for record in await everything(cluster)] == [b"v"]
 
 
 async def test_log_append_time_is_told(broker: Broker, cluster: Cluster) -> None:

@@ -89,10 +89,11 @@ def test_text_is_taken_as_its_bytes():
     assert [(each.key, each.value) for each in decoded(batch)] == [("ö".encode(), "ä".encode())]
 
 
-def test_a_record_that_brokers_would_refuse_is_refused_with_its_size():
+@pytest.mark.parametrize("batch_size", [100, 1000])
+def test_a_record_that_brokers_would_refuse_is_refused_with_its_size(batch_size):
     rows = Rows.of(pa.RecordBatch.from_pydict({"value": [b"x" * 200]}), NOW)
     with pytest.raises(KafkaError, match=r"a record for partition 0 takes 2\d\d bytes, and 150 are allowed"):
-        list(encode(rows, np.zeros(1, np.int32), batch_size=100, max_size=150))
+        list(encode(rows, np.zeros(1, np.int32), batch_size=batch_size, max_size=150))
 
 
 def test_a_header_needs_a_key():

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,35 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
-    """The master's address, when all workers have registered."""
+def standalone(directory: Path, workers: int = 2, temporary: Path | None = None) -> Iterator[str]:
+    """The master's address, when all workers have registered; `temporary`: where executors have their own files."""
+    own = {} if temporary is None else {"TMPDIR": str(temporary)}
     port = free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         master = directory / "master.log"
-        stack.enter_context(_node(master, "master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0"))
+        stack.enter_context(
+            _node(master, own, "master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
+        )
         _await(lambda: "New state: ALIVE" in master.read_text(), master)
         for number in range(workers):
             log, work = directory / f"worker-{number}.log", str(directory / f"work-{number}")
             options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", work]
-            stack.enter_context(_node(log, "worker.Worker", *options, address))
+            stack.enter_context(_node(log, own, "worker.Worker", *options, address))
         _await(lambda: master.read_text().count("Registering worker") >= workers, master)
         yield address
 
 
 @contextmanager
-def _node(log: Path, name: str, *options: str) -> Iterator[None]:
+def _node(log: Path, own: Mapping[str, str], name: str, *options: str) -> Iterator[None]:
     home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": HOST}
+    environment = {
+        **os.environ,
+        **own,
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": HOST,
+    }
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
     with log.open("wb") as out:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]

@@ -1,4 +1,6 @@
-"""On a standalone cluster of a master and two workers: the ready pipeline, from the command line to Parquet files."""
+"""On a standalone cluster of a master and two workers: the ready pipeline, from the command line to Parquet files, and
+reads and writes whose executors have other files than the driver, as if they were on other machines.
+"""
 
 import os
 import subprocess
@@ -16,10 +18,42 @@ DAY = "2023-11-14"
 """Of `NOW`."""
 
 
-def kohort_spark(*arguments):
-    command = [sys.executable, "-m", "kohort", "spark", *map(str, arguments)]
+FAR = """
+import sys
+from kohort.spark.session import spark_session
+
+master, address = sys.argv[1:]
+servers = {"kafka.bootstrap.servers": address}
+
+def write(rows, count, partition):
+    there = rows.selectExpr(f"rpad(cast(id as string), {count}, 'x') value", f"cast({partition} as int) partition")
+    there.write.format("kohort").options(**servers, topic="far").mode("append").save()
+
+with spark_session("far", master=master) as spark:
+    rows = spark.range(3_000).repartition(2)
+    write(rows, 1_000, "id % 3")
+    read = spark.read.format("kohort").options(**servers, subscribe="far", minPartitions=4).load()
+    ids = read.selectExpr("partition", "cast(trim(trailing 'x' from cast(value as string)) as long) id")
+    found = sorted((row.id, row.partition) for row in ids.collect())
+    assert found == [(id, id % 3) for id in range(3_000)], found[:10]
+    try:
+        write(rows, 10, "if(id = 2999, 7, 0)")
+    except Exception as error:
+        assert "a row is for partition 7 of topic far, which has the partitions 0 to 2" in str(error), error
+    else:
+        raise AssertionError("it was taken")
+    assert read.count() == 3_000, "nothing of the wrong rows"
+"""
+
+
+def python(*arguments):
+    command = [sys.executable, *map(str, arguments)]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def kohort_spark(*arguments):
+    return python("-m", "kohort", "spark", *arguments)
 
 
 def rows(table):
@@ -49,3 +83,15 @@ def test_a_topic_becomes_a_table_and_the_group_has_its_offsets(java, topics, tmp
         assert len(used) >= 2, "both workers ran executors"
     assert rows(table)["clustered", 3, 150] == "3-150"
     assert (table / f"date={DAY}").is_dir(), NOW
+
+
+def test_rows_go_from_executors_to_brokers_and_back(java, topics, tmp_path):
+    from spark.cluster import standalone
+
+    topics.create("far", 3)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with standalone(tmp_path, temporary=elsewhere) as master:
+        done = python("-c", FAR, master, topics.address)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not list(elsewhere.glob("kohort-rows-*"))

@@ -240,6 +240,12 @@ async def test_the_first_trigger_waits_until_the_group_gives_partitions(topic, t
     assert positions_of(end) == positions(name, 10, 10)
 
 
+def test_a_run_waits_for_as_long_as_others_may_take_for_their_batches():
+    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "group.id": "etl"}
+    for more, patience_s in (({}, 120), ({"kafka.max.poll.interval.ms": "600000"}, 1_200)):
+        assert MemberStreamReader(parse_read(given | more, streaming=True))._patience_s == patience_s
+
+
 async def test_a_static_member_comes_back_to_its_partitions(member, topic, topics):
     name = await topic()
     for _ in range(2):

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from crc32c import crc32c
 
 from kohort.protocol.batch_format import ATTRIBUTES_AT, HEADER, HEADER_SIZE, MAGIC, NO_PRODUCER_ID, SIZE_OVERHEAD
-from kohort.protocol.compression import Buffer, Codec, compress, decompress
+from kohort.protocol.compression import Codec, compress, decompress
 from kohort.protocol.records import SMALL_VARINTS, Header, decode, encode_varint
 from kohort.types import TopicPartition
 
@@ -157,11 +157,13 @@ class ProduceBatch:
             self._max_timestamp = timestamp
         return Delivery(self, count, timestamp)
 
-    def append_encoded(self, payload: Buffer, count: int, max_timestamp: int) -> Delivery:
-        """Take records that are encoded already, with deltas from 0 and the batch's base timestamp, and close."""
-        self._payload = compress(self.codec, payload)
+    def append_encoded(self, payload: bytes, size: int, count: int, max_timestamp: int) -> Delivery:
+        """Take records that are encoded (in `size` bytes, with deltas from 0 and the batch's base timestamp) and
+        compressed already, and close.
+        """
+        self._payload = payload
         self.count = count
-        self.size += len(payload)
+        self.size += size
         self._max_timestamp = max(self.base_timestamp, max_timestamp)
         return Delivery(self, 0, self.base_timestamp)
 

@@ -29,7 +29,7 @@ from kohort.client.produce_sending import Sender
 from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.client.producer_ids import ProducerIds
 from kohort.errors import ErrorCode, KafkaError, KohortError
-from kohort.protocol.compression import Buffer
+from kohort.protocol.compression import Buffer, compress
 from kohort.protocol.records import Header
 from kohort.types import TopicPartition
 
@@ -161,8 +161,9 @@ class Producer:
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
+        compressed = compress(self.config.codec, payload)
         batch = self._new_batch(queue, base_timestamp)
-        delivery = batch.append_encoded(payload, count, max_timestamp)
+        delivery = batch.append_encoded(compressed, len(payload), count, max_timestamp)
         self._room.take(len(payload))
         self._wake_sender()
         await asyncio.sleep(0)

@@ -144,10 +144,11 @@ class Encoded:
 def encode(rows: Rows, chosen: Array, *, batch_size: int, max_size: int) -> Iterator[Encoded]:
     """Batches of at most `batch_size` bytes, of one partition each, in the order of the rows.
 
-    A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it exceeds `max_size`.
+    A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it exceeds `max_size`, as no
+    batch does.
     """
     told = np.zeros(kernels.TOLD, np.int64)
-    ordinary = out = np.empty(batch_size, np.uint8)
+    ordinary = out = np.empty(min(batch_size, max_size), np.uint8)
     for partition, of_partition in _grouped(chosen):
         while len(of_partition):
             written = _write(of_partition, rows, out, told)

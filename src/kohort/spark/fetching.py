@@ -77,7 +77,7 @@ class _Fetch:
         self._max_bytes = int(options.kafka_option("max.partition.fetch.bytes") or MAX_BYTES)
 
     async def at(self, offset: int) -> Fetched:
-        """The next batches from `offset` on; where records are gone, from the first that is left."""
+        """The next batches from `offset` on; where records are gone, from the first that is left behind it, if any."""
         cluster = await background.cluster(self._options.kafka)
         try:
             return await self._retried(cluster, offset)
@@ -87,9 +87,9 @@ class _Fetch:
         start = await self._first(cluster)
         if self._options.fail_on_data_loss:
             raise KafkaError(ErrorCode.offset_out_of_range, lost(self._tp, offset, start))
-        if start >= self._end:
+        if not offset < start < self._end:
             return Fetched(offset, self._end, memoryview(b""), ())
-        return await self._retried(cluster, max(start, offset))
+        return await self._retried(cluster, start)
 
     async def _retried(self, cluster: Cluster, offset: int) -> Fetched:
         return await retrying(
@@ -168,8 +168,9 @@ def next_offset(records: memoryview, offset: int) -> int:
 
 
 def lost(tp: TopicPartition, offset: int, earliest: int) -> str:
-    """What to say about records that are gone."""
+    """What to say about records that are gone: before the first one that is left, or behind the last one."""
+    now = f"its first record has offset {earliest} now" if offset < earliest else "it ends before that now"
     return (
-        f"{tp} was to be read from offset {offset}, its first record has offset {earliest} now: what was between them "
-        "is gone (retention, or the topic was made anew); set failOnDataLoss to false to go on without it"
+        f"{tp} was to be read from offset {offset}, {now}: what was there is gone (retention, or the topic was made "
+        "anew); set failOnDataLoss to false to go on without it"
     )

@@ -72,9 +72,11 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        try:
+            self._close()
+        finally:
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
 
     def add(self, batch: RecordBatch) -> None:
         """Keep it. Raises OSError if there is no room on the disk."""

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
 from kohort.spark.asking import validate_named
-from kohort.spark.membership import REBALANCE_TIMEOUT_MS, Member
+from kohort.spark.membership import Member, rebalance_timeout_ms
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions, from_spark, to_spark
 from kohort.spark.ranges import limited
@@ -32,9 +32,9 @@ from kohort.spark.stream import StreamReader
 BEGIN: Final = "@begin"
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
-RUN_PATIENCE_S: Final = 2 * REBALANCE_TIMEOUT_MS / 1000
-"""The same of the first one, which may be the only one (Trigger.Once), and of all under Trigger.AvailableNow: an idle
-trigger would end the run."""
+RUN_PATIENCE: Final = 2
+"""The same of the first one, which may be the only one (Trigger.Once), and of all under Trigger.AvailableNow, in
+rebalance timeouts: an idle trigger would end the run."""
 
 
 class MemberStreamReader(StreamReader):
@@ -43,6 +43,7 @@ class MemberStreamReader(StreamReader):
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._member: Member | None = None
+        self._run_patience_s = RUN_PATIENCE * rebalance_timeout_ms(options) / 1000
 
     def initialOffset(self) -> Any:  # noqa: N802
         validate_named(self.options, self.asking.partitions())
@@ -66,7 +67,7 @@ class MemberStreamReader(StreamReader):
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
                 return offset_of(at | ends, {tp: held[tp] for tp in ends if held[tp] != at.get(tp)})
         if self.target is not None:
-            raise KohortError(f"group {self.options.group_id} assigned no partitions within {RUN_PATIENCE_S:g} s")
+            raise KohortError(f"group {self.options.group_id} assigned no partitions within {self._run_patience_s:g} s")
         return start
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
@@ -79,7 +80,7 @@ class MemberStreamReader(StreamReader):
 
     @property
     def _patience_s(self) -> float:
-        return RUN_PATIENCE_S if self._member is None or self.target is not None else PATIENCE_S
+        return self._run_patience_s if self._member is None or self.target is not None else PATIENCE_S
 
     def _joined(self) -> Member:
         if self._member is None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
@@ -20,7 +19,7 @@ from kohort.spark import background, workers
 from kohort.spark.write_options import WriteOptions
 from kohort.types import TopicPartition
 
-_idle: WeakKeyDictionary[Cluster, Producer] = WeakKeyDictionary()
+_idle: dict[Cluster, Producer] = {}
 """Those that wait for a task; a cluster is open for each set of options. They end with the process."""
 
 
@@ -40,13 +39,16 @@ class Sending:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        all_there = False
         try:
             if kind is None:
                 self._wait()
                 background.run(self._producer.flush())
-                _idle[self._cluster] = self._producer
+                all_there = True
         finally:
-            if _idle.get(self._cluster) is not self._producer:
+            if all_there:
+                _idle[self._cluster] = self._producer
+            else:
                 if self._under_way is not None:
                     self._under_way.cancel()
                 background.run(self._producer.close(timeout_ms=0))

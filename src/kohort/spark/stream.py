@@ -109,10 +109,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self.asking.earliest(moved.keys() & set(self.asking.partitions()))
         for tp in sorted(moved.keys() - earliest.keys()):
             self.lost(f"{tp} is gone, with what was to be read of it")
-        wanted = {tp: offset for tp, offset in moved.items() if tp in earliest}
+        wanted = self._up_to_the_end({tp: offset for tp, offset in moved.items() if tp in earliest})
         begin = {tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp]) for tp in wanted}
         found = split(ranges(begin, wanted), self.options.min_partitions, self.options.max_records_per_partition)
         return list[InputPartition](found)
+
+    def _up_to_the_end(self, wanted: Positions) -> Positions:
+        """`wanted`, of which there may be less by now: a batch that a restart has to repeat was planned long ago."""
+        known = self._latest or {}
+        latest = self.asking.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
+        for tp, end in latest.items():
+            if end < wanted[tp]:
+                self.lost(f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be read")
+        return wanted | {tp: min(end, wanted[tp]) for tp, end in latest.items()}
 
     def _begin(self, tp: TopicPartition, start: int, earliest: int, end: int) -> int:
         if start < earliest or end < start:
