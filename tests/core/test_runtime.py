@@ -373,6 +373,22 @@ async def test_the_offsets_of_deleted_topics_go_in_every_shard():
 
 
 @virtual_time
+async def test_they_go_although_the_storage_failed_meanwhile():
+    log = FakeLog()
+    async with serving(log) as served:
+        await answer(served.commit("g", {T0: 1, ("u", 0): 2}))
+        log.failure = OSError(28, "No space left on device")
+        served.groups.topics_deleted(["t"])
+        await turns()
+        log.failure = None
+        await asyncio.sleep(10)  # it is loaded again meanwhile
+        assert logged(log)[-1] == [offset_tombstone("g", TopicPartition("t", 0))]
+        served.groups.topics_deleted(["u"])
+        await turns()
+        assert logged(log)[-1] == [offset_tombstone("g", TopicPartition("u", 0))]
+
+
+@virtual_time
 async def test_a_closed_connection_is_told_to_every_shard():
     async with serving(*(FakeLog(n) for n in range(50))) as served:
         waiting = []

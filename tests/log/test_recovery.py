@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -290,3 +291,60 @@ class TestOpeningIsRepeatable:
             assert left == before[: len(left)]
             assert len(left) >= len(sizes) - 1 - cut // 60
             log.end(0)
+
+
+class TestTheRecoveryPointWaits:
+    """What lies before it is not looked at after a crash: all of it has to be on the disk."""
+
+    @pytest.fixture
+    def synced(self, monkeypatch):
+        """Paths that were synced; `refused` are not."""
+        found = Synced()
+        monkeypatch.setattr(log_files, "sync_all", found)
+        return found
+
+    def test_for_a_segment_whose_sync_failed(self, data, synced):
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, SMALL)
+        synced.fails = 1
+        fill(log, 200)
+        synced.await_calls(3)
+        assert log._backing.recovery_point() == 0
+        directory.close()
+
+    def test_for_segments_of_a_process_that_was_killed(self, data, synced, monkeypatch):
+        killed = LocalDirectory(data)
+        with monkeypatch.context() as patch:
+            patch.setattr(log_files.FileBacking, "sealed", lambda *_: None)  # it did not come to that
+            log = killed.open(ORDERS, SMALL)
+            fill(log, 200)
+        left = [segment.log.path for segment in log.segments[:-1]]
+        killed._lock.release()
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 100)
+        synced.await_calls(len(left) + 1)
+        assert log._backing.recovery_point() > 0
+        assert set(left) <= set(synced.paths)
+        directory.close()
+
+
+class Synced:
+    """Stands in for `sync_all`."""
+
+    def __init__(self):
+        self.paths = []
+        self.calls = self.fails = 0
+
+    def __call__(self, paths):
+        self.calls += 1
+        if self.fails:
+            self.fails -= 1
+            raise OSError(5, "Input/output error")
+        self.paths += paths
+
+    def await_calls(self, count):
+        deadline = time.monotonic() + 10
+        while self.calls < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert self.calls >= count

@@ -394,3 +394,26 @@ class TestSessions:
         for epoch in (1, 2):
             answer = await fetch(filled, version=13, session_id=session_id, session_epoch=epoch)
             assert [each.error_code for each in found(answer)] == [ErrorCode.unknown_topic_id]
+
+
+# What comes in the turn of the loop in which a fetch begins to wait
+
+
+@pytest.mark.parametrize("names_it", [True, False])
+async def test_an_append_between_reading_and_waiting_is_told_at_once(bench: Bench, topic: str, names_it: bool) -> None:
+    first = await fetch(bench, p(0), session_epoch=0, session_id=0)
+    named = (p(0),) if names_it else ()
+    exchange, task = begin(bench, *named, session_id=first.session_id, session_epoch=1)
+    bench.fill(topic, 0)
+    await asyncio.wait_for(task, 5)
+    assert sizes(exchange.outcome) == [1]
+
+
+async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
+    """Whose partitions are read again only when something happens in them."""
+    bench.fill(topic, 0)
+    exchange, task = begin(bench, p(0, 1), session_id=0, session_epoch=0, max_wait_ms=10)
+    bench.fill(topic, 0)
+    await task
+    later = await fetch(bench, session_id=exchange.outcome.session_id, session_epoch=1)
+    assert 1 in sizes(exchange.outcome) + sizes(later)

@@ -167,3 +167,10 @@ async def test_remembered_answers_are_bounded(bench: Bench) -> None:
     for number in range(100):
         await bench.ask("metadata", 9, topics=[{"name": f"t{number}"}])
     assert len(bench.topics.answers._bodies) == 64
+
+
+async def test_a_request_that_names_a_topic_many_times_is_not_kept(bench: Bench, topic: str) -> None:
+    for count in (1, 10_000):
+        answer = await bench.ask("metadata", 12, topics=[{"name": topic}] * count, allow_auto_topic_creation=False)
+        assert list(by_name(answer)) == [topic]
+    assert [len(key[-1].topics) for key in bench.topics.answers._bodies] == [1]

@@ -579,3 +579,30 @@ async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
         for peer in peers:
             assert [await peer.correlation_id() for _ in range(2)] == [1, 2]
         assert wire.listener.statistics().failed == 0
+
+
+# What was sent before the end
+
+
+async def test_all_that_was_sent_before_the_end_is_worked_on() -> None:
+    async with Wire() as wire:
+        serve_heartbeats(wire)
+        peer = await wire.peer()
+        peer.send(b"".join(peer.request("heartbeat", 4, **HEARTBEAT) for _ in range(300)))
+        peer.writer.write_eof()
+        assert [await peer.correlation_id() for _ in range(300)] == list(range(1, 301))
+        assert await peer.closed() == b""
+
+
+async def test_what_is_behind_a_request_in_progress_too() -> None:
+    async def slowly(_broker, exchange, _request) -> None:
+        await asyncio.sleep(0.02)
+        exchange.answer_packed(b"\0\0")
+
+    async with Wire() as wire:
+        wire.handle("heartbeat", slowly)
+        peer = await wire.peer()
+        peer.send(b"".join(peer.request("heartbeat", 0, **HEARTBEAT) for _ in range(3)))
+        peer.writer.write_eof()
+        assert [await peer.correlation_id() for _ in range(3)] == [1, 2, 3]
+        assert await peer.closed() == b""

@@ -135,12 +135,12 @@ class FileBacking:
 
     def recovery_point(self) -> int:
         while self._syncing and self._syncing[0][1].done():
-            end_offset, sync = self._syncing.popleft()
+            end_offset, sync = self._syncing[0]
             if sync.exception() is not None:
-                self._syncing.clear()  # what follows is not contiguous with what is on the disk
                 self._on_failure()
-            else:
-                self._recovery_point = end_offset
+                break  # it stays: what follows is not contiguous with what is on the disk
+            self._syncing.popleft()
+            self._recovery_point = end_offset
         return self._recovery_point
 
     def discard(self, segments: Sequence[Segment]) -> None:

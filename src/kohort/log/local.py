@@ -82,6 +82,9 @@ class LocalDirectory:
             durable=self._durable,
             on_failure=self._lock.distrust,
         )
+        for segment in segments[:-1]:
+            if segment.unsynced:  # a killed process left it in memory: the recovery point waits for it
+                backing.sealed(segment)
         if not self._durable:
             return PartitionLog(topic_partition, config, backing, segments, checkpoint)
         commit = GroupCommit(lambda: log.unsynced(), self._executor, self._lock.distrust)

@@ -98,7 +98,7 @@ class ShardHost:
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
         self._deleted_topics: set[str] = set()
-        """Topics that were deleted while the shard could not be told."""
+        """Topics that are gone, until the log has it that their offsets are."""
 
     def submit(self, request: Request) -> None:
         """Have the shard decide; the answer comes through the request's id."""
@@ -110,10 +110,19 @@ class ShardHost:
 
     def topics_deleted(self, names: frozenset[str]) -> None:
         """Have the offsets of these topics go, now or when the shard is loaded."""
+        self._deleted_topics |= names
         if self.state is HostState.ACTIVE:
-            self.post(TopicsDeleted(names))
-        else:
-            self._deleted_topics |= names
+            self._forget_topics(frozenset(names))
+
+    def _forget_topics(self, names: frozenset[str]) -> None:
+        self.post(TopicsDeleted(names))
+        if self._flushing:
+            self._after_append.append(lambda failure: None if failure else self._topics_forgotten(names))
+        elif self.state is HostState.ACTIVE:
+            self._topics_forgotten(names)
+
+    def _topics_forgotten(self, names: frozenset[str]) -> None:
+        self._deleted_topics -= names
 
     def post(self, event: Event) -> None:
         """Have the shard decide on an event, which is lost on a shard that is not active."""
@@ -175,8 +184,7 @@ class ShardHost:
             self._reload_after_s = _RELOAD_AFTER_S
             self._apply(self.shard.loaded(self._clock.now()))
             if self._deleted_topics:
-                names, self._deleted_topics = frozenset(self._deleted_topics), set()
-                self.post(TopicsDeleted(names))
+                self._forget_topics(frozenset(self._deleted_topics))
 
     async def close(self) -> None:
         """Log and answer what is decided, refuse what is parked with NOT_COORDINATOR."""

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from kohort.coordinator.config import GroupConfig
-from kohort.errors import KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
@@ -135,8 +135,8 @@ class Broker:
         """
         try:
             await self.topics.durable()
-        except OSError as error:
-            raise KohortError(f"the data directory cannot be used: {error}") from error
+        except KafkaError as error:
+            raise KohortError(f"the data directory cannot be used: {error.__cause__}") from error
 
     async def _listen(self) -> None:
         wanted, told = self.config.listen, self.config.advertise

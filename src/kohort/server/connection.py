@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._draining = False
+        self._ended = False  # the peer sends no more
         self._memory = 0  # taken for the frame being received or worked on
         self._waits_for_memory = False
         self._starved = True  # the last frame in the reader is incomplete, or there is none
@@ -116,9 +117,10 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. What is being worked on is still answered; what only waits is over."""
-        if self.is_open and self._current is not None and self._current.api_key not in PARKABLE:
-            self._draining = True
+        """The peer sends no more. What it sent is still worked on; what only waits for others is over."""
+        waits = self._current is not None and self._current.api_key in PARKABLE
+        if self.is_open and not waits and (self._current is not None or not self._starved):
+            self._ended = True
             return True
         self.is_open = False
         return False
@@ -149,7 +151,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._reader.is_empty and not (self._draining or self._next_turn_is_set):
+        if self._reader.is_empty and not (self._draining or self._ended or self._next_turn_is_set):
             self._starved = True
             self._rest()
         else:
@@ -169,7 +171,7 @@ class Connection(asyncio.Protocol):
         """Send the whole answer to the request in progress that came again, and go on with the next."""
         self._current = None
         self.last_active = self._listener.ticks
-        if self._starved and self._reading and not self._draining and self._transport is not None:
+        if self._starved and self._reading and not (self._draining or self._ended) and self._transport is not None:
             self._listener.bytes_out += len(frame)
             self._transport.write(frame)
         else:
@@ -267,12 +269,18 @@ class Connection(asyncio.Protocol):
             data = self._reader.next_frame()
             if data is None:
                 self._starved = True
-                return
+                break
             self._serve(data)
         else:
             self._pump_next_turn()
-        if self._draining and self._current is None:
+        if self._is_over:
             self._close()
+
+    @property
+    def _is_over(self) -> bool:
+        if self._current is not None:
+            return self._ended and self._current.api_key in PARKABLE
+        return self._draining or (self._ended and self._starved)
 
     def _pump_next_turn(self) -> None:
         if not self._next_turn_is_set:

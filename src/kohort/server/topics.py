@@ -105,8 +105,20 @@ class Topics:
         return topic.partitions[partition]
 
     async def durable(self) -> None:
-        """Return when every change made by now is as durable as the policy asks."""
-        await self._metadata.durable()
+        """Return when every change made by now is as durable as is asked for. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        try:
+            await self._metadata.durable()
+        except OSError as error:
+            raise storage_error(error) from error
+
+    async def confirmed(self, results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What to answer of changes, when they are durable: what went well went wrong if the storage fails."""
+        try:
+            await self.durable()
+        except KafkaError as failure:
+            failed = {"error_code": failure.code, "error_message": failure.message}
+            return [result if result["error_code"] else result | failed for result in results]
+        return list(results)
 
     # Changing
 

@@ -27,7 +27,7 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
         if count > 1
     ]
     if not request.validate_only:
-        await broker.topics.durable()
+        results = await broker.topics.confirmed(results)
     exchange.answer(response(API_KEY, exchange.version, results=results))
 
 

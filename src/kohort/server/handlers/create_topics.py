@@ -33,7 +33,7 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     results = [_result(broker, request, topic, _excess(broker, wanted)) for topic in wanted]
     results += [_duplicate(name) for name, count in times.items() if count > 1]
     if not request.validate_only:
-        await broker.topics.durable()
+        results = await broker.topics.confirmed(results)
     exchange.answer(response(API_KEY, exchange.version, topics=results))
 
 

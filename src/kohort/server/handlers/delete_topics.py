@@ -31,8 +31,7 @@ class Wanted(NamedTuple):
 async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     wanted = list(_wanted(request, exchange.version))
     results = [_result(broker, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)]
-    await broker.topics.durable()
-    exchange.answer(response(API_KEY, exchange.version, responses=results))
+    exchange.answer(response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results)))
 
 
 def _wanted(request: Any, version: int) -> Iterator[Wanted]:

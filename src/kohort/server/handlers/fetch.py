@@ -38,7 +38,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
     if _is_enough(reading, limits, context):
         _answer(exchange, request, context)
         return None
-    return _answer_later(broker, exchange, request, context, limits, reading.size)
+    return _answer_later(broker, exchange, request, context, limits)
 
 
 def _begin(broker: "Broker", version: int, request: Any) -> FetchContext:
@@ -112,17 +112,16 @@ async def _answer_later(
     request: Any,
     context: FetchContext,
     limits: Limits,
-    size: int,
 ) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.max_wait_s
     try:
         while True:
-            await context.more(limits.min_bytes - size, deadline)
+            # Read again before the first wait too: others had their turn since the first pass.
             reading = _read(broker, context, limits)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
                 _answer(exchange, request, context)
                 return
-            size = reading.size
+            await context.more(limits.min_bytes - reading.size, deadline)
     finally:
         context.close()

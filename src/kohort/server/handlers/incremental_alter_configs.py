@@ -25,8 +25,7 @@ API_KEY = 44
 async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = [_result(broker, request, each, times) for each in request.resources]
-    await broker.topics.durable()
-    exchange.answer(response(API_KEY, exchange.version, responses=results))
+    exchange.answer(response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results)))
 
 
 def _result(broker: "Broker", request: Any, resource: Any, times: Counter[tuple[int, str]]) -> dict[str, Any]:

@@ -28,11 +28,11 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     try:
         _validate(exchange, request)
         producer_id = broker.topics.producer_ids.next()
+        await broker.topics.durable()
     except KafkaError as error:
         refusal = response(API_KEY, exchange.version, error_code=error.code, producer_id=NONE, producer_epoch=NONE)
         exchange.answer(refusal)
         return
-    await broker.topics.durable()
     exchange.answer(response(API_KEY, exchange.version, producer_id=producer_id, producer_epoch=0))
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.messages import response
 from kohort.server.exchange import Exchange
@@ -81,6 +81,8 @@ def _find(broker: "Broker", exchange: Exchange, topic: str, wanted: Any) -> Foun
         return Found(error_code=error)
     try:
         return find(log, wanted.timestamp)
+    except KafkaError as failure:
+        return Found(error_code=failure.code)
     except OSError:
         return Found(error_code=ErrorCode.kafka_storage_error)
 

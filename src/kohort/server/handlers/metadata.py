@@ -37,16 +37,19 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
         exchange.answer_packed(known)
         return None
     refused: dict[str, ErrorCode] = {}
-    if _may_create(broker, exchange.version, request) and _create_missing(broker, request.topics, refused):
-        return _answer_when_durable(broker, exchange, request, refused)
+    if _may_create(broker, exchange.version, request) and (made := _create_missing(broker, request.topics, refused)):
+        return _answer_when_durable(broker, exchange, request, refused, made)
     _answer(broker, exchange, request, refused)
     return None
 
 
 async def _answer_when_durable(
-    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode], made: list[str]
 ) -> None:
-    await broker.topics.durable()
+    try:
+        await broker.topics.durable()
+    except KafkaError as failure:
+        refused |= dict.fromkeys(made, failure.code)
     _answer(broker, exchange, request, refused)
 
 
@@ -72,15 +75,15 @@ def _may_create(broker: "Broker", version: int, request: Any) -> bool:
     return bool(allowed and by_name and broker.config["auto.create.topics.enable"])
 
 
-def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]) -> bool:
-    """Create what is asked for by name and is not there; `refused` learns why not. Whether anything was created."""
-    created = False
+def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]) -> list[str]:
+    """Create what is asked for by name and is not there; `refused` learns why not. The names of those created."""
+    created = []
     for each in wanted:
         if not each.name or each.name in INTERNAL or broker.topics.get(each.name) is not None:
             continue
         try:
             broker.topics.create(each.name, broker.config["num.partitions"])
-            created = True
+            created.append(each.name)
         except KafkaError as error:
             refused[each.name] = error.code
     return created
@@ -104,7 +107,8 @@ def _answer(broker: "Broker", exchange: Exchange, request: Any, refused: dict[st
         )
     )
     errors = {entry["error_code"] for entry in entries if "error_code" in entry}
-    if not errors:
+    # A request that names a topic many times is not to be kept.
+    if not errors and len(request.topics or ()) <= len(entries):
         broker.topics.answers.put((API_KEY, exchange.version, request), body)
     exchange.answer_packed(body, errors)
 
@@ -134,7 +138,7 @@ def _found(
         return
     for name in dict.fromkeys(each.name for each in wanted):
         topic = topics.get(name)
-        yield _missing(name, refused.get(name)) if topic is None else describe(topic, node_id)
+        yield _missing(name, refused.get(name)) if topic is None or name in refused else describe(topic, node_id)
 
 
 def describe(topic: Topic, node_id: int) -> dict[str, Any]:

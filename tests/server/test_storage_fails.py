@@ -1,0 +1,69 @@
+"""What clients are answered when the storage fails: an error code, not the end of the connection."""
+
+from typing import Any
+
+import pytest
+from handler_bench import Bench
+
+from kohort.errors import ErrorCode
+
+FAILED = ErrorCode.kafka_storage_error
+SOON = 30_000
+
+CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
+    "create_topics": (7, {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}]}),
+    "create_partitions": (3, {"topics": [{"name": "orders", "count": 5, "assignments": None}]}),
+    "delete_topics": (6, {"topics": [{"name": "orders", "topic_id": None}]}),
+    "incremental_alter_configs": (1, {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}]}),
+}
+
+
+@pytest.fixture
+def failing(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Its metadata log cannot be synced."""
+
+    async def fails() -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(bench.topics._metadata, "durable", fails)
+    return bench
+
+
+@pytest.mark.parametrize("api", CHANGES)
+async def test_a_change_of_topics(failing: Bench, api: str) -> None:
+    version, fields = CHANGES[api]
+    timeout = {} if api == "incremental_alter_configs" else {"timeout_ms": SOON}
+    answer = (
+        await failing.ask(api, version, validate_only=False, **timeout, **fields)
+        if api != "delete_topics"
+        else (await failing.ask(api, version, **timeout, **fields))
+    )
+    (result,) = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+    assert (result.error_code, result.error_message) == (FAILED, "The storage failed: Input/output error")
+
+
+async def test_what_went_wrong_before_is_told_as_it_was(failing: Bench) -> None:
+    topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("orders", "new")]
+    answer = await failing.ask("create_topics", 7, topics=topics, timeout_ms=SOON, validate_only=False)
+    assert [each.error_code for each in answer.topics] == [ErrorCode.topic_already_exists, FAILED]
+
+
+async def test_a_topic_that_metadata_makes(failing: Bench) -> None:
+    topics = [{"name": "new"}, {"name": "orders"}]
+    answer = await failing.ask("metadata", 12, topics=topics, allow_auto_topic_creation=True)
+    assert {each.name: each.error_code for each in answer.topics} == {"new": FAILED, "orders": ErrorCode.none}
+
+
+async def test_a_producer_id(failing: Bench) -> None:
+    answer = await failing.ask("init_producer_id", 4, transactional_id=None, transaction_timeout_ms=1000)
+    assert (answer.error_code, answer.producer_id) == (FAILED, -1)
+
+
+async def test_one_log_of_several(bench: Bench, topic: str) -> None:
+    bench.fill(topic, 0)
+    bench.fill(topic, 1)
+    bench.topics.log(topic, 0).end(FAILED)  # type: ignore[union-attr]
+    asked = [{"partition_index": index, "timestamp": 0, "current_leader_epoch": -1} for index in (0, 1)]
+    wanted = [{"name": topic, "partitions": asked}]
+    answer = await bench.ask("list_offsets", 7, replica_id=-1, isolation_level=0, topics=wanted)
+    assert [each.error_code for each in answer.topics[0].partitions] == [FAILED, ErrorCode.none]
