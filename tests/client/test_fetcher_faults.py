@@ -461,3 +461,21 @@ async def test_earliest_of_an_unknown_topic_does_not_hold_up_others(
         fetcher.add(TP, 0)
         async with asyncio.timeout(1):
             assert await values(fetcher, TP, 3)
+
+
+@pytest.mark.usefixtures("log")
+async def test_a_broker_that_was_away_while_it_was_asked_where_to_begin(fake: FakeCluster) -> None:
+    """For longer than a request may take: it is asked again, without the reader having to seek."""
+    found = {"partition_index": 0, "offset": 0, "leader_epoch": -1}
+    is_there = asyncio.Event()
+    fake.on(
+        "list_offsets",
+        lambda _: {"topics": [{"name": "orders", "partitions": [found]}]} if is_there.is_set() else HANG,
+    )
+    async with Cluster(fake.config(request_timeout_ms=100)) as cluster, Fetcher(cluster) as fetcher:
+        fetcher.add(TP, EARLIEST)
+        await asyncio.sleep(0.4)
+        is_there.set()
+        batch = await fetcher.next(TP, max_wait_ms=5_000)
+        assert batch is not None
+        assert batch.records[0].offset == 0

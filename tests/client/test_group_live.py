@@ -9,6 +9,7 @@ from live_app import App, produce, until
 
 from kohort.client import ClientConfig, CommitError, ConsumerGroup, DeadLetters, End, OffsetAndMetadata, Producer
 from kohort.client.dead_letters import PREFIX
+from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.types import TopicPartition
@@ -220,3 +221,74 @@ async def test_a_group_may_use_a_cluster_that_others_use_too(orders, cluster):
     async with ConsumerGroup("g", topics=["orders"], cluster=cluster) as group:
         assert len((await group.next()).assignment) == 4
     assert len((await cluster.metadata(["orders"])).topics["orders"].partitions) == 4
+
+
+async def work(group, handed, each=None):
+    """Go through the generations; `each` is started for each partition."""
+    async for generation in group:
+        handed.append(generation.assignment)
+        async with generation:
+            for tp in generation.assignment if each else ():
+                generation.start(each, tp)
+
+
+@pytest.mark.usefixtures("orders")
+async def test_members_that_share_a_cluster_do_not_wait_behind_each_others_joins(cluster):
+    first, second = [], []
+    options = {"topics": ["orders"], "cluster": cluster, "heartbeat_interval_ms": 100}
+    async with ConsumerGroup("g", **options) as one, ConsumerGroup("g", **options) as other:
+        tasks = [asyncio.create_task(work(one, first)), asyncio.create_task(work(other, second))]
+        await until(lambda: first and second and len(first[-1]) == len(second[-1]) == 2)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_task_that_lost_its_partition_cleans_up_undisturbed(cluster, bound):
+    told = []
+
+    async def slow(*_):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            told.append("cleans up")
+            await asyncio.sleep(0.1)
+            told.append("is clean")
+
+    async with ConsumerGroup("g", topics=["orders"], cluster=cluster, heartbeat_interval_ms=100) as group:
+        generation = await group.next()
+        async with generation:
+            generation.start(slow, *(ORDERS[:1] if bound else []))
+            await asyncio.sleep(0.05)
+            run = group._run
+            run.member.tell(run.membership.fenced, generation.id, ErrorCode.unknown_member_id)
+    assert told == ["cleans up", "is clean"]
+
+
+@pytest.mark.usefixtures("orders")
+async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_has_ended(cluster):
+    told = []
+
+    async def slow(generation, tp):
+        told.append((tp.partition, "begins"))
+        try:
+            async for _ in generation.records(tp):
+                pass
+        finally:
+            await asyncio.sleep(0.5)
+            told.append((tp.partition, "ends"))
+
+    options = {"topics": ["orders"], "assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 100}
+    async with ConsumerGroup("g", cluster=cluster, **options) as group:
+        task = asyncio.create_task(work(group, [], slow))
+        await until(lambda: len(told) == len(ORDERS))
+        run = group._run
+        run.member.tell(run.membership.rejoin, "the group rebalances")
+        run.member.tell(run.membership.lose, tuple(ORDERS[:1]), "the topic was made anew")
+        await until(lambda: [what for tp, what in told if tp == 0] == ["begins", "ends", "begins"])
+        assert sorted(run.fetcher.assignment) == ORDERS
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -633,3 +633,17 @@ def test_a_grant_tells_partitions_apart():
     grant = Bench(cooperative=True).stable(3).history[-1]
     assert isinstance(grant, Start)
     assert grant.grant.added == (tp(3),)
+
+
+def test_an_abort_while_it_joins_leaves_it_in_the_group(cooperative):
+    cooperative.heartbeat(ErrorCode.rebalance_in_progress)
+    cooperative.do(cooperative.member.abort(cooperative.now, "a task failed"))
+    cooperative.drained()
+    cooperative.joined(2)
+    cooperative.synced(0, 1)
+    cooperative.join()  # as the application does when it wants the next generation
+    cooperative.joined(2)
+    cooperative.synced(0, 1)
+    assert cooperative.grants
+    cooperative.heartbeat(ErrorCode.rebalance_in_progress)
+    assert cooperative.pending(JoinGroup)

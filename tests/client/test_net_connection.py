@@ -398,3 +398,28 @@ async def test_a_full_transport_stays_full_when_a_pause_ends(fake: FakeBroker) -
     connection.resume_writing()
     await waiting
     await connection.close()
+
+
+async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker) -> None:
+    """Not even what had to wait for others' answers when it began: a broker takes nothing else then."""
+    lifetimes = [300, 0]
+
+    async def handshake(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(0.05)
+        return {"mechanisms": ["PLAIN"]}
+
+    async def slowly(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(0.35)
+        return {}
+
+    fake.on("sasl_handshake", handshake)
+    fake.on("sasl_authenticate", lambda _: {"auth_bytes": b"", "session_lifetime_ms": lifetimes.pop(0)})
+    fake.on("heartbeat", slowly)
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="user", password="secret")
+    connection = await opened(fake, security=security, max_in_flight_requests_per_connection=1)
+    await asyncio.gather(*(connection.send("heartbeat", **HEARTBEAT) for _ in range(2)))
+    await connection.close()
+    names = [name for name, _ in fake.requests]
+    renewal = len(names) - 1 - names[::-1].index("sasl_handshake")
+    assert names.count("sasl_handshake") == 2
+    assert names[renewal + 1] == "sasl_authenticate"

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import struct
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from kohort.client.errors import AuthenticationError, DeliveryTimeoutError, Gave
 from kohort.client.produce_batch import ProduceBatch, ProducerId
 from kohort.client.produce_partition import ProducePartition
 from kohort.client.producer import Producer
+from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.compression import Codec
@@ -375,3 +377,63 @@ async def test_whatever_happens_every_record_is_there_once_and_in_order(
         for partition in (0, 1):
             assert logs[partition].values == [b"%d" % n for n in range(partition, 120, 2)]
             assert offsets[partition::2] == list(range(60))
+
+
+async def test_what_cannot_be_sent_is_told_and_holds_up_nothing(logs: Logs, cluster: Cluster) -> None:
+    async with asyncio.timeout(10), Producer(cluster, linger_ms=20) as producer:
+        bad = await producer.send("orders", b"bad", timestamp=2**63, partition=0)
+        with pytest.raises(struct.error):
+            await bad
+        (later,) = await send(producer, 1)
+        await later
+    assert logs[0].values == numbers(1)
+
+
+async def test_a_token_that_is_not_to_be_had_at_first(fake: FakeCluster, logs: Logs) -> None:
+    asked = []
+
+    def token() -> str:
+        asked.append(1)
+        if len(asked) == 2:
+            raise RuntimeError("503")
+        return "token"
+
+    fake.on("sasl_handshake", {"mechanisms": ["OAUTHBEARER"]})
+    fake.on("sasl_authenticate", {"auth_bytes": b""})
+    security = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=token)
+    async with asyncio.timeout(10), Cluster(fake.config(security=security)) as cluster, Producer(cluster) as producer:
+        for delivery in await send(producer, 3):
+            await delivery
+    assert len(asked) > 2
+    assert logs[0].values == numbers(3)
+
+
+async def test_a_partition_without_a_leader_holds_up_no_other(fake: FakeCluster, logs: Logs) -> None:
+    fake.lead("orders", 0, node=-1, epoch=1)
+    fake.lead("orders", 1, node=0, epoch=1)
+    async with (
+        asyncio.timeout(10),
+        Cluster(fake.config(retry_backoff_ms=50, retry_backoff_max_ms=200)) as cluster,
+        Producer(cluster, linger_ms=0) as producer,
+    ):
+        await send(producer, 1)
+        await asyncio.sleep(0.3)  # its leader is being looked for
+        logs.before.append(int(ErrorCode.not_leader_or_follower))
+        (other,) = await send(producer, 1, partition=1)
+        await asyncio.sleep(0.02)
+        fake.lead("orders", 1, node=1, epoch=2)
+        await other
+        fake.lead("orders", 0, node=0, epoch=2)
+    assert logs[0].values == logs[1].values == numbers(1)
+
+
+async def test_what_failed_and_nobody_awaits_takes_no_memory(logs: Logs, cluster: Cluster) -> None:
+    logs.before += [int(ErrorCode.invalid_record)] * 10
+    async with Producer(cluster, linger_ms=0) as producer:
+        for _ in range(10):
+            await producer.send("orders", b"x" * 10_000)
+            await asyncio.sleep(0.02)
+        assert producer._unseen
+        assert not any(batch._payload for batch in producer._unseen)
+        with pytest.raises(KafkaError, match="INVALID_RECORD"):
+            await producer.flush()

@@ -182,6 +182,10 @@ class FakeCluster:
     def coordinator_moved(self, group):
         pass
 
+    async def release(self, purpose):
+        for each in [name for name in self.connections if name == purpose]:
+            await self.connections.pop(each).close()
+
     async def connection(self, node_id, purpose):
         known = self.connections.get(purpose)
         if known is None or known.closed:
@@ -452,6 +456,13 @@ class FakeFetcher:
                 return FakeBatch(topic_partition=tp, first=first, next_offset=last, leader_epoch=0)
             if self.world.loop.time() >= until:
                 return None
+            await asyncio.sleep(0.1)
+
+    async def wait(self, tp, *, max_wait_ms):
+        until = self.world.loop.time() + max_wait_ms / 1_000
+        while self.world.loop.time() < until and tp not in self.fails:
+            if self.positions[tp] < self.end(tp) and tp not in self.paused and not self.cluster.is_dead:
+                return
             await asyncio.sleep(0.1)
 
     async def close(self):

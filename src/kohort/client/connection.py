@@ -172,11 +172,12 @@ class Connection(asyncio.BufferedProtocol):
 
         Waits while too many requests are in flight. Raises BrokerUnreachableError, RequestTimeoutError.
         """
-        await self._gate.passed()
         if not answered:
+            await self._gate.passed()
             self._write(how, body, 0)
             return b""
         async with self._slots:
+            await self._gate.passed()  # now: it may have closed while others held the slots
             return await self._post(how, body, timeout_ms)
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.errors import (
     UNKNOWN_TOPIC,
     WRONG_LEADER,
+    GaveUpError,
     LogTruncatedError,
     TopicRecreatedError,
     is_retriable,
@@ -61,7 +62,7 @@ class Preparer:
 
     def failed(self, partition: FetchPartition, error: Exception) -> None:
         """What was tried with the partition did not succeed: have it prepared again later, or never."""
-        if not is_retriable(error) and not _is_mishap(error):
+        if not is_retriable(error) and not _is_mishap(error) and not isinstance(error, GaveUpError):
             partition.refuse(error)
             return
         partition.leader = None

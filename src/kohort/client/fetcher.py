@@ -20,6 +20,7 @@ Beyond what was agreed there is `next_any`, for those who read whatever comes.
 import asyncio
 import itertools
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Literal, Self
 
 from kohort.client.batch import Batch
@@ -212,17 +213,20 @@ class Fetcher:
 
         Raises NotAssignedError, also if the partition is removed meanwhile, and the partition's error (see above).
         """
+        await self.wait(tp, max_wait_ms=max_wait_ms)
+        partition = self._partition(tp)
+        return self._take(partition) if partition.has_something else None
+
+    async def wait(self, tp: TopicPartition, *, max_wait_ms: float) -> None:
+        """Until `next` has something of the partition, for so long at most; takes nothing. Raises NotAssignedError."""
         partition = self._partition(tp)
         if not partition.has_something and max_wait_ms > 0:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait_ms / 1000):
                     while not partition.has_something and self._partitions.get(tp) is partition:
                         await partition.changed()
-            except TimeoutError:
-                return None
         if self._partitions.get(tp) is not partition:
             raise _not_assigned(tp)
-        return self._take(partition) if partition.has_something else None
 
     async def next_any(self, *, max_wait_ms: float) -> Batch | None:
         """The next batch of whichever partition has waited longest; None if none came within `max_wait_ms`.

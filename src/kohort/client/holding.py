@@ -61,9 +61,11 @@ class Tasks:
         frames = [task.get_stack(limit=1) for task in self._tasks]
         return [f"{f.f_code.co_filename}:{f.f_lineno} in {f.f_code.co_name}" for stack in frames for f in stack]
 
-    def cancel(self) -> None:
+    def cancel(self, *, again: bool = False) -> None:
+        """Those that are cancelled already clean up, and are left alone, but `again`."""
         for task in self._tasks:
-            task.cancel()
+            if again or not task.cancelling():
+                task.cancel()
 
     def waits(self) -> Iterable[asyncio.Task[object]]:
         return list(self._tasks)
@@ -117,9 +119,11 @@ async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
     groups = list(tasks)
     if seconds > 0 and (waits := [task for group in groups for task in group.waits()]):
         await asyncio.wait(waits, timeout=seconds)
+    again = False
     while waits := [task for group in groups for task in group.waits()]:
         for group in groups:
-            group.cancel()
+            group.cancel(again=again)
+        again = True
         # A task that swallows its cancellation is cancelled again: nobody may own its partition before it ends.
         await asyncio.wait(waits, timeout=CANCEL_AGAIN_S)
 

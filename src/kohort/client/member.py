@@ -6,9 +6,10 @@ handed to `Application`, synchronously and in order; what that calls in turn is 
 """
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from kohort.client.cluster import Cluster
 from kohort.client.connection import Connection
@@ -22,6 +23,8 @@ from kohort.client.membership_events import (
     Assign,
     EndPartitions,
     ForgetCoordinator,
+    Heartbeat,
+    JoinGroup,
     Left,
     Raise,
     Send,
@@ -31,6 +34,7 @@ from kohort.client.membership_events import (
 from kohort.errors import KafkaError, KohortError
 
 P = ParamSpec("P")
+_numbers: Final = itertools.count(1)
 
 
 class Application(Protocol):
@@ -59,6 +63,7 @@ class Member:
         self._sends: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, Connection] = {}
         self._closed = False
+        self._number = next(_numbers)
 
     def now(self) -> int:
         """ms of the loop's clock."""
@@ -86,6 +91,12 @@ class Member:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for kind in (JoinGroup, Heartbeat):
+            await self._cluster.release(self._purpose(kind))
+
+    def _purpose(self, kind: type[Any]) -> str:
+        """Of its own: members that share a cluster must not wait behind each other's parked joins."""
+        return f"{PURPOSES[kind]} {self._number}"
 
     def _do(self, action: Action) -> None:
         match action:
@@ -121,7 +132,7 @@ class Member:
         number = send.number
         try:
             async with asyncio.timeout(send.timeout_ms / 1_000):
-                purpose = PURPOSES[type(send.request)]
+                purpose = self._purpose(type(send.request))
                 connection = await coordinator(self._cluster, self._config.group_id, purpose)
                 self._connections[number] = connection
                 answer = await ask(connection, self._config, send.request, send.timeout_ms)

@@ -98,6 +98,11 @@ def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
     member.tries.succeeded()
     if member.leaving_because is not None:
         return  # its only use was to have commits accepted in this generation
+    if not member.wanted:
+        return  # the application failed meanwhile: `join` asks for another one
+    if member.draining:
+        member.want_join("what was lost while joining is drained")
+        return  # it may be in the assignment again, and has a worker still
     grant = _granted(member, decoded)
     member.held, member.running = grant.assignment, True
     member.actions.append(Start(grant))

@@ -217,11 +217,14 @@ class ProduceBatch:
         """It is in the log from `base_offset` on (-1: nobody knows where)."""
         if not self.done.done():
             self.done.set_result((base_offset, append_time))
+            self._payload = b""  # deliveries may be kept for long
 
     def fail(self, error: Exception) -> None:
         """It will not be in the log, as far as is known."""
         if not self.done.done():
             self.done.set_exception(error)
+            self._parts.clear()
+            self._payload = b""
             self.done.exception()  # that nobody awaits it is no error of the loop's: flush tells
 
 

@@ -5,6 +5,7 @@ batch of as many partitions of a broker as there are, several requests may be on
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -20,6 +21,8 @@ from kohort.client.producer_ids import ProducerIds
 from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.compression import Codec
 from kohort.types import TopicPartition
+
+log: Final = logging.getLogger("kohort.client.producer")
 
 
 class Sender:
@@ -42,7 +45,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._locating: set[str] = set()
+        self._locating: set[TopicPartition] = set()
         self._acquiring = False
         self.hurry = 0
         """How many wait for all to be sent: nothing lingers then."""
@@ -147,6 +150,10 @@ class Sender:
             self._cluster.stale(*{batch.tp.topic for _, batch in batches})
             for partition, batch in batches:
                 self._outcomes.failed(partition, batch, error)
+        except Exception as fault:  # our own: whoever sends is told, rather than left waiting
+            log.exception("a request to broker %s ended with an error that is our own", node_id)
+            for partition, batch in batches:
+                self._outcomes.failed(partition, batch, fault)
         else:
             for partition, batch in batches:
                 self._outcomes.answered(partition, batch, found.get(batch.tp))
@@ -174,23 +181,23 @@ class Sender:
     # What requests need
 
     def _locate(self, tp: TopicPartition) -> None:
-        if tp.topic not in self._locating:
-            self._locating.add(tp.topic)
+        if tp not in self._locating:
+            self._locating.add(tp)
             self._start(self._find_leader(tp))
 
     async def _find_leader(self, tp: TopicPartition) -> None:
         try:
             await self._cluster.leader(tp)
-        except KohortError as error:
-            self._not_had([each for each in tuple(self._active) if each.tp.topic == tp.topic], error)
+        except Exception as error:
+            self._not_had([each for each in tuple(self._active) if each.tp == tp], error)
         finally:
-            self._locating.discard(tp.topic)
+            self._locating.discard(tp)
             self.wake()
 
     async def _acquire(self) -> None:
         try:
             await self._ids.acquire()
-        except KohortError as error:
+        except Exception as error:
             self._not_had(tuple(self._active), error)
         finally:
             self._acquiring = False

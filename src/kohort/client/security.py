@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from kohort.client.errors import AuthenticationError
+from kohort.client.errors import AuthenticationError, BrokerUnreachableError
 from kohort.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -161,8 +161,11 @@ async def _salted_password(digest: str, password: str, given: Mapping[str, str])
 
 
 async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Exchange:
-    given = source()
-    token = await given if inspect.isawaitable(given) else given
+    try:
+        given = source()
+        token = await given if inspect.isawaitable(given) else given
+    except Exception as error:
+        raise BrokerUnreachableError(f"OAUTHBEARER: there is no token, its source raised {error!r}") from error
     pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refused = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
     if refused:

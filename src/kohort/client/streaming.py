@@ -53,10 +53,13 @@ async def _next(fetcher: Fetcher, holding: Holding, began: "asyncio.Task[bool]")
     ready = await fetcher.next(holding.partition, max_wait_ms=0)
     if ready is not None or holding.ending.end is not None:
         return ready if holding.ending.end is None else None
-    fetching = asyncio.ensure_future(fetcher.next(holding.partition, max_wait_ms=WAIT_MS))
+    fetching = asyncio.ensure_future(fetcher.wait(holding.partition, max_wait_ms=WAIT_MS))
     try:
         await asyncio.wait((fetching, began), return_when=asyncio.FIRST_COMPLETED)
-        return fetching.result() if fetching.done() and holding.ending.end is None else None
+        if not fetching.done() or holding.ending.end is not None:
+            return None
+        fetching.result()
+        return await fetcher.next(holding.partition, max_wait_ms=0)  # does not wait: a batch taken is handed out
     finally:
         if not fetching.done():
             fetching.cancel()
