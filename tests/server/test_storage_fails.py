@@ -10,11 +10,15 @@ from kohort.errors import ErrorCode
 FAILED = ErrorCode.kafka_storage_error
 SOON = 30_000
 
+HOW = {"timeout_ms": SOON, "validate_only": False}
 CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
-    "create_topics": (7, {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}]}),
-    "create_partitions": (3, {"topics": [{"name": "orders", "count": 5, "assignments": None}]}),
-    "delete_topics": (6, {"topics": [{"name": "orders", "topic_id": None}]}),
-    "incremental_alter_configs": (1, {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}]}),
+    "create_topics": (7, {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}], **HOW}),
+    "create_partitions": (3, {"topics": [{"name": "orders", "count": 5, "assignments": None}], **HOW}),
+    "delete_topics": (6, {"topics": [{"name": "orders", "topic_id": None}], "timeout_ms": SOON}),
+    "incremental_alter_configs": (
+        1,
+        {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}], "validate_only": False},
+    ),
 }
 
 
@@ -32,19 +36,14 @@ def failing(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
 @pytest.mark.parametrize("api", CHANGES)
 async def test_a_change_of_topics(failing: Bench, api: str) -> None:
     version, fields = CHANGES[api]
-    timeout = {} if api == "incremental_alter_configs" else {"timeout_ms": SOON}
-    answer = (
-        await failing.ask(api, version, validate_only=False, **timeout, **fields)
-        if api != "delete_topics"
-        else (await failing.ask(api, version, **timeout, **fields))
-    )
+    answer = await failing.ask(api, version, **fields)
     (result,) = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
     assert (result.error_code, result.error_message) == (FAILED, "The storage failed: Input/output error")
 
 
 async def test_what_went_wrong_before_is_told_as_it_was(failing: Bench) -> None:
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("orders", "new")]
-    answer = await failing.ask("create_topics", 7, topics=topics, timeout_ms=SOON, validate_only=False)
+    answer = await failing.ask("create_topics", 7, topics=topics, **HOW)
     assert [each.error_code for each in answer.topics] == [ErrorCode.topic_already_exists, FAILED]
 
 

@@ -35,6 +35,12 @@ def serve_heartbeats(wire: Wire) -> None:
     wire.groups.answers[Heartbeat] = HeartbeatResponse()
 
 
+async def slowly(_broker, exchange, _request) -> None:
+    """Handles a request that is not answered at once."""
+    await asyncio.sleep(0.02)
+    exchange.answer_packed(b"\0\0")
+
+
 # One request at a time, in order
 
 
@@ -81,10 +87,6 @@ async def test_a_heartbeat_behind_a_parked_join_is_answered_after_it() -> None:
 
 
 async def test_a_handler_may_be_a_coroutine() -> None:
-    async def slowly(_broker, exchange, _request) -> None:
-        await asyncio.sleep(0.01)
-        exchange.answer_packed(b"\0\0")
-
     async with Wire() as wire:
         wire.handle("heartbeat", slowly)
         peer = await wire.peer()
@@ -285,10 +287,6 @@ async def test_a_waiting_handler_is_cancelled_with_its_connection() -> None:
 
 
 async def test_a_peer_that_sends_no_more_gets_the_answers_that_are_on_their_way() -> None:
-    async def slowly(_broker, exchange, _request) -> None:
-        await asyncio.sleep(0.02)
-        exchange.answer_packed(b"\0\0")
-
     async with Wire() as wire:
         wire.handle("heartbeat", slowly)
         peer = await wire.peer()
@@ -595,10 +593,6 @@ async def test_all_that_was_sent_before_the_end_is_worked_on() -> None:
 
 
 async def test_what_is_behind_a_request_in_progress_too() -> None:
-    async def slowly(_broker, exchange, _request) -> None:
-        await asyncio.sleep(0.02)
-        exchange.answer_packed(b"\0\0")
-
     async with Wire() as wire:
         wire.handle("heartbeat", slowly)
         peer = await wire.peer()

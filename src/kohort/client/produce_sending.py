@@ -146,14 +146,13 @@ class Sender:
     async def _request(self, node_id: int, batches: Sequence[tuple[ProducePartition, ProduceBatch]]) -> None:
         try:
             found = await self._exchange(node_id, [batch for _, batch in batches])
-        except KohortError as error:
-            self._cluster.stale(*{batch.tp.topic for _, batch in batches})
+        except Exception as error:
+            if isinstance(error, KohortError):
+                self._cluster.stale(*{batch.tp.topic for _, batch in batches})
+            else:  # whoever sends is told, rather than left waiting
+                log.exception("a request to broker %s ended with an error that is our own", node_id)
             for partition, batch in batches:
                 self._outcomes.failed(partition, batch, error)
-        except Exception as fault:  # our own: whoever sends is told, rather than left waiting
-            log.exception("a request to broker %s ended with an error that is our own", node_id)
-            for partition, batch in batches:
-                self._outcomes.failed(partition, batch, fault)
         else:
             for partition, batch in batches:
                 self._outcomes.answered(partition, batch, found.get(batch.tp))

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
 from kohort.spark.asking import validate_named
-from kohort.spark.membership import Member, rebalance_timeout_ms
+from kohort.spark.membership import Member, group_options
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions, from_spark, to_spark
 from kohort.spark.ranges import limited
@@ -43,7 +43,6 @@ class MemberStreamReader(StreamReader):
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._member: Member | None = None
-        self._run_patience_s = RUN_PATIENCE * rebalance_timeout_ms(options) / 1000
 
     def initialOffset(self) -> Any:  # noqa: N802
         validate_named(self.options, self.asking.partitions())
@@ -77,6 +76,10 @@ class MemberStreamReader(StreamReader):
         if self._member is not None:
             ignore_sigterm()
             self._member.leave()
+
+    @property
+    def _run_patience_s(self) -> float:
+        return float(RUN_PATIENCE * group_options(self.options)["rebalance_timeout_ms"] / 1000)
 
     @property
     def _patience_s(self) -> float:

@@ -207,15 +207,10 @@ class QueryMember:
             self._committed |= moved
 
 
-def rebalance_timeout_ms(options: ReadOptions) -> int:
-    """How long the group waits for this query. Raises ConfigError."""
-    return numbers(dict(options.kafka), _NUMBERS, least=1).get("rebalance_timeout_ms", REBALANCE_TIMEOUT_MS)
-
-
 def group_options(options: ReadOptions) -> dict[str, Any]:
     """The options of `ConsumerGroup` that a query's options lead to. Raises ConfigError."""
-    found: dict[str, Any] = numbers(dict(options.kafka), _NUMBERS, least=1)
-    found["rebalance_timeout_ms"] = rebalance_timeout_ms(options)
+    found: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS}
+    found |= numbers(dict(options.kafka), _NUMBERS, least=1)
     if (instance := options.kafka_option("group.instance.id")) is not None:
         found["instance_id"] = instance
     if (strategy := options.kafka_option("partition.assignment.strategy")) is not None:
