@@ -1,10 +1,34 @@
-"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 50 minutes on two cores."""
+"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 50
+minutes on two cores.
+"""
 
 import sys
 
-from benchmarks import commits, consume, decode, footprint, heartbeats, joining, latency, rebalance, spark, throughput
+from benchmarks import (
+    commits,
+    consume,
+    decode,
+    footprint,
+    heartbeats,
+    joining,
+    latency,
+    rebalance,
+    spark,
+    throughput,
+)
 
-MEASURES = (heartbeats, commits, rebalance, throughput, latency, footprint, decode, consume, joining, spark)
+MEASURES = (
+    heartbeats,
+    commits,
+    rebalance,
+    throughput,
+    latency,
+    footprint,
+    decode,
+    consume,
+    joining,
+    spark,
+)
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
 """How many offset commits a server appends and answers: `python -m benchmarks.commits`
 
-100 connections, each with one OffsetCommit v9 in flight: simple commits (no member) of 1 and then of 100 partitions, to
-a group of each connection's own, with offsets that grow; every partition of every answer is checked. Apache Kafka and
-Kohort answer when the records are appended to the group log (in the page cache; Kohort also in memory, for comparison);
-kfake only keeps them in a map. Prints commits per second, the ratio to Apache Kafka, the latency, and the server's CPU.
+100 connections, each with one OffsetCommit v9 in flight: simple commits (no member) of 1 and then
+of 100 partitions, to a group of each connection's own, with offsets that grow; every partition of
+every answer is checked. Apache Kafka and Kohort answer when the records are appended to the group
+log (in the page cache; Kohort also in memory, for comparison); kfake only keeps them in a map.
+Prints commits per second, the ratio to Apache Kafka, the latency, and the server's CPU.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +29,10 @@ JVM_WARM_UP_S = 30.0
 
 
 ONE_CORE = (
-    "One event loop is one core, Kafka takes half a core more (`cores`); per CPU-second the ratio is in the "
-    "last column. A commit costs about 1.5 times a heartbeat: its record, and with 50 shards half a write of "
+    "One event loop is one core, Kafka takes half a core more (`cores`); per CPU-second "
+    "the ratio is in the "
+    "last column. A commit costs about 1.5 times a heartbeat: its record, and with 50 "
+    "shards half a write of "
     "its own. What would help is a second process with shards of its own."
 )
 
@@ -40,8 +43,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for partitions in PARTITIONS:
         print(f"{partitions} partitions each", flush=True)
-        samples = rounds.interleaved(plan, _measure(partitions, plan.seconds), warm_up=_warm_up(partitions))
-        parts += [f"{_count(partitions)} each", servers_table(samples, COLUMNS), str(_target(samples, partitions))]
+        samples = rounds.interleaved(
+            plan, _measure(partitions, plan.seconds), warm_up=_warm_up(partitions)
+        )
+        parts += [
+            f"{_count(partitions)} each",
+            servers_table(samples, COLUMNS),
+            str(_target(samples, partitions)),
+        ]
     publish("commits", "Offset commits", parts, write=plan.write)
 
 
@@ -65,7 +74,12 @@ def _warm_up(partitions: int) -> Callable[[str, Server], None]:
 
 def _target(samples: rounds.Samples, partitions: int) -> Target:
     if partitions == 1:
-        return Target("Kohort on disk / Kafka", samples.ratio("kohort-data", "kafka", "per_s"), 1.3, why=ONE_CORE)
+        return Target(
+            "Kohort on disk / Kafka",
+            samples.ratio("kohort-data", "kafka", "per_s"),
+            1.3,
+            why=ONE_CORE,
+        )
     ratio = samples.ratio("kohort-data", "kafka", "per_cpu_s")
     return Target("Kohort on disk / Kafka, per CPU-second of the server", ratio, 1.1)
 

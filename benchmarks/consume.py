@@ -1,10 +1,11 @@
 """How fast Python reads a topic: `python -m benchmarks.consume [--sizes 100,1024]`
 
-Clients take turns at one topic of six partitions, filled once with records of 100 B (3 million) and 1 KiB (500,000) in
-batches of 16 KiB, uncompressed, as producers make them by default: kohort.client with Arrow batches and with records as
-Python objects, aiokafka, confluent-kafka, kafka-python. Each is a process of its own that looks at every key and value;
-the slower ones read only a part. asyncio clients run on uvloop. Time is from the first records that arrive to the last:
-wall clock, with the server beside on the same machine, and CPU time of the client's process.
+Clients take turns at one topic of six partitions, filled once with records of 100 B (3 million) and
+1 KiB (500,000) in batches of 16 KiB, uncompressed, as producers make them by default: kohort.client
+with Arrow batches and with records as Python objects, aiokafka, confluent-kafka, kafka-python. Each
+is a process of its own that looks at every key and value; the slower ones read only a part. asyncio
+clients run on uvloop. Time is from the first records that arrive to the last: wall clock, with the
+server beside on the same machine, and CPU time of the client's process.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from benchmarks.report import Column, Target, publish, servers_table
 from benchmarks.servers import Server, start_all
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.producer import Producer
+from kohort.client.produce import Producer
 from kohort.protocol.batches import HEADER_SIZE, Record, build
 from kohort.types import TopicPartition
 
@@ -48,7 +49,8 @@ COLUMNS = (
     Column("records per CPU-s", "records_cpu_s"),
 )
 WHY = (
-    "librdkafka receives and checks records on another core while Python makes objects of those before; here one thread"
+    "librdkafka receives and checks records on another core while Python makes objects "
+    "of those before; here one thread"
     " does both, with less CPU time for a record."
 )
 LIMIT_S = 120.0
@@ -96,20 +98,32 @@ def _sizes(argv: Sequence[str]) -> tuple[list[int], list[str]]:
 
 
 async def fill(server: Server, topic: str, size: int, count: int) -> None:
-    """Make the topic and put the records there: a batch's records are encoded once and sent again and again."""
+    """Make the topic and put the records there: a batch's records are encoded once and sent again
+    and again.
+    """
     each = BATCH // (size + 20)
     now = time.time_ns() // 1_000_000  # a broker soon removes what is older than a week
-    content = [Record(b"%0*d" % (KEY, n), os.urandom(size - KEY), (), now + n // 10) for n in range(each)]
+    content = [
+        Record(b"%0*d" % (KEY, n), os.urandom(size - KEY), (), now + n // 10) for n in range(each)
+    ]
     payload = build(content)[HEADER_SIZE:]
     async with Cluster(ClientConfig(bootstrap=server.address)) as cluster:
         connection = await cluster.any_connection()
-        made = {"name": topic, "num_partitions": PARTITIONS, "replication_factor": 1, "assignments": (), "configs": ()}
+        made = {
+            "name": topic,
+            "num_partitions": PARTITIONS,
+            "replication_factor": 1,
+            "assignments": (),
+            "configs": (),
+        }
         await connection.send("create_topics", topics=[made], timeout_ms=30_000)
         async with Producer(cluster) as producer:
             for number in range(-(-count // each)):
                 tp = TopicPartition(topic, number % PARTITIONS)
                 first, last = content[0].timestamp, content[-1].timestamp
-                await producer.send_encoded(tp, payload, each, base_timestamp=first, max_timestamp=last)
+                await producer.send_encoded(
+                    tp, payload, each, base_timestamp=first, max_timestamp=last
+                )
 
 
 def measure(server: Server, size: int, count_of_rounds: int) -> rounds.Samples:
@@ -129,8 +143,18 @@ def measure(server: Server, size: int, count_of_rounds: int) -> rounds.Samples:
 def consume(server: Server, client: str, size: int) -> Consumed:
     """One process that reads its part."""
     count = int(RECORDS[size] * CLIENTS[client][1])
-    command = [sys.executable, "-m", "benchmarks.consumers", client, server.address, f"consume-{size}", str(count)]
-    done = subprocess.run(command, cwd=tools.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.consumers",
+        client,
+        server.address,
+        f"consume-{size}",
+        str(count),
+    ]
+    done = subprocess.run(
+        command, cwd=tools.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
     if done.returncode:
         raise RuntimeError(f"{client} failed:\n{done.stderr[-2000:]}")
     told = json.loads(done.stdout)
@@ -144,7 +168,11 @@ def consume(server: Server, client: str, size: int) -> Consumed:
 def _targets(samples: rounds.Samples) -> str:
     wanted = [("aiokafka", 3.0), ("kafka-python", 3.0), ("confluent-kafka", 1.0)]
     found = [
-        Target(f"Arrow batches, kohort / {other}", samples.ratio("kohort-arrow", other, "records_s"), bound)
+        Target(
+            f"Arrow batches, kohort / {other}",
+            samples.ratio("kohort-arrow", other, "records_s"),
+            bound,
+        )
         for other, bound in wanted
     ]
     plain = samples.ratio("kohort", "confluent-kafka", "records_s")

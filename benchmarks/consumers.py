@@ -1,8 +1,10 @@
-"""Programs that read a topic as fast as a client library can: `python -m benchmarks.consumers CLIENT ADDRESS TOPIC N`
+"""Programs that read a topic as fast as a client library can: `python -m benchmarks.consumers
+CLIENT ADDRESS TOPIC N`
 
-Each reads every partition from its start, takes partition, offset, timestamp, key and value of every record, and prints
-as JSON how long it took from its first records to the one that makes N, the records and bytes of keys and values
-between, and the CPU time of its process. Starting and connecting are left out.
+Each reads every partition from its start, takes partition, offset, timestamp, key and value of
+every record, and prints as JSON how long it took from its first records to the one that makes N,
+the records and bytes of keys and values between, and the CPU time of its process. Starting and
+connecting are left out.
 """
 
 import json
@@ -40,7 +42,12 @@ class Meter:
     def told(self) -> dict[str, float]:
         assert self._begin is not None, "nothing arrived"
         (begin, cpu_begin), (end, cpu_end) = self._begin, self._end
-        return {"records": self._records, "bytes": self._bytes, "seconds": end - begin, "cpu_s": cpu_end - cpu_begin}
+        return {
+            "records": self._records,
+            "bytes": self._bytes,
+            "seconds": end - begin,
+            "cpu_s": cpu_end - cpu_begin,
+        }
 
 
 def _take(meter: Meter, records: list[Any]) -> bool:
@@ -57,7 +64,9 @@ def kohort_arrow(address: str, topic: str, meter: Meter) -> None:
 
     def count(batch: Any) -> bool:
         arrow = batch.to_arrow()
-        return meter.more(arrow.num_rows, _bytes_of(arrow.column("key")) + _bytes_of(arrow.column("value")))
+        return meter.more(
+            arrow.num_rows, _bytes_of(arrow.column("key")) + _bytes_of(arrow.column("value"))
+        )
 
     _kohort(address, topic, count)
 
@@ -71,7 +80,10 @@ def kohort_records(address: str, topic: str, meter: Meter) -> None:
     """One named tuple for each record."""
 
     def take(batch: Any) -> bool:
-        return _take(meter, [(each.partition, each.offset, each.timestamp, each.key, each.value) for each in batch])
+        return _take(
+            meter,
+            [(each.partition, each.offset, each.timestamp, each.key, each.value) for each in batch],
+        )
 
     _kohort(address, topic, take)
 
@@ -79,7 +91,7 @@ def kohort_records(address: str, topic: str, meter: Meter) -> None:
 def _kohort(address: str, topic: str, more: Callable[[Any], bool]) -> None:
     from kohort.client.cluster import Cluster
     from kohort.client.config import ClientConfig
-    from kohort.client.fetcher import EARLIEST, Fetcher
+    from kohort.client.fetch import EARLIEST, Fetcher
     from kohort.types import TopicPartition
 
     async def run() -> None:
@@ -96,14 +108,19 @@ def aiokafka(address: str, topic: str, meter: Meter) -> None:
     from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
     async def run() -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=address, enable_auto_commit=False, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=address, enable_auto_commit=False, auto_offset_reset="earliest"
+        )
         await consumer.start()
         try:
             consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
             more = True
             while more:
                 for records in (await consumer.getmany(timeout_ms=10_000)).values():
-                    more = _take(meter, [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records])
+                    more = _take(
+                        meter,
+                        [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records],
+                    )
         finally:
             await consumer.stop()
 
@@ -128,7 +145,10 @@ def confluent_kafka(address: str, topic: str, meter: Meter) -> None:
     more = True
     while more:
         messages = consumer.consume(10_000, 1.0)
-        more = _take(meter, [(m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages])
+        more = _take(
+            meter,
+            [(m.partition(), m.offset(), m.timestamp()[1], m.key(), m.value()) for m in messages],
+        )
     consumer.close()
 
 
@@ -136,12 +156,16 @@ def kafka_python(address: str, topic: str, meter: Meter) -> None:
     """`poll`."""
     from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
-    consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(
+        bootstrap_servers=address, enable_auto_commit=False, auto_offset_reset="earliest"
+    )
     consumer.assign([TopicPartition(topic, index) for index in range(PARTITIONS)])
     more = True
     while more:
         for records in consumer.poll(timeout_ms=10_000, max_records=10_000).values():
-            more = _take(meter, [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records])
+            more = _take(
+                meter, [(r.partition, r.offset, r.timestamp, r.key, r.value) for r in records]
+            )
     consumer.close(autocommit=False)
 
 

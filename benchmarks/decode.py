@@ -7,8 +7,9 @@ Every round decodes the same bytes with each decoder in turn, CRCs checked:
 - kohort.protocol: pure Python, one named tuple per record,
 - kafka-python: pure Python, one object per record.
 
-The bytes are 20,000 records of 100 B (key 8, value 92) or 1 KiB, words of a small vocabulary so that codecs have
-something to do, in batches of 16 KiB as producers make them by default. Time is of the processor, on one core.
+The bytes are 20,000 records of 100 B (key 8, value 92) or 1 KiB, words of a small vocabulary so
+that codecs have something to do, in batches of 16 KiB as producers make them by default. Time is of
+the processor, on one core.
 """
 
 import argparse
@@ -70,14 +71,22 @@ DECODERS: dict[str, Decoder] = {
 
 
 def record_batches(size: int, count: int, codec: Codec) -> bytes:
-    """`count` records in batches of 16 KiB (before the codec); the values are `size` bytes of words."""
+    """`count` records in batches of 16 KiB (before the codec); the values are `size` bytes of
+    words.
+    """
     choose = random.Random(20)
     words = [choose.randbytes(4).hex().encode() for _ in range(500)]
     each = max(BATCH // (size + 20), 1)
     made = []
     for start in range(0, count, each):
-        values = [b" ".join(choose.choices(words, k=size // 8 + 1))[:size] for _ in range(min(each, count - start))]
-        content = [Record(b"key-%04d" % (at % 1000), value, (), NOW + at) for at, value in enumerate(values)]
+        values = [
+            b" ".join(choose.choices(words, k=size // 8 + 1))[:size]
+            for _ in range(min(each, count - start))
+        ]
+        content = [
+            Record(b"key-%04d" % (at % 1000), value, (), NOW + at)
+            for at, value in enumerate(values)
+        ]
         made.append(batches.build(content, base_offset=start, codec=codec))
     return b"".join(made)
 
@@ -96,9 +105,18 @@ def rate(decoder: Decoder, data: bytes, count: int) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=ENOUGH_ROUNDS, help="of which medians are taken (%(default)s)")
-    parser.add_argument("--records", type=int, default=20_000, help="that are decoded at once (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=ENOUGH_ROUNDS,
+        help=("of which medians are taken (%(default)s)"),
+    )
+    parser.add_argument(
+        "--records", type=int, default=20_000, help="that are decoded at once (%(default)s)"
+    )
     parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options, _others = parser.parse_known_args(argv)
     inputs = {
@@ -111,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for _ in range(options.rounds):
         for (size, codec), data in inputs.items():
             for name, decoder in DECODERS.items():
-                taken.setdefault((size, codec, name), []).append(rate(decoder, data, options.records))
+                taken.setdefault((size, codec, name), []).append(
+                    rate(decoder, data, options.records)
+                )
     medians = {key: statistics.median(rates) / 1e6 for key, rates in taken.items()}
     parts = [_table(medians), "\n".join(map(str, _targets(medians)))]
     write = options.rounds >= ENOUGH_ROUNDS and not options.dry
@@ -131,7 +151,11 @@ def _targets(medians: dict[tuple[str, Codec, str], float]) -> list[Target]:
         Target("100 B records, uncompressed, M/s", plain, 8),
         Target("100 B records, lz4, M/s", medians["100 B", Codec.LZ4, own], 3),
         Target("100 B records, zstd, M/s", medians["100 B", Codec.ZSTD, own], 3),
-        Target("against aiokafka's objects, 100 B, times", plain / medians["100 B", Codec.NONE, aiokafka], 2),
+        Target(
+            ("against aiokafka's objects, 100 B, times"),
+            plain / medians["100 B", Codec.NONE, aiokafka],
+            2,
+        ),
     ]
 
 

@@ -2,16 +2,18 @@
 
 Every round starts each server anew, one at a time, with an empty directory, and prints
 
-- from the start of the process until its port takes connections, and from there until the JoinGroup of a first member
+- from the start of the process until its port takes connections, and from there until the JoinGroup
+of a first member
   is answered (its coordinator found, its member id handed out),
-- resident memory after that, idle,
-- what memory grows by with 2,000 connections, for each; with a membership of each of them in groups of ten, for each
+- resident memory after that, idle, - what memory grows by with 2,000 connections, for each; with a
+membership of each of them in groups of ten, for each
   member (a tenth of what its group takes is in it, and what 2,000 joins at once leave behind in the heap); with 100,000
   committed offsets (1,000 groups, 100 partitions each), for each offset.
 
-Growth is of resident memory for Kohort. A JVM's grows with its garbage, so Apache Kafka is asked for its live objects
-after a full collection (`jcmd PID GC.class_histogram`). Offsets are committed to a server started anew, so that they do
-not move in where others left. kfake is only timed and looked at while idle.
+Growth is of resident memory for Kohort. A JVM's grows with its garbage, so Apache Kafka is asked
+for its live objects after a full collection (`jcmd PID GC.class_histogram`). Offsets are committed
+to a server started anew, so that they do not move in where others left. kfake is only timed and
+looked at while idle.
 """
 
 import shutil
@@ -109,11 +111,15 @@ def _connections_and_members(server: Server, used: Callable[[Server], float]) ->
         program.go_on()
         program.line()
         joined = used(server)
-    return {"connection_b": (connected - before) / MEMBERS, "member_b": (joined - connected) / MEMBERS}
+    return {
+        "connection_b": (connected - before) / MEMBERS,
+        "member_b": (joined - connected) / MEMBERS,
+    }
 
 
 def _second_life(key: str) -> dict[str, float]:
-    # A life of its own: what the members left free would be used again, and the offsets seem to cost nothing.
+    # A life of its own: what the members left free would be used again, and the offsets seem to
+    # cost nothing.
     used = _used(key)
     with ALL[key]() as server:
         load.make_topic(server, OFFSETS["partitions"])
@@ -140,7 +146,9 @@ def _live_bytes(server: Server) -> float:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     last = done.stdout.strip().splitlines()[-1:] or [""]
     if not last[0].startswith("Total"):
-        raise LoadError(f"jcmd did not tell the live objects: {done.stdout[-200:]}{done.stderr[-200:]}")
+        raise LoadError(
+            f"jcmd did not tell the live objects: {done.stdout[-200:]}{done.stderr[-200:]}"
+        )
     return int(last[0].split()[2])
 
 
@@ -155,7 +163,13 @@ def _targets(samples: rounds.Samples) -> list[Target]:
         ("per committed offset, B", "offset_b", 400),
     )
     return [
-        Target(f"Kohort, {what}", samples.median(own, name), bound, at_least=False, why=WHY.get(name, ""))
+        Target(
+            f"Kohort, {what}",
+            samples.median(own, name),
+            bound,
+            at_least=False,
+            why=WHY.get(name, ""),
+        )
         for what, name, bound in bounds
     ]
 

@@ -1,9 +1,10 @@
 """How many heartbeats a server answers, and how fast: `python -m benchmarks.heartbeats`
 
-100 and then 2,000 connections, each a member of a Stable group of ten, each with one Heartbeat v4 in flight: real
-group, generation and member id, and every answer checked to be without error. librdkafka's mock knows Heartbeat up to
-v3 and gets groups of one; the echo server knows no groups and answers anything. Prints for every server heartbeats per
-second, the ratios to Apache Kafka and to the echo, the latency, and the CPU time that the server took.
+100 and then 2,000 connections, each a member of a Stable group of ten, each with one Heartbeat v4
+in flight: real group, generation and member id, and every answer checked to be without error.
+librdkafka's mock knows Heartbeat up to v3 and gets groups of one; the echo server knows no groups
+and answers anything. Prints for every server heartbeats per second, the ratios to Apache Kafka and
+to the echo, the latency, and the CPU time that the server took.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +28,16 @@ COLUMNS = (
 )
 JVM_WARM_UP_S = 30.0
 ONE_CORE = (
-    "Kohort is one process with one event loop, which is one core, and Kafka takes more than one (`cores`); "
-    "what a CPU-second does is in the last columns. With 2,000 sockets two thirds of the time are the kernel's "
-    "(`perf`), and a heartbeat costs half as much again as with 100: probably as each turn of the loop goes "
-    "through all of them and finds none in the CPU's caches. Writing answers at once instead of at the end of "
-    "the turn gained 2 %. What would help is a second process behind the same port, with shards of its own."
+    "Kohort is one process with one event loop, which is one core, and Kafka takes more "
+    "than one (`cores`); "
+    "what a CPU-second does is in the last columns. With 2,000 sockets two thirds of the "
+    "time are the kernel's "
+    "(`perf`), and a heartbeat costs half as much again as with 100: probably as each "
+    "turn of the loop goes "
+    "through all of them and finds none in the CPU's caches. Writing answers at once "
+    "instead of at the end of "
+    "the turn gained 2 %. What would help is a second process behind the same port, with "
+    "shards of its own."
 )
 
 
@@ -41,13 +47,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for connections in CONNECTIONS:
         print(f"{connections:,} connections", flush=True)
-        samples = rounds.interleaved(plan, _measure(connections, plan.seconds), warm_up=_warm_up(connections))
-        parts += [f"{connections:,} connections", servers_table(samples, COLUMNS), _targets(samples)]
+        samples = rounds.interleaved(
+            plan, _measure(connections, plan.seconds), warm_up=_warm_up(connections)
+        )
+        parts += [
+            f"{connections:,} connections",
+            servers_table(samples, COLUMNS),
+            _targets(samples),
+        ]
     publish("heartbeats", "Heartbeats", parts, write=plan.write)
 
 
 def _measure(connections: int, seconds: float) -> Callable[[Server], load.Steady]:
-    return lambda server: load.steady(server, "heartbeats", connections=connections, seconds=seconds)
+    return lambda server: load.steady(
+        server, "heartbeats", connections=connections, seconds=seconds
+    )
 
 
 def _warm_up(connections: int) -> Callable[[str, Server], None]:

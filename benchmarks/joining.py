@@ -1,13 +1,17 @@
-"""How soon a member reads, and how long a rebalance stops the others: `python -m benchmarks.joining`
+"""How soon a member reads, and how long a rebalance stops the others: `python -m
+benchmarks.joining`
 
-Members of a group written with kohort.client, aiokafka, confluent-kafka and kafka-python take turns at one server after
-the other; asyncio clients run on uvloop. All have a heartbeat interval of 100 ms, commit every 5 s and when partitions
-are taken from them, and else their defaults. No server waits for more members before the first generation.
+Members of a group written with kohort.client, aiokafka, confluent-kafka and kafka-python take turns
+at one server after the other; asyncio clients run on uvloop. All have a heartbeat interval of 100
+ms, commit every 5 s and when partitions are taken from them, and else their defaults. No server
+waits for more members before the first generation.
 
-- First record: one member joins a group of its own that has committed nothing, to read a topic of six partitions from
+- First record: one member joins a group of its own that has committed nothing, to read a topic of
+six partitions from
   the start. Prints how long it takes from the client's beginning, and from its assignment, until the first record is
   with the application: the first time in a process, and the median of the next seven, each with a new client.
-- Rebalance: two members, each a process, read twelve partitions, each of which gets a record every 10 ms. A third
+- Rebalance: two members, each a process, read twelve partitions, each of which gets a record every
+10 ms. A third
   joins, and leaves half a second after its first record. Prints the longest time without progress in any partition, and
   in any whose member stays the same, with eager ("range") and with cooperative ("cooperative-sticky") rebalancing.
   Progress is the first time that a record comes to an application.
@@ -81,14 +85,28 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(f"members at {server.name}", flush=True)
                 asyncio.run(fill(server, TOPIC, SIZE, RECORDS))
                 joins = _in_turn(CLIENTS, plan.rounds, partial(_join, server), warm_up=True)
-                stops = _in_turn(tuple(REBALANCERS), plan.rounds, partial(_stop, server, plan.seconds))
-                parts += [f"First record, from {server.name}", servers_table(joins, FIRST, "client"), _soon(joins)]
-                parts += [f"Rebalances at {server.name}", servers_table(stops, STOPS, "client"), _short(stops)]
+                stops = _in_turn(
+                    tuple(REBALANCERS), plan.rounds, partial(_stop, server, plan.seconds)
+                )
+                parts += [
+                    f"First record, from {server.name}",
+                    servers_table(joins, FIRST, "client"),
+                    _soon(joins),
+                ]
+                parts += [
+                    f"Rebalances at {server.name}",
+                    servers_table(stops, STOPS, "client"),
+                    _short(stops),
+                ]
     publish("joining", "First record, and what a rebalance stops", parts, write=plan.write)
 
 
 def _in_turn(
-    names: tuple[str, ...], count_of_rounds: int, measure: Callable[[str], object], *, warm_up: bool = False
+    names: tuple[str, ...],
+    count_of_rounds: int,
+    measure: Callable[[str], object],
+    *,
+    warm_up: bool = False,
 ) -> rounds.Samples:
     """Each again and again; with `warm_up` after one round that does not count."""
     samples = rounds.Samples({name: name for name in names})
@@ -110,10 +128,21 @@ def _in_turn(
 
 def _join(server: Server, client: str) -> Joins:
     group = f"{client}-{next(_numbers)}"
-    command = [sys.executable, "-m", "benchmarks.members", client, EAGER, server.address, TOPIC, group]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.members",
+        client,
+        EAGER,
+        server.address,
+        TOPIC,
+        group,
+    ]
     with tempfile.NamedTemporaryFile() as told:
         command += ["--joins", str(JOINS), told.name]
-        subprocess.run(command, cwd=tools.ROOT, stderr=subprocess.DEVNULL, check=True, timeout=LIMIT_S)
+        subprocess.run(
+            command, cwd=tools.ROOT, stderr=subprocess.DEVNULL, check=True, timeout=LIMIT_S
+        )
         first, *others = json.load(told)
     return Joins(
         join_ms=statistics.median(each["join_ms"] for each in others),
@@ -131,7 +160,12 @@ def _stop(server: Server, seconds: float, name: str) -> Pauses:
 def _soon(samples: rounds.Samples) -> str:
     return "\n".join(
         str(
-            Target(f"kohort, {what} assigned → first record, ms", samples.median("kohort", figure), 100, at_least=False)
+            Target(
+                (f"kohort, {what} assigned → first record, ms"),
+                samples.median("kohort", figure),
+                100,
+                at_least=False,
+            )
         )
         for what, figure in (("first", "first_assigned_ms"), ("later", "assigned_ms"))
     )
@@ -141,7 +175,9 @@ def _short(samples: rounds.Samples) -> str:
     pairs = [(f"kohort {EAGER}", f"{other} {EAGER}") for other in CLIENTS[1:]]
     pairs += [(f"kohort {COOPERATIVE}", f"{other} {COOPERATIVE}") for other in CLIENTS[2:]]
     return "\n".join(
-        str(Target(f"{what}, {own} / {other}", samples.ratio(own, other, figure), 1, at_least=False))
+        str(
+            Target(f"{what}, {own} / {other}", samples.ratio(own, other, figure), 1, at_least=False)
+        )
         for what, figure in (("join stops any partition", "join_any_ms"), ("leave", "leave_any_ms"))
         for own, other in pairs
     )

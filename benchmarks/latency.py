@@ -1,8 +1,9 @@
 """How long a record takes from one client to another: `python -m benchmarks.latency`
 
-One process with a producer and a consumer of librdkafka, both with their defaults but linger.ms=0, sends 1,000 records
-of 100 B a second to a topic of one partition, each with the time in it, and reads them back. Both servers keep records
-on disk. Prints the latency from `produce` to `poll`, its ratio to Apache Kafka, and the server's CPU time.
+One process with a producer and a consumer of librdkafka, both with their defaults but linger.ms=0,
+sends 1,000 records of 100 B a second to a topic of one partition, each with the time in it, and
+reads them back. Both servers keep records on disk. Prints the latency from `produce` to `poll`, its
+ratio to Apache Kafka, and the server's CPU time.
 """
 
 import json
@@ -50,9 +51,16 @@ class Latency:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
     plan = rounds.plan(__doc__, servers=SERVERS, seconds=8, argv=argv)
-    samples = rounds.interleaved(plan, _measure(plan.seconds), warm_up=lambda _key, server: _warm_up(server))
+    samples = rounds.interleaved(
+        plan, _measure(plan.seconds), warm_up=lambda _key, server: _warm_up(server)
+    )
     targets = [
-        Target(f"{name}, Kohort / Kafka", samples.ratio("kohort-data", "kafka", figure), 1, at_least=False)
+        Target(
+            f"{name}, Kohort / Kafka",
+            samples.ratio("kohort-data", "kafka", figure),
+            1,
+            at_least=False,
+        )
         for figure, name in (("p50_ms", "p50"), ("p99_ms", "p99"))
     ]
     parts = [servers_table(samples, COLUMNS), "\n".join(map(str, targets))]
@@ -68,7 +76,14 @@ def _warm_up(server: Server) -> None:
 
 def _measure(seconds: float) -> Callable[[Server], Latency]:
     def measure(server: Server) -> Latency:
-        command = [sys.executable, "-m", "benchmarks.latency", "--client", server.address, str(seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.latency",
+            "--client",
+            server.address,
+            str(seconds),
+        ]
         before = server.cpu_seconds()
         done = subprocess.run(command, cwd=tools.ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -93,7 +108,11 @@ def client(address: str, seconds: float) -> None:
     thread.join()
     consumer.close()
     quantiles = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1}
-    print(json.dumps({name: latencies[int(q * (len(latencies) - 1))] / 1e6 for name, q in quantiles.items()}))
+    print(
+        json.dumps(
+            {name: latencies[int(q * (len(latencies) - 1))] / 1e6 for name, q in quantiles.items()}
+        )
+    )
 
 
 def _produce(producer: Producer, count: int) -> None:
@@ -115,7 +134,10 @@ def _consume(consumer: Consumer, count: int) -> Sequence[int]:
         message = consumer.poll(10)
         now = time.perf_counter_ns()
         if message is None or message.error():
-            sys.exit(f"after {len(latencies)} of {count} records: {message.error() if message else 'nothing came'}")
+            sys.exit(
+                f"after {len(latencies)} of {count} records: "
+                f"{message.error() if message else 'nothing came'}"
+            )
         latencies.append(now - int.from_bytes((message.value() or b"")[:8], "big"))
     return latencies
 

@@ -1,4 +1,6 @@
-"""Runs the load program (`native/load.c`) against a server, and reads the server's CPU time when it should."""
+"""Runs the load program (`native/load.c`) against a server, and reads the server's CPU time when it
+should.
+"""
 
 import itertools
 import json
@@ -31,7 +33,9 @@ class Load:
         line = self._process.stdout.readline().strip()
         if not line:
             assert self._process.stderr is not None
-            raise LoadError(self._process.stderr.read().strip() or "the load program ended without a word")
+            raise LoadError(
+                self._process.stderr.read().strip() or "the load program ended without a word"
+            )
         return line
 
     def answer(self) -> dict[str, Any]:
@@ -48,9 +52,11 @@ class Load:
 
 @contextmanager
 def running(server: Server, mode: str, **options: Any) -> Iterator[Load]:
-    """A load program against `server`; options are its own, with `_` for `-`, True for those without a value.
+    """A load program against `server`; options are its own, with `_` for `-`, True for those
+    without a value.
 
-    Its groups have names that no other run of this process uses. When the block ends it leaves its groups and ends.
+    Its groups have names that no other run of this process uses. When the block ends it leaves its
+    groups and ends.
     """
     given = {"run": f"bench-{os.getpid()}-{next(_numbers)}", **options, **server.load_options}
     command = [str(tools.load()), mode, f"--port={server.port}"]

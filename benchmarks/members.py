@@ -1,11 +1,14 @@
-"""A group's member, with any client library: `python -m benchmarks.members CLIENT ASSIGNOR ADDRESS TOPIC GROUP FILE`
+"""A group's member, with any client library: `python -m benchmarks.members CLIENT ASSIGNOR ADDRESS
+TOPIC GROUP FILE`
 
-It tells what it does on its standard output, and is told what to do on its standard input, line by line: `imported` is
-answered by a line, upon which it joins; `ready` comes with its first record; the next line has it leave. Then it
-writes into FILE, as JSON, when each record came: [ns of the system's monotonic clock, partition, offset].
+It tells what it does on its standard output, and is told what to do on its standard input, line by
+line: `imported` is answered by a line, upon which it joins; `ready` comes with its first record;
+the next line has it leave. Then it writes into FILE, as JSON, when each record came: [ns of the
+system's monotonic clock, partition, offset].
 
-With `--joins N` before FILE it joins N times, each time a group of its own that it leaves at its first record, and
-writes how many milliseconds it took to get there, from its beginning and from its assignment.
+With `--joins N` before FILE it joins N times, each time a group of its own that it leaves at its
+first record, and writes how many milliseconds it took to get there, from its beginning and from its
+assignment.
 """
 
 import importlib
@@ -20,14 +23,20 @@ from typing import Any
 import uvloop
 
 HEARTBEAT_MS = 100
-"""All members': a rebalance is told to the others with their heartbeats, and that waiting is no client's fault."""
+"""All members': a rebalance is told to the others with their heartbeats, and that waiting is no
+client's fault.
+"""
 COMMIT_MS = 5_000
 POLL_MS = 500
-"""How long those that poll wait at most. kafka-python forgets an assignment that comes when that time is just over."""
+"""How long those that poll wait at most. kafka-python forgets an assignment that comes when that
+time is just over.
+"""
 
 
 class Watch:
-    """Notes what a member sees. It is to stop when `stopped`; `on_stop` has it called, from another thread."""
+    """Notes what a member sees. It is to stop when `stopped`; `on_stop` has it called, from another
+    thread.
+    """
 
     def __init__(self, on_first: Callable[["Watch"], None]) -> None:
         self.records: list[tuple[int, int, int]] = []
@@ -81,7 +90,10 @@ def kohort(assignor: str, address: str, topic: str, group_id: str, watch: Watch)
 
     async def run() -> None:
         watch.began()
-        options: dict[str, Any] = {"heartbeat_interval_ms": HEARTBEAT_MS, "commit_interval_ms": COMMIT_MS}
+        options: dict[str, Any] = {
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "commit_interval_ms": COMMIT_MS,
+        }
         options |= {"bootstrap": address, "assignors": [assignor], "on_event": on_event}
         async with ConsumerGroup(group_id, topics=[topic], **options) as group:
             loop = asyncio.get_running_loop()
@@ -171,7 +183,9 @@ def kafka_python(assignor: str, address: str, topic: str, group_id: str, watch: 
     consumer = KafkaConsumer(
         bootstrap_servers=address,
         group_id=group_id,
-        partition_assignment_strategy=[RangePartitionAssignor if assignor == "range" else CooperativeStickyAssignor],
+        partition_assignment_strategy=[
+            RangePartitionAssignor if assignor == "range" else CooperativeStickyAssignor
+        ],
         auto_offset_reset="earliest",
         heartbeat_interval_ms=HEARTBEAT_MS,
         auto_commit_interval_ms=COMMIT_MS,
@@ -192,22 +206,29 @@ MEMBERS: dict[str, Member] = {
 }
 
 MODULES: dict[Member, str] = {
-    kohort: "kohort.client.group",
+    kohort: "kohort.client.group.group",
     aiokafka: "aiokafka",
     confluent_kafka: "confluent_kafka",
     kafka_python: "kafka",
 }
 
 
-def join(member: Member, assignor: str, address: str, topic: str, group_id: str) -> dict[str, float]:
+def join(
+    member: Member, assignor: str, address: str, topic: str, group_id: str
+) -> dict[str, float]:
     """One member, from its beginning to its first record."""
     watch = Watch(on_first=Watch.stop)
     member(assignor, address, topic, group_id, watch)
     first = watch.records[0][0]
-    return {"join_ms": (first - watch.began_ns) / 1e6, "assigned_ms": (first - watch.assigned_ns) / 1e6}
+    return {
+        "join_ms": (first - watch.began_ns) / 1e6,
+        "assigned_ms": (first - watch.assigned_ns) / 1e6,
+    }
 
 
-def work(member: Member, assignor: str, address: str, topic: str, group_id: str) -> list[tuple[int, int, int]]:
+def work(
+    member: Member, assignor: str, address: str, topic: str, group_id: str
+) -> list[tuple[int, int, int]]:
     """One member, as it is told on the standard input; what came to it."""
     watch = Watch(on_first=lambda _: print("ready", flush=True))
     print("imported", flush=True)
@@ -227,7 +248,9 @@ def main() -> None:
     member = MEMBERS[client]
     importlib.import_module(MODULES[member])  # before the clock runs
     if joins[:1] == ["--joins"]:
-        told: Any = [join(member, assignor, address, topic, f"{group_id}-{n}") for n in range(int(joins[1]))]
+        told: Any = [
+            join(member, assignor, address, topic, f"{group_id}-{n}") for n in range(int(joins[1]))
+        ]
     else:
         told = work(member, assignor, address, topic, group_id)
     Path(file).write_text(json.dumps(told))

@@ -1,4 +1,6 @@
-"""librdkafka's mock cluster as a server: `python -m benchmarks.mock FILE` writes its port to FILE and sleeps."""
+"""librdkafka's mock cluster as a server: `python -m benchmarks.mock FILE` writes its port to FILE
+and sleeps.
+"""
 
 import sys
 import time

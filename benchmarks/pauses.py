@@ -1,7 +1,8 @@
-"""A group that is disturbed: two members at work, a third joins and leaves; how long did what stand still?
+"""A group that is disturbed: two members at work, a third joins and leaves; how long did what stand
+still?
 
-Records come from a producer, a process of its own: `python -m benchmarks.pauses ADDRESS TOPIC` until its standard input
-ends.
+Records come from a producer, a process of its own: `python -m benchmarks.pauses ADDRESS TOPIC`
+until its standard input ends.
 """
 
 import select
@@ -48,8 +49,9 @@ class Pauses:
 
 
 def disturb(server: Server, client: str, assignor: str, name: str, seconds: float) -> Pauses:
-    """One group, from its first member to its last: looked at for `seconds` without changes, from the third's beginning
-    until `seconds` after its first record, and for twice that time after it was told to leave.
+    """One group, from its first member to its last: looked at for `seconds` without changes, from
+    the third's beginning until `seconds` after its first record, and for twice that time after it
+    was told to leave.
 
     Raises TimeoutError if a member does not get to work, or does not end.
     """
@@ -97,7 +99,11 @@ def disturb(server: Server, client: str, assignor: str, name: str, seconds: floa
 
 def _progress(told: list[list[tuple[int, int, int]]]) -> Progress:
     """What members saw, without what came again."""
-    seen = sorted((at, partition, offset, member) for member, each in enumerate(told) for at, partition, offset in each)
+    seen = sorted(
+        (at, partition, offset, member)
+        for member, each in enumerate(told)
+        for at, partition, offset in each
+    )
     progress: Progress = defaultdict(list)
     last: defaultdict[int, int] = defaultdict(lambda: -1)
     for at, partition, offset, member in seen:
@@ -121,11 +127,17 @@ def _member_at(moments: list[tuple[int, int]], when: int) -> int | None:
 
 
 def _longest(progress: Progress, begin: int, end: int) -> float:
-    """ms of the longest time without progress of any partition that is not over before `begin`; NaN without any."""
+    """ms of the longest time without progress of any partition that is not over before `begin`; NaN
+    without any.
+    """
     longest = []
     for moments in progress.values():
         times = [at for at, _ in moments if at <= end]
-        times = [*[at for at in times if at <= begin][-1:], *[at for at in times if at > begin], end]
+        times = [
+            *[at for at in times if at <= begin][-1:],
+            *[at for at in times if at > begin],
+            end,
+        ]
         longest.append(max(later - at for at, later in pairwise(times)) / 1e6)
     return max(longest, default=float("nan"))
 
@@ -134,7 +146,12 @@ def _longest(progress: Progress, begin: int, end: int) -> float:
 def _process(command: list[str]) -> Iterator["subprocess.Popen[str]"]:
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-m", *command], cwd=tools.ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-m", *command],
+        cwd=tools.ROOT,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         yield process
@@ -152,7 +169,10 @@ def _say(process: "subprocess.Popen[str]") -> None:
 def _await(process: "subprocess.Popen[str]", word: str) -> None:
     """The next line that a member tells; it tells one at a time."""
     assert process.stdout is not None
-    if not select.select([process.stdout], [], [], READY_S)[0] or process.stdout.readline().strip() != word:
+    if (
+        not select.select([process.stdout], [], [], READY_S)[0]
+        or process.stdout.readline().strip() != word
+    ):
         raise TimeoutError(f"a member was not {word} within {READY_S:g} s")
 
 

@@ -33,9 +33,11 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Meter:
-    """A context manager: what a process and its descendants use meanwhile, also those that come and go.
+    """A context manager: what a process and its descendants use meanwhile, also those that come and
+    go.
 
-    They are looked at every tenth of a second: who ends takes the last bit along, for nobody may have waited for it.
+    They are looked at every tenth of a second: who ends takes the last bit along, for nobody may
+    have waited for it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -82,7 +84,9 @@ def age_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     """Physical memory in use, shared pages included."""
-    return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in tree(pid)) * _PAGE
+    return (
+        sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in tree(pid)) * _PAGE
+    )
 
 
 def send_to_tree(pid: int, number: int) -> None:
@@ -92,5 +96,6 @@ def send_to_tree(pid: int, number: int) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    # The second field is the program's name, which may hold spaces and parentheses. What is left begins with field 3.
+    # The second field is the program's name, which may hold spaces and parentheses. What is left
+    # begins with field 3.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,10 +1,11 @@
 """How long a group of 1,000 members takes to get together: `python -m benchmarks.rebalance`
 
-1,000 connections stand. All members join at once (JoinGroup v5 with the member id handshake, SyncGroup v3), and the
-clock stops when every one holds its assignment of the same generation. Then one that does not lead leaves, and the
-clock stops when the 999 others are synced again; they learn of it from their heartbeats, one every 0.3 s and spread
-evenly, so that 300 ms of it is waiting. No server waits for more members before the first generation. Prints both times
-and the CPU that the server took for the whole.
+1,000 connections stand. All members join at once (JoinGroup v5 with the member id handshake,
+SyncGroup v3), and the clock stops when every one holds its assignment of the same generation. Then
+one that does not lead leaves, and the clock stops when the 999 others are synced again; they learn
+of it from their heartbeats, one every 0.3 s and spread evenly, so that 300 ms of it is waiting. No
+server waits for more members before the first generation. Prints both times and the CPU that the
+server took for the whole.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Tables of results, on the terminal and in `RESULTS.md`, where each measure owns the section of its name."""
+"""Tables of results, on the terminal and in `RESULTS.md`, where each measure owns the section of
+its name.
+"""
 
 import importlib.metadata
 import os
@@ -62,12 +64,18 @@ class Target:
         met = self.value >= self.bound if self.at_least else self.value <= self.bound
         relation = "≥" if self.at_least else "≤"
         verdict = "met" if met else f"**missed**{'. ' if self.why else ''}{self.why}"
-        return f"- {self.what}: {significant(self.value)} (target {relation} {significant(self.bound)}), {verdict}"
+        return (
+            f"- {self.what}: {significant(self.value)} (target {relation} "
+            f"{significant(self.bound)}), {verdict}"
+        )
 
 
 def servers_table(samples: Samples, columns: Sequence[Column], of: str = "server") -> str:
     """One line per server, or per whatever else was measured."""
-    rows = [[samples.names[key], *(_cell(samples, key, column) for column in columns)] for key in samples.names]
+    rows = [
+        [samples.names[key], *(_cell(samples, key, column) for column in columns)]
+        for key in samples.names
+    ]
     return table([of, *(column.title for column in columns)], rows)
 
 
@@ -75,7 +83,9 @@ def _cell(samples: Samples, key: str, column: Column) -> str:
     if column.to == key:
         return "1"
     to = column.to
-    value = samples.median(key, column.figure) if to is None else samples.ratio(key, to, column.figure)
+    value = (
+        samples.median(key, column.figure) if to is None else samples.ratio(key, to, column.figure)
+    )
     return "–" if value is None else column.show(value)
 
 
@@ -89,7 +99,10 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     first, *others = cells
-    return [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+    return [
+        first.ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
+    ]
 
 
 def publish(name: str, title: str, parts: Sequence[str], *, write: bool) -> None:
@@ -97,7 +110,10 @@ def publish(name: str, title: str, parts: Sequence[str], *, write: bool) -> None
     body = "\n\n".join(part for part in parts if part)
     print(f"\n{title}\n\n{body}\n", flush=True)
     if write:
-        command = f"`python -m benchmarks.{name}` on {datetime.now(UTC):%Y-%m-%d}, {machine()}; {versions()}."
+        command = (
+            f"`python -m benchmarks.{name}` on {datetime.now(UTC):%Y-%m-%d}, {machine()}; "
+            f"{versions()}."
+        )
         _replace(name, f"## {title}\n\n{command}\n\n{body}\n")
         print(f"written to {RESULTS.name}", flush=True)
 
@@ -120,12 +136,24 @@ def machine() -> str:
 
 def versions() -> str:
     """Of all that takes part."""
-    packages = [f"{name} {importlib.metadata.version(name)}" for name in ("uvloop", "kio", "confluent-kafka")]
+    packages = [
+        (f"{name} {importlib.metadata.version(name)}")
+        for name in ("uvloop", "kio", "confluent-kafka")
+    ]
     commit = _first_line("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty")
-    own = f"Kohort {importlib.metadata.version('kohort')} ({commit}) on Python {platform.python_version()}"
+    own = (
+        f"Kohort {importlib.metadata.version('kohort')} ({commit}) on Python "
+        f"{platform.python_version()}"
+    )
     kfake = re.search(r"kfake (v\S+)", RESULTS.with_name("kfake").joinpath("go.mod").read_text())
-    others = [f"Apache Kafka {KAFKA_VERSION}", _first_line("java", "-version"), f"kfake {kfake[1] if kfake else '?'}"]
-    return ", ".join([own, *packages, *others, _first_line("go", "version"), _first_line("cc", "--version")])
+    others = [
+        f"Apache Kafka {KAFKA_VERSION}",
+        _first_line("java", "-version"),
+        f"kfake {kfake[1] if kfake else '?'}",
+    ]
+    return ", ".join(
+        [own, *packages, *others, _first_line("go", "version"), _first_line("cc", "--version")]
+    )
 
 
 def _first_line(*command: str) -> str:

@@ -1,7 +1,9 @@
-"""Rounds: every server measured in turn, again and again, so that whatever the machine does hits all of them.
+"""Rounds: every server measured in turn, again and again, so that whatever the machine does hits
+all of them.
 
-While one is measured the others are stopped (SIGSTOP): an idle JVM still takes a twentieth of a core. The order moves
-by one from round to round, so that nobody always comes after the same neighbour.
+While one is measured the others are stopped (SIGSTOP): an idle JVM still takes a twentieth of a
+core. The order moves by one from round to round, so that nobody always comes after the same
+neighbour.
 """
 
 import argparse
@@ -31,19 +33,41 @@ class Plan:
     write: bool
 
 
-def plan(documentation: str | None, *, servers: Sequence[str], seconds: float, argv: Sequence[str] | None) -> Plan:
-    """Read a measure's options. Results are kept only of whole runs: enough rounds, no server left out."""
-    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=ENOUGH_ROUNDS, help="of which medians are taken (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement (%(default)s)")
-    parser.add_argument("--servers", default=",".join(servers), help="which to measure (%(default)s)")
+def plan(
+    documentation: str | None, *, servers: Sequence[str], seconds: float, argv: Sequence[str] | None
+) -> Plan:
+    """Read a measure's options. Results are kept only of whole runs: enough rounds, no server left
+    out.
+    """
+    parser = argparse.ArgumentParser(
+        description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=ENOUGH_ROUNDS,
+        help=("of which medians are taken (%(default)s)"),
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, help="of each measurement (%(default)s)"
+    )
+    parser.add_argument(
+        "--servers", default=",".join(servers), help="which to measure (%(default)s)"
+    )
     parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options = parser.parse_args(argv)
     chosen = tuple(options.servers.split(","))
     if unknown := set(chosen) - set(SERVERS):
-        parser.error(f"no such server: {', '.join(sorted(unknown))}; there are {', '.join(SERVERS)}")
+        parser.error(
+            f"no such server: {', '.join(sorted(unknown))}; there are {', '.join(SERVERS)}"
+        )
     whole = options.rounds >= ENOUGH_ROUNDS and set(chosen) >= set(servers)
-    return Plan(rounds=options.rounds, seconds=options.seconds, servers=chosen, write=whole and not options.dry)
+    return Plan(
+        rounds=options.rounds,
+        seconds=options.seconds,
+        servers=chosen,
+        write=whole and not options.dry,
+    )
 
 
 class Samples:
@@ -66,7 +90,9 @@ class Samples:
     def ratio(self, key: str, to: str, figure: str) -> float | None:
         """The median of `key` / `to` of the same round."""
         pairs = zip(self._rounds.get(key, ()), self._rounds.get(to, ()), strict=False)
-        ratios = [a[figure] / b[figure] for a, b in pairs if a is not None and b is not None and b[figure]]
+        ratios = [
+            a[figure] / b[figure] for a, b in pairs if a is not None and b is not None and b[figure]
+        ]
         return _median(ratios)
 
 

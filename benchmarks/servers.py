@@ -1,7 +1,9 @@
-"""The servers that are measured: Kohort and its peers, each a process of its own on a free port of 127.0.0.1.
+"""The servers that are measured: Kohort and its peers, each a process of its own on a free port of
+127.0.0.1.
 
-A server is a context manager that ends the process and removes its data. `SERVERS` names every way to start one;
-starting raises `MissingError` when this machine lacks what it needs, and the measure goes on without that peer.
+A server is a context manager that ends the process and removes its data. `SERVERS` names every way
+to start one; starting raises `MissingError` when this machine lacks what it needs, and the measure
+goes on without that peer.
 """
 
 import os
@@ -31,7 +33,9 @@ KAFKA_SETTINGS = {"broker.session.timeout.ms": "3600000"}
 class Server:
     """A running server."""
 
-    def __init__(self, name: str, pid: int, port: int, *, end: Callable[[], object], listening_s: float) -> None:
+    def __init__(
+        self, name: str, pid: int, port: int, *, end: Callable[[], object], listening_s: float
+    ) -> None:
         self.name = name
         self.pid = pid
         self.port = port
@@ -54,7 +58,9 @@ class Server:
         return processes.resident_bytes(self.pid)
 
     def pause(self) -> None:
-        """Stop it from using any CPU until `resume`, so that it does not disturb the measurement of another."""
+        """Stop it from using any CPU until `resume`, so that it does not disturb the measurement of
+        another.
+        """
         processes.send_to_tree(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -69,12 +75,19 @@ class Server:
 
 
 def start_kohort(*options: str) -> Server:
-    """`kohort serve --dev` with `options`, logs as by default, data in a temporary directory if it wants one."""
+    """`kohort serve --dev` with `options`, logs as by default, data in a temporary directory if it
+    wants one.
+    """
     port = free_port()
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     data = [f"--data={directory}/data"] if "--data" in options else []
     options = tuple(option for option in options if option != "--data")
-    kohort = [str(Path(sys.executable).with_name("kohort")), "serve", "--dev", f"--listen=127.0.0.1:{port}"]
+    kohort = [
+        str(Path(sys.executable).with_name("kohort")),
+        "serve",
+        "--dev",
+        f"--listen=127.0.0.1:{port}",
+    ]
     name = "Kohort, on disk" if data else "Kohort, in memory"
     return _spawn(name, [*kohort, *data, *options], port, directory)
 
@@ -96,8 +109,8 @@ def start_kfake() -> Server:
 def start_mock() -> Server:
     """The mock cluster in librdkafka, in a process that does nothing else.
 
-    It decodes Heartbeat only up to v3, and refuses followers whose SyncGroup comes after the leader's: its groups have
-    one member each.
+    It decodes Heartbeat only up to v3, and refuses followers whose SyncGroup comes after the
+    leader's: its groups have one member each.
     """
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     told = Path(directory) / "address"
@@ -106,7 +119,9 @@ def start_mock() -> Server:
     _await(process, told.exists, directory)
     port = int(told.read_text())
     taken = time.monotonic() - started
-    server = Server("librdkafka's mock", process.pid, port, end=_ender(process, directory), listening_s=taken)
+    server = Server(
+        "librdkafka's mock", process.pid, port, end=_ender(process, directory), listening_s=taken
+    )
     server.load_options = {"heartbeat_version": 3, "group_size": 1}
     return server
 
@@ -118,7 +133,9 @@ def start_kafka() -> Server:
     except KafkaUnavailableError as error:
         raise tools.MissingError(str(error)) from error
     pid = node.process.pid
-    return Server("Apache Kafka", pid, node.port, end=node.stop, listening_s=processes.age_seconds(pid))
+    return Server(
+        "Apache Kafka", pid, node.port, end=node.stop, listening_s=processes.age_seconds(pid)
+    )
 
 
 SERVERS: Mapping[str, Callable[[], Server]] = {
@@ -145,7 +162,8 @@ def start_all(names: Sequence[str], stack: ExitStack) -> dict[str, Server]:
 def free_port() -> int:
     """A port that is free now, as is the one above it (for Kafka's controller).
 
-    From below the range that the system takes for outgoing connections: those of a load could get it first.
+    From below the range that the system takes for outgoing connections: those of a load could get
+    it first.
     """
     for port in PORTS:
         with socket.socket() as first, socket.socket() as second:
@@ -170,7 +188,9 @@ def _spawn(name: str, command: Sequence[str], port: int, directory: str | None =
 
 def _popen(command: Sequence[str], directory: str) -> subprocess.Popen[bytes]:
     with open(f"{directory}/log", "wb") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tools.ROOT)
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tools.ROOT
+        )
 
 
 def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], directory: str) -> None:

@@ -1,14 +1,15 @@
 """Spark with `.format("kohort")` against its own Kafka connector: `python -m benchmarks.spark`
 
-One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka, both formats in turn,
-two passes of each read and four of each write, which are half as long: records of 100 B and 1 KiB, uncompressed, lz4
-and zstd, in batches of 16 KiB as a Java producer makes them. `batch` counts the records and sums up the length of their
-values. `stream` reads all columns in one micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of
-the trigger, as Spark itself tells it (processedRowsPerSecond); `from start` and the CPU time have the start of the
-query in them, which a stream has once. `write` sends rows that Spark holds in memory, each producer with its defaults.
-A small micro-batch has six records, an idle trigger none. The best pass counts; CPU is that of Spark, its JVM and its
-Python processes, without the server's. A whole run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and
-`--measures` choose parts of it.
+One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka,
+both formats in turn, two passes of each read and four of each write, which are half as long:
+records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
+makes them. `batch` counts the records and sums up the length of their values. `stream` reads all
+columns in one micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of the
+trigger, as Spark itself tells it (processedRowsPerSecond); `from start` and the CPU time have the
+start of the query in them, which a stream has once. `write` sends rows that Spark holds in memory,
+each producer with its defaults. A small micro-batch has six records, an idle trigger none. The best
+pass counts; CPU is that of Spark, its JVM and its Python processes, without the server's. A whole
+run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and `--measures` choose parts of it.
 """
 
 import argparse
@@ -31,13 +32,17 @@ SERVERS = ("kohort-data", "kafka")
 COUNTS = {100: 3_000_000, 1024: 600_000}
 CODECS = ("none", "lz4", "zstd")
 WRITTEN = 2
-"""Times fewer records are written than read, as they lie in Spark's memory; so many times more often."""
+"""Times fewer records are written than read, as they lie in Spark's memory; so many times more
+often.
+"""
 READS = {"batch": load.read_batch, "stream": load.read_stream}
 MEASURES = (*READS, "write")
 SMALL_BATCHES = 20
 ENOUGH_PASSES = 2
 WARM_UP = Case(size=99, codec="none", count=400_000)
-"""Read and written by each format before anything counts: the JVM compiles, Python processes are started."""
+"""Read and written by each format before anything counts: the JVM compiles, Python processes are
+started.
+"""
 NAMES = {"kafka": "Spark's connector", "kohort": "kohort.spark"}
 
 Rate = Callable[[Pass], float]
@@ -50,11 +55,13 @@ COLUMNS: Sequence[tuple[str, str, Rate]] = (
 """Titles, measures, and which rate of them."""
 WHY = {
     "stream from start": (
-        "A query of a Python data source begins with a fresh Python process: 0.9 s of CPU time, 0.75 s of it PySpark's "
+        "A query of a Python data source begins with a fresh Python process: 0.9 s of "
+        "CPU time, 0.75 s of it PySpark's "
         "own, which is compiled anew from `pyspark.zip` each time."
     ),
     "write": (
-        "Large rows cost what moves them: Spark's JVM hands them to Python as Arrow through a socket before they are "
+        "Large rows cost what moves them: Spark's JVM hands them to Python as Arrow "
+        "through a socket before they are "
         "sent, the connector sends them where they are."
     ),
 }
@@ -77,7 +84,10 @@ class Found:
         server, measure, case, form = key
         rates = f"{_thousands(found.running_per_s)} k/s, {_thousands(found.per_s)} from start"
         rates += f", {_thousands(found.per_cpu_s)} per CPU-second"
-        print(f"  {server}: {case.name} {case.codec}: {measure} by {NAMES[form]}: {rates}", flush=True)
+        print(
+            (f"  {server}: {case.name} {case.codec}: {measure} by {NAMES[form]}: {rates}"),
+            flush=True,
+        )
 
     def best(self, key: Key) -> Pass | None:
         return max(self._passes.get(key, ()), key=lambda each: each.running_per_s, default=None)
@@ -101,7 +111,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     except MissingError as error:
         print(f"spark is left out: {error}")
         return
-    cases = [Case(size=size, codec=codec, count=COUNTS[size]) for size in options.sizes for codec in options.codecs]
+    cases = [
+        Case(size=size, codec=codec, count=COUNTS[size])
+        for size in options.sizes
+        for codec in options.codecs
+    ]
     found = Found()
     with load.session(jars) as spark:
         for key in options.servers:
@@ -111,16 +125,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         and set(options.servers) >= set(SERVERS)
         and options.passes >= ENOUGH_PASSES
     )
-    parts = [part for key, name in found.servers.items() for part in _tables(key, name, cases, found)]
+    parts = [
+        part for key, name in found.servers.items() for part in _tables(key, name, cases, found)
+    ]
     parts.append(
-        "\n".join(str(each) for key, name in found.servers.items() for each in _targets(key, name, cases, found))
+        "\n".join(
+            str(each)
+            for key, name in found.servers.items()
+            for each in _targets(key, name, cases, found)
+        )
     )
     title = "Spark, thousand records/s (and per CPU-second of Spark)"
     publish("spark", title, parts, write=whole and not options.dry)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
     def some_of(known: Sequence[Any]) -> Callable[[str], list[Any]]:
         def chosen(text: str) -> list[Any]:
@@ -129,16 +151,24 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         return chosen
 
     parser.add_argument("--servers", type=some_of(SERVERS), default=list(SERVERS))
-    parser.add_argument("--sizes", type=some_of(tuple(COUNTS)), default=list(COUNTS), help="100,1024")
+    parser.add_argument(
+        "--sizes", type=some_of(tuple(COUNTS)), default=list(COUNTS), help="100,1024"
+    )
     parser.add_argument("--codecs", type=some_of(CODECS), default=list(CODECS))
-    parser.add_argument("--measures", type=some_of((*MEASURES, "small")), default=[*MEASURES, "small"])
-    parser.add_argument("--passes", type=int, default=ENOUGH_PASSES, help="of which the best counts (%(default)s)")
+    parser.add_argument(
+        "--measures", type=some_of((*MEASURES, "small")), default=[*MEASURES, "small"]
+    )
+    parser.add_argument(
+        "--passes", type=int, default=ENOUGH_PASSES, help="of which the best counts (%(default)s)"
+    )
     parser.add_argument("--dry", action="store_true", help="print, but do not write RESULTS.md")
     options, _others = parser.parse_known_args(argv)
     return options
 
 
-def _measure(spark: Any, key: str, cases: Sequence[Case], options: argparse.Namespace, found: Found) -> None:
+def _measure(
+    spark: Any, key: str, cases: Sequence[Case], options: argparse.Namespace, found: Found
+) -> None:
     """On a server of its own: beside one that is paused, Spark's connector would wait for that one."""
     with ExitStack() as stack:
         for server in start_all([key], stack).values():
@@ -151,12 +181,20 @@ def _measure(spark: Any, key: str, cases: Sequence[Case], options: argparse.Name
                 _measure_small(spark, key, server, found)
 
 
-def _measure_reads(spark: Any, key: str, server: Server, case: Case, options: argparse.Namespace, found: Found) -> None:
+def _measure_reads(
+    spark: Any, key: str, server: Server, case: Case, options: argparse.Namespace, found: Found
+) -> None:
     reads = {measure: read for measure, read in READS.items() if measure in options.measures}
     if reads:
         load.fill(server, case)
         for _, form, (measure, read) in product(range(options.passes), FORMATS, reads.items()):
-            _try(found, (key, measure, case, form), spark, case.count, partial(read, spark, form, server, case))
+            _try(
+                found,
+                (key, measure, case, form),
+                spark,
+                case.count,
+                partial(read, spark, form, server, case),
+            )
         load.delete(server, case.topic)
 
 
@@ -178,14 +216,22 @@ def _measure_small(spark: Any, key: str, server: Server, found: Found) -> None:
         load.create(server, f"small-{form}")
         taken = load.small_batches(spark, form, server, f"small-{form}", SMALL_BATCHES)
         found.triggers[key, form] = taken
-        print(f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle {taken.idle:.0f}", flush=True)
+        print(
+            f"  {key}: small micro-batch by {NAMES[form]}: {taken.small:.0f} ms, idle "
+            f"{taken.idle:.0f}",
+            flush=True,
+        )
 
 
 def _try(found: Found, key: Key, spark: Any, count: int, work: Work) -> None:
     try:
         found.add(key, load.timed(spark, count, work))
     except LoadError as error:
-        print(f"  {key[0]}: {key[2].name} {key[2].codec}: {key[1]} by {NAMES[key[3]]} failed: {error}", flush=True)
+        print(
+            f"  {key[0]}: {key[2].name} {key[2].codec}: {key[1]} by {NAMES[key[3]]} failed: "
+            f"{error}",
+            flush=True,
+        )
 
 
 def _frame(spark: Any, case: Case) -> Any:
@@ -193,7 +239,11 @@ def _frame(spark: Any, case: Case) -> Any:
     batch = load.columns(case.size)
     spark.createDataFrame(batch.to_pandas()).createOrReplaceTempView("rows")
     times = case.count // WRITTEN // batch.num_rows
-    frame = spark.sql(f"select key, value from rows cross join range({times})").repartition(load.PARTITIONS).cache()
+    frame = (
+        spark.sql(f"select key, value from rows cross join range({times})")
+        .repartition(load.PARTITIONS)
+        .cache()
+    )
     if frame.count() != case.count // WRITTEN:
         raise LoadError("the rows to write are not as many as they should be")
     return frame
@@ -203,13 +253,24 @@ def _tables(server: str, name: str, cases: Sequence[Case], found: Found) -> Iter
     columns = [(*column, form) for column in COLUMNS for form in FORMATS]
     rows = []
     for case in cases:
-        bests = [(found.best((server, measure, case, form)), rate) for _, measure, rate, form in columns]
-        cells = [f"{_thousands(rate(best))} ({_thousands(best.per_cpu_s)})" if best else "–" for best, rate in bests]
+        bests = [
+            (found.best((server, measure, case, form)), rate) for _, measure, rate, form in columns
+        ]
+        cells = [
+            (f"{_thousands(rate(best))} ({_thousands(best.per_cpu_s)})") if best else "–"
+            for best, rate in bests
+        ]
         rows.append([f"{case.name} {case.codec}", *cells])
     yield f"From and to {name}:"
     yield table(["records", *(f"{title}, {NAMES[form]}" for title, _, _, form in columns)], rows)
-    if taken := [(NAMES[form], found.triggers[server, form]) for form in FORMATS if (server, form) in found.triggers]:
-        told = "; ".join(f"{form} {each.small:.0f} ms, idle {each.idle:.0f} ms" for form, each in taken)
+    if taken := [
+        (NAMES[form], found.triggers[server, form])
+        for form in FORMATS
+        if (server, form) in found.triggers
+    ]:
+        told = "; ".join(
+            (f"{form} {each.small:.0f} ms, idle {each.idle:.0f} ms") for form, each in taken
+        )
         yield f"A trigger with six records: {told}."
 
 
@@ -223,9 +284,13 @@ def _targets(server: str, name: str, cases: Sequence[Case], found: Found) -> Ite
         for title, measure, rate in COLUMNS:
             bound = 1 if measure == "write" else bounds[case.size]
             what = f"{name}: {case.name} {case.codec}: {title}, times"
-            yield Target(what, found.ratio(server, measure, case, rate), bound, why=WHY.get(title, ""))
+            yield Target(
+                what, found.ratio(server, measure, case, rate), bound, why=WHY.get(title, "")
+            )
     taken = found.triggers.get((server, "kohort"))
-    yield Target(f"{name}: small micro-batch, ms", taken.small if taken else None, 250, at_least=False)
+    yield Target(
+        f"{name}: small micro-batch, ms", taken.small if taken else None, 250, at_least=False
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What `benchmarks.spark` lets Spark do: topics filled with the same records on each server, and passes over them."""
+"""What `benchmarks.spark` lets Spark do: topics filled with the same records on each server, and
+passes over them.
+"""
 
 import asyncio
 import os
@@ -91,7 +93,12 @@ def session(jars: str) -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    spark = SparkSession.builder.master("local[2]").appName("benchmark").config(map=settings).getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("benchmark")
+        .config(map=settings)
+        .getOrCreate()
+    )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(KohortDataSource)
     try:
@@ -121,7 +128,7 @@ async def _fill(address: str, case: Case) -> None:
     from kohort.client.admin import Admin
     from kohort.client.cluster import Cluster
     from kohort.client.config import ClientConfig
-    from kohort.client.producer import Producer
+    from kohort.client.produce import Producer
     from kohort.columnar.encoding import Rows, encode, partitions_of
     from kohort.types import TopicPartition
 
@@ -138,14 +145,19 @@ async def _fill(address: str, case: Case) -> None:
             for _ in range(case.count // _CHUNK):
                 for each in encoded:
                     tp = TopicPartition(case.topic, each.partition)
-                    times = {"base_timestamp": each.base_timestamp, "max_timestamp": each.max_timestamp}
+                    times = {
+                        "base_timestamp": each.base_timestamp,
+                        "max_timestamp": each.max_timestamp,
+                    }
                     await producer.send_encoded(tp, each.records, each.count, **times)
 
 
 def create(server: Server, topic: str) -> None:
     """An empty topic, whose files go with it: else the disk would write them in later passes."""
     gone_at_once = {"file.delete.delay.ms": "0"}
-    _ask(server, lambda admin: admin.create_topic(topic, partitions=PARTITIONS, configs=gone_at_once))
+    _ask(
+        server, lambda admin: admin.create_topic(topic, partitions=PARTITIONS, configs=gone_at_once)
+    )
 
 
 def delete(server: Server, topic: str) -> None:
@@ -167,7 +179,11 @@ def _ask(server: Server, ask: Callable[[Any], Any]) -> None:
 
 def options(server: Server, topic: str) -> dict[str, str]:
     """What both formats are told to read."""
-    return {"kafka.bootstrap.servers": server.address, "subscribe": topic, "startingOffsets": "earliest"}
+    return {
+        "kafka.bootstrap.servers": server.address,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
 
 
 def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
@@ -177,7 +193,9 @@ def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
 
 
 def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
-    """All columns in one micro-batch (Trigger.AvailableNow) to nowhere; the seconds that its triggers took."""
+    """All columns in one micro-batch (Trigger.AvailableNow) to nowhere; the seconds that its
+    triggers took.
+    """
     frame = spark.readStream.format(form).options(**options(server, case.topic)).load()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as checkpoint:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
@@ -187,7 +205,9 @@ def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
             raise LoadError(f"the stream had not ended after {PATIENCE_S:g} s")
         if (read := sum(each.numInputRows for each in query.recentProgress)) != case.count:
             raise LoadError(f"{read} of {case.count} records were read")
-        return sum(float(each.durationMs["triggerExecution"]) for each in query.recentProgress) / 1000
+        return (
+            sum(float(each.durationMs["triggerExecution"]) for each in query.recentProgress) / 1000
+        )
 
 
 def _validate(case: Case, count: int, size: int) -> None:
@@ -197,7 +217,11 @@ def _validate(case: Case, count: int, size: int) -> None:
 
 def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None:
     """The frame's rows into a topic."""
-    given = {"kafka.bootstrap.servers": server.address, "topic": topic, "kafka.compression.type": case.codec}
+    given = {
+        "kafka.bootstrap.servers": server.address,
+        "topic": topic,
+        "kafka.compression.type": case.codec,
+    }
     frame.write.format(form).options(**given).mode("append").save()
 
 
@@ -217,7 +241,8 @@ def timed(spark: Any, count: int, work: Work) -> Pass:
 
 
 def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> Triggers:
-    """Micro-batches of six records, one after the other, and triggers that find nothing. The topic is empty.
+    """Micro-batches of six records, one after the other, and triggers that find nothing. The topic
+    is empty.
 
     The first half of `rounds` does not count: the JVM compiles what only small ones do.
     """
@@ -241,12 +266,17 @@ def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int
         query.stop()
     taken = [(each.numInputRows, float(each.durationMs["triggerExecution"])) for each in progress]
     small = [ms for rows, ms in taken if rows][rounds // 2 :]
-    return Triggers(statistics.median(small), statistics.median(ms for rows, ms in taken[-IDLE_TRIGGERS:] if not rows))
+    return Triggers(
+        statistics.median(small),
+        statistics.median(ms for rows, ms in taken[-IDLE_TRIGGERS:] if not rows),
+    )
 
 
 def _await(query: Any, rows: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while sum(each.numInputRows for each in query.recentProgress) < rows:
         if query.exception() is not None or time.monotonic() > deadline:
-            raise LoadError(f"a micro-batch did not come: {query.exception() or query.lastProgress}")
+            raise LoadError(
+                f"a micro-batch did not come: {query.exception() or query.lastProgress}"
+            )
         time.sleep(0.02)

@@ -1,10 +1,11 @@
 """How fast records go in and out, by Kafka's own tools: `python -m benchmarks.throughput`
 
-`kafka-producer-perf-test` fills a fresh topic of one partition with records of 100 B (2 million) and then of 1 KiB
-(500,000), as fast as it can with the default settings of the Java producer (acks=all, idempotent); then
-`kafka-consumer-perf-test` reads them. Both servers keep records on disk, and the topic goes afterwards. Prints MB/s and
-records/s as the tools tell them (MB of 10^6 bytes; of the consumer without the time that it takes to join), the ratio
-to Apache Kafka, and the CPU time that the server took for a GB. Five rounds take four minutes, most of it the tools'.
+`kafka-producer-perf-test` fills a fresh topic of one partition with records of 100 B (2 million)
+and then of 1 KiB (500,000), as fast as it can with the default settings of the Java producer
+(acks=all, idempotent); then `kafka-consumer-perf-test` reads them. Both servers keep records on
+disk, and the topic goes afterwards. Prints MB/s and records/s as the tools tell them (MB of 10^6
+bytes; of the consumer without the time that it takes to join), the ratio to Apache Kafka, and the
+CPU time that the server took for a GB. Five rounds take four minutes, most of it the tools'.
 """
 
 import re
@@ -63,12 +64,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for size, count in RECORDS.items():
         print(f"{count:,} records of {size:,} B", flush=True)
-        samples = rounds.interleaved(plan, _measure(size, count), warm_up=_warm_up(size, count // 2))
+        samples = rounds.interleaved(
+            plan, _measure(size, count), warm_up=_warm_up(size, count // 2)
+        )
         targets = [
-            Target(f"{what}, Kohort / Kafka", samples.ratio("kohort-data", "kafka", f"{what}_mb_s"), 1)
+            Target(
+                f"{what}, Kohort / Kafka", samples.ratio("kohort-data", "kafka", f"{what}_mb_s"), 1
+            )
             for what in ("produce", "consume")
         ]
-        parts += [f"Records of {size:,} B", servers_table(samples, COLUMNS), "\n".join(map(str, targets))]
+        parts += [
+            f"Records of {size:,} B",
+            servers_table(samples, COLUMNS),
+            "\n".join(map(str, targets)),
+        ]
     publish("throughput", "Produce and consume", parts, write=plan.write)
 
 
@@ -86,7 +95,9 @@ def _measure(size: int, count: int) -> Callable[[Server], Throughput]:
         admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
         _finish(admin.create_topics([NewTopic(topic, 1, 1)]))
         try:
-            return Throughput(**_produce(server, topic, size, count), **_consume(server, topic, size, count))
+            return Throughput(
+                **_produce(server, topic, size, count), **_consume(server, topic, size, count)
+            )
         finally:
             _finish(admin.delete_topics([topic]))
 
@@ -102,7 +113,16 @@ def _finish(futures: Mapping[str, Future[None]]) -> None:
 
 
 def _produce(server: Server, topic: str, size: int, count: int) -> dict[str, float]:
-    options = ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
+    options = [
+        "--topic",
+        topic,
+        "--num-records",
+        str(count),
+        "--record-size",
+        str(size),
+        "--throughput",
+        "-1",
+    ]
     told, used = _tool(server, "org.apache.kafka.tools.ProducerPerformance", *options)
     last = told.strip().splitlines()[-1]
     found = re.search(rf"^{count} records sent, ([\d.]+) records/sec.* ([\d.]+) ms 99th", last)
@@ -120,19 +140,33 @@ def _produce(server: Server, topic: str, size: int, count: int) -> dict[str, flo
 def _consume(server: Server, topic: str, size: int, count: int) -> dict[str, float]:
     options = ["--topic", topic, "--num-records", str(count), "--hide-header"]
     told, used = _tool(server, "org.apache.kafka.tools.ConsumerPerformance", *options)
-    # start, end, MiB, MiB/s, records, records/s, rebalance ms, fetch ms, fetch MiB/s, fetch records/s
+    # start, end, MiB, MiB/s, records, records/s, rebalance ms, fetch ms, fetch MiB/s, fetch
+    # records/s
     figures = told.strip().splitlines()[-1].split(", ")
     if len(figures) != 10 or int(figures[4]) < count:
         raise LoadError(f"the consumer did not get all: {told[-500:]}")
     per_s = float(figures[9])
-    return {"consume_mb_s": per_s * size / 1e6, "consumed_s": per_s, "consume_cpu_gb": used / (count * size / 1e9)}
+    return {
+        "consume_mb_s": per_s * size / 1e6,
+        "consumed_s": per_s,
+        "consume_cpu_gb": used / (count * size / 1e9),
+    }
 
 
 def _tool(server: Server, name: str, *options: str) -> tuple[str, float]:
     """What a tool prints, and the CPU seconds of the server meanwhile."""
     before = server.cpu_seconds()
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    java = ["java", "-Xmx512m", quiet, "-cp", f"{resolve()}/*", name, "--bootstrap-server", server.address]
+    java = [
+        "java",
+        "-Xmx512m",
+        quiet,
+        "-cp",
+        f"{resolve()}/*",
+        name,
+        "--bootstrap-server",
+        server.address,
+    ]
     try:
         told = run([*java, *options], f"{name.rpartition('.')[2]} failed", timeout_s=TOOL_SECONDS)
     except MissingError as error:

@@ -1,4 +1,6 @@
-"""The programs that the benchmarks build for themselves, in `.tools/bench/`, again when a source changed."""
+"""The programs that the benchmarks build for themselves, in `.tools/bench/`, again when a source
+changed.
+"""
 
 import shutil
 import subprocess
@@ -30,17 +32,36 @@ def kfake() -> Path:
     if shutil.which("go") is None:
         raise MissingError("kfake needs Go, which is not on the PATH")
     source = HERE / "kfake"
-    return _built("kfake", source.iterdir(), lambda out: ["go", "build", "-o", str(out), "."], source)
+    return _built(
+        "kfake", source.iterdir(), lambda out: ["go", "build", "-o", str(out), "."], source
+    )
 
 
 def spark_connector() -> str:
-    """The JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), as `spark.jars` takes them."""
+    """The JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), as `spark.jars` takes
+    them.
+    """
     jars = BUILT / "spark-jars"
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         if shutil.which("mvn") is None:
-            raise MissingError("the JARs of Spark's Kafka connector are resolved by Maven, which is not on the PATH")
-        command = ["mvn", "-B", "-q", "-s", "settings.xml", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-        run(command, "Maven could not resolve Spark's Kafka connector", cwd=ROOT / "interop" / "spark")
+            raise MissingError(
+                "the JARs of Spark's Kafka connector are resolved by Maven, which is not on "
+                "the PATH"
+            )
+        command = [
+            "mvn",
+            "-B",
+            "-q",
+            "-s",
+            "settings.xml",
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={jars}",
+        ]
+        run(
+            command,
+            ("Maven could not resolve Spark's Kafka connector"),
+            cwd=ROOT / "interop" / "spark",
+        )
     return ",".join(map(str, sorted(jars.glob("*.jar"))))
 
 
@@ -50,10 +71,14 @@ def _compiled(name: str, sources: Sequence[str]) -> Path:
         raise MissingError("the load generator needs a C compiler (cc), which is not on the PATH")
     native = HERE / "native"
     flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
-    return _built(name, native.iterdir(), lambda out: [compiler, *flags, "-o", str(out), *sources], native)
+    return _built(
+        name, native.iterdir(), lambda out: [compiler, *flags, "-o", str(out), *sources], native
+    )
 
 
-def _built(name: str, sources: Iterable[Path], command: Callable[[Path], list[str]], directory: Path) -> Path:
+def _built(
+    name: str, sources: Iterable[Path], command: Callable[[Path], list[str]], directory: Path
+) -> Path:
     BUILT.mkdir(parents=True, exist_ok=True)
     program = BUILT / name
     newest = max(source.stat().st_mtime for source in sources)
@@ -62,10 +87,14 @@ def _built(name: str, sources: Iterable[Path], command: Callable[[Path], list[st
     return program
 
 
-def run(command: Sequence[str], complaint: str, cwd: Path | None = None, timeout_s: float = 600) -> str:
+def run(
+    command: Sequence[str], complaint: str, cwd: Path | None = None, timeout_s: float = 600
+) -> str:
     """The standard output of a command that has to end well, and in time."""
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout_s)
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
     except subprocess.TimeoutExpired as late:
         raise MissingError(f"{complaint}: it had not ended after {timeout_s:.0f} s") from late
     if done.returncode:

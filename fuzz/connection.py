@@ -2,8 +2,9 @@
 
     python fuzz/connection.py [seconds]        30 by default; a failure is shrunk and printed, exit code 1
 
-A whole server, in memory, without sockets: peers send requests of every API and version, sensible ones and wild
-ones, damaged, cut and glued together at will, or bytes that never were a request. The suite runs it for seconds.
+A whole server, in memory, without sockets: peers send requests of every API and version, sensible
+ones and wild ones, damaged, cut and glued together at will, or bytes that never were a request. The
+suite runs it for seconds.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.connection import READ_AHEAD, WRITE_TOGETHER, Connection
+from kohort.server.net import READ_AHEAD, WRITE_TOGETHER, Connection
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "protocol"))
 import itertools
@@ -84,7 +85,12 @@ class Transport:
 def framed(case: tuple[int, int], body: bytes) -> bytes:
     api_key, version = case
     flexible = FLEXIBLE[case]
-    head = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\0\4fuzz" + (b"\0" if flexible else b"")
+    head = (
+        api_key.to_bytes(2, "big")
+        + version.to_bytes(2, "big")
+        + b"\0\0\0\7\0\4fuzz"
+        + (b"\0" if flexible else b"")
+    )
     return (len(head) + len(body)).to_bytes(4, "big") + head + body
 
 
@@ -108,8 +114,12 @@ def damaged(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
     return data[:at] + weird + data[at + draw(st.sampled_from([0, len(weird)])) :]
 
 
-whole = st.sampled_from(VERSIONS).flatmap(lambda case: requests(*case).map(lambda entity: framed(case, encode(entity))))
-resized = damaged(whole).map(lambda data: max(len(data) - CONTENT, 0).to_bytes(4, "big") + data[CONTENT:])
+whole = st.sampled_from(VERSIONS).flatmap(
+    lambda case: requests(*case).map(lambda entity: framed(case, encode(entity)))
+)
+resized = damaged(whole).map(
+    lambda data: max(len(data) - CONTENT, 0).to_bytes(4, "big") + data[CONTENT:]
+)
 anything = st.one_of(whole, whole, resized, damaged(whole), st.binary(max_size=60))
 
 
@@ -134,7 +144,9 @@ class Harness:
         self.escaped: list[dict[str, Any]] = []
         config = {"storage": "memory", "group.initial.rebalance.delay.ms": 0, "num.partitions": 2}
         self.broker = Broker(
-            Config({**config, "socket.request.max.bytes": LARGEST_REQUEST, "listeners": "127.0.0.1:0"})
+            Config(
+                {**config, "socket.request.max.bytes": LARGEST_REQUEST, "listeners": "127.0.0.1:0"}
+            )
         )
         self.loop.run_until_complete(self.broker.start())
 
@@ -166,7 +178,9 @@ class Harness:
                 if not transport.is_closing and transport.reading:
                     connection.data_received(chunk[start : start + READ_AHEAD])
             await asyncio.sleep(0)
-            assert connection._reader.buffered <= LARGEST_REQUEST + CONTENT + 2 * READ_AHEAD, "grows"
+            assert connection._reader.buffered <= LARGEST_REQUEST + CONTENT + 2 * READ_AHEAD, (
+                "grows"
+            )
             transport.peer_reads()
         await asyncio.sleep(0)
         connection.connection_lost(None)

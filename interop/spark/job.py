@@ -2,8 +2,9 @@
 
     python job.py bootstrap=HOST:PORT topic=NAME jars=FILE,… checkpoint=DIRECTORY
 
-`topic` is where a batch writes and a stream reads; the stream writes to `topic`-copy. Each step tells what it saw as a
-line of JSON; between the two runs of the stream the program waits for a line on stdin, so that the server can restart.
+`topic` is where a batch writes and a stream reads; the stream writes to `topic`-copy. Each step
+tells what it saw as a line of JSON; between the two runs of the stream the program waits for a line
+on stdin, so that the server can restart.
 """
 
 import json
@@ -42,7 +43,9 @@ class Job:
         rows = self.spark.range(ROWS).select(
             f.col("id").cast("string").alias("key"),
             f.concat(f.lit(f"{name}-"), f.col("id").cast("string")).alias("value"),
-            f.array(f.struct(f.lit("by").alias("key"), f.lit(b"spark").alias("value"))).alias("headers"),
+            f.array(f.struct(f.lit("by").alias("key"), f.lit(b"spark").alias("value"))).alias(
+                "headers"
+            ),
         )
         settings = {"topic": self.topic, "kafka.compression.type": codec, "includeHeaders": "true"}
         rows.write.format("kafka").options(**self.servers, **settings).save()
@@ -50,22 +53,46 @@ class Job:
     def read(self, topic: str, **ranges: str) -> DataFrame:
         settings = {"subscribe": topic, "includeHeaders": "true", **ranges}
         loaded = self.spark.read.format("kafka").options(**self.servers, **settings).load()
-        return loaded.withColumns({"key": f.col("key").cast("string"), "value": f.col("value").cast("string")})
+        return loaded.withColumns(
+            {"key": f.col("key").cast("string"), "value": f.col("value").cast("string")}
+        )
 
     def copy(self) -> list[int]:
         """Runs the stream until it has copied all there is; the number of rows of each micro-batch."""
-        source = {"subscribe": self.topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(2 * ROWS)}
+        source = {
+            "subscribe": self.topic,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(2 * ROWS),
+        }
         sink = {"topic": f"{self.topic}-copy", "checkpointLocation": self.checkpoint}
-        rows = self.spark.readStream.format("kafka").options(**self.servers, **source).load().select("key", "value")
-        query = rows.writeStream.format("kafka").options(**self.servers, **sink).trigger(availableNow=True).start()
+        rows = (
+            self.spark.readStream.format("kafka")
+            .options(**self.servers, **source)
+            .load()
+            .select("key", "value")
+        )
+        query = (
+            rows.writeStream.format("kafka")
+            .options(**self.servers, **sink)
+            .trigger(availableNow=True)
+            .start()
+        )
         query.awaitTermination()
-        return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+        return [
+            progress["numInputRows"]
+            for progress in query.recentProgress
+            if progress["numInputRows"]
+        ]
 
 
 def shape(rows: DataFrame) -> dict[str, Any]:
-    """What the test judges: how many rows and different values, and whether each partition's offsets are whole."""
+    """What the test judges: how many rows and different values, and whether each partition's
+    offsets are whole.
+    """
     seen = rows.agg(f.count("*").alias("rows"), f.count_distinct("value").alias("values")).first()
-    spans = rows.groupBy("partition").agg((f.max("offset") - f.min("offset") + 1 == f.count("*")).alias("whole"))
+    spans = rows.groupBy("partition").agg(
+        (f.max("offset") - f.min("offset") + 1 == f.count("*")).alias("whole")
+    )
     return {**seen.asDict(), "whole": all(row["whole"] for row in spans.collect())}
 
 
@@ -75,13 +102,27 @@ def main() -> None:
     for codec in CODECS:
         job.write(codec, codec)
     everything = job.read(job.topic)
-    headers = everything.select(f.col("headers")[0]["value"].cast("string").alias("by")).distinct().collect()
+    headers = (
+        everything.select(f.col("headers")[0]["value"].cast("string").alias("by"))
+        .distinct()
+        .collect()
+    )
     say("batch", **shape(everything), headers=[row["by"] for row in headers])
-    start, end = json.dumps({job.topic: {"0": 10, "1": -2}}), json.dumps({job.topic: {"0": 25, "1": -1}})
-    say("range", **shape(job.read(job.topic, startingOffsets=start, endingOffsets=end).where("partition = 0")))
+    start, end = (
+        json.dumps({job.topic: {"0": 10, "1": -2}}),
+        json.dumps({job.topic: {"0": 25, "1": -1}}),
+    )
+    say(
+        "range",
+        **shape(
+            job.read(job.topic, startingOffsets=start, endingOffsets=end).where("partition = 0")
+        ),
+    )
     moment = everything.agg(f.max("timestamp").alias("last")).first()["last"]
     later = int(moment.timestamp() * 1000) + 60_000
-    nothing = job.read(job.topic, startingTimestamp=str(later), startingOffsetsByTimestampStrategy="latest")
+    nothing = job.read(
+        job.topic, startingTimestamp=str(later), startingOffsetsByTimestampStrategy="latest"
+    )
     say("timestamp", rows=nothing.count())
     say("stream", batches=job.copy())
     sys.stdin.readline()

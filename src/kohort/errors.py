@@ -1,7 +1,7 @@
 """What can go wrong, by Kafka's names.
 
-`ErrorCode` is kio's enumeration of Kafka's wire errors (`ErrorCode.unknown_member_id`); an exception that
-ends up in an answer is a `KafkaError` and carries its code.
+`ErrorCode` is kio's enumeration of Kafka's wire errors (`ErrorCode.unknown_member_id`); an
+exception that ends up in an answer is a `KafkaError` and carries its code.
 """
 
 from typing import TypeVar

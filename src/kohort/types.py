@@ -12,7 +12,8 @@ Instant = NewType("Instant", int)
 """A point in time: milliseconds since the Unix epoch, as Kafka stores them."""
 
 RequestId: TypeAlias = Hashable
-"""Names a request whose answer may come later; the core stores it and gives it back, nothing else."""
+"""Names a request whose answer may come later; the core stores it and gives it back, nothing else.
+"""
 
 ConnectionId: TypeAlias = Hashable
 """Names the connection a request came by; the core only compares it."""

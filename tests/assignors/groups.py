@@ -13,7 +13,9 @@ def partitions(text: str) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(word[0], int(word[1:])) for word in text.split())
 
 
-def member(name: str, topics: str, *, instance: str | None = None, rack: str | None = None) -> Member:
+def member(
+    name: str, topics: str, *, instance: str | None = None, rack: str | None = None
+) -> Member:
     """A member that joins for the first time; topics of one letter."""
     return Member(
         member_id=MemberId(name),
@@ -23,7 +25,9 @@ def member(name: str, topics: str, *, instance: str | None = None, rack: str | N
     )
 
 
-def owning(assignor: Assignor, of: Member, owned: Sequence[TopicPartition], generation: int = 1) -> Member:
+def owning(
+    assignor: Assignor, of: Member, owned: Sequence[TopicPartition], generation: int = 1
+) -> Member:
     """The member as it rejoins with what it was assigned."""
     return Member(
         member_id=of.member_id,
@@ -37,29 +41,47 @@ def owning(assignor: Assignor, of: Member, owned: Sequence[TopicPartition], gene
 
 
 def rejoining(
-    assignor: Assignor, members: Iterable[Member], assigned: Mapping[MemberId, Assignment], generation: int = 1
+    assignor: Assignor,
+    members: Iterable[Member],
+    assigned: Mapping[MemberId, Assignment],
+    generation: int = 1,
 ) -> list[Member]:
     return [
-        owning(assignor, one, assigned[one.member_id].partitions, generation) if one.member_id in assigned else one
+        owning(assignor, one, assigned[one.member_id].partitions, generation)
+        if one.member_id in assigned
+        else one
         for one in members
     ]
 
 
 def shown(assigned: Mapping[MemberId, Assignment]) -> dict[str, str]:
     """Member -> "t0 t1 u0", in the order of the assignment."""
-    return {name: " ".join(f"{t}{p}" for t, p in each.partitions) for name, each in assigned.items()}
+    return {
+        name: " ".join(f"{t}{p}" for t, p in each.partitions) for name, each in assigned.items()
+    }
 
 
 RACKS = st.none() | st.sampled_from("xyz")
 REPLICAS = st.frozensets(st.sampled_from("xyz"), max_size=2)
-TOPICS: st.SearchStrategy[Topics] = st.dictionaries(st.sampled_from("tuvw"), st.lists(REPLICAS, max_size=5), max_size=4)
-OWNED = st.lists(st.builds(TopicPartition, st.sampled_from("tuvwq"), st.integers(0, 6)), max_size=4, unique=True)
+TOPICS: st.SearchStrategy[Topics] = st.dictionaries(
+    st.sampled_from("tuvw"), st.lists(REPLICAS, max_size=5), max_size=4
+)
+OWNED = st.lists(
+    st.builds(TopicPartition, st.sampled_from("tuvwq"), st.integers(0, 6)), max_size=4, unique=True
+)
 
 
 @st.composite
 def groups(draw: st.DrawFn, assignor: Assignor) -> list[Member]:
     """Members with any past, right or not."""
-    names = draw(st.lists(st.text("ab\ufb01\U0001f600", min_size=1, max_size=3), min_size=1, max_size=6, unique=True))
+    names = draw(
+        st.lists(
+            st.text("ab\ufb01\U0001f600", min_size=1, max_size=3),
+            min_size=1,
+            max_size=6,
+            unique=True,
+        )
+    )
     fresh = [
         Member(
             member_id=MemberId(name),

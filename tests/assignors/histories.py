@@ -1,4 +1,6 @@
-"""Random histories of groups: members come, go and are late, topics grow, subscriptions and racks differ."""
+"""Random histories of groups: members come, go and are late, topics grow, subscriptions and racks
+differ.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,7 +65,9 @@ class History:
     def step(self) -> None:
         """Up to two changes."""
         for _ in range(self._random.randint(0, 2)):
-            change = self._random.choice((self._join, self._join, self._leave, self._more_partitions, self._subscribe))
+            change = self._random.choice(
+                (self._join, self._join, self._leave, self._more_partitions, self._subscribe)
+            )
             change()
 
     def assigned(self, to: Mapping[MemberId, Sequence[TopicPartition]]) -> None:
@@ -71,7 +75,9 @@ class History:
         self.generation += 1
         late = self._random.choice(self.members).member_id if self._random.random() < 0.2 else None
         self.members = [
-            one if one.member_id == late else replace(one, past=Past(tuple(to[one.member_id]), self.generation))
+            one
+            if one.member_id == late
+            else replace(one, past=Past(tuple(to[one.member_id]), self.generation))
             for one in self.members
         ]
 
@@ -89,9 +95,13 @@ class History:
         )
 
     def _subscription(self) -> tuple[str, ...]:
-        names = [*self.topics, "not there yet"] if self._random.random() < 0.2 else list(self.topics)
+        names = (
+            [*self.topics, "not there yet"] if self._random.random() < 0.2 else list(self.topics)
+        )
         return (
-            tuple(self.topics) if self.alike else tuple(self._random.sample(names, self._random.randint(1, len(names))))
+            tuple(self.topics)
+            if self.alike
+            else tuple(self._random.sample(names, self._random.randint(1, len(names))))
         )
 
     def _leave(self) -> None:
@@ -106,8 +116,13 @@ class History:
         self.members[at] = replace(self.members[at], topics=self._subscription())
 
     def _grow(self, topic: str, partitions: int) -> None:
-        racks = [frozenset(self._random.sample(RACKS, self._random.randint(1, 2))) for _ in range(partitions)]
-        self.topics.setdefault(topic, []).extend(racks if self.racks else [frozenset[str]()] * partitions)
+        racks = [
+            frozenset(self._random.sample(RACKS, self._random.randint(1, 2)))
+            for _ in range(partitions)
+        ]
+        self.topics.setdefault(topic, []).extend(
+            racks if self.racks else [frozenset[str]()] * partitions
+        )
 
 
 def snapshot(history: History) -> Topics:

@@ -37,16 +37,25 @@ class Java:
         assert self._jvm.stdout is not None
         question = {
             "assignor": assignor,
-            "topics": {topic: [sorted(racks) for racks in partitions] for topic, partitions in topics.items()},
+            "topics": {
+                topic: [sorted(racks) for racks in partitions]
+                for topic, partitions in topics.items()
+            },
             "members": [
-                {"id": each.member_id, "instance": each.instance_id, "metadata": b64encode(each.metadata).decode()}
+                {
+                    "id": each.member_id,
+                    "instance": each.instance_id,
+                    "metadata": b64encode(each.metadata).decode(),
+                }
                 for each in members
             ],
         }
         self._jvm.stdin.write(json.dumps(question) + "\n")
         self._jvm.stdin.flush()
         answer = json.loads(self._jvm.stdout.readline())
-        return Answer(*({k: b64decode(v) for k, v in answer[part].items()} for part in Answer._fields))
+        return Answer(
+            *({k: b64decode(v) for k, v in answer[part].items()} for part in Answer._fields)
+        )
 
     def close(self) -> None:
         self._jvm.kill()

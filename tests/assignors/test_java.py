@@ -1,7 +1,8 @@
 """Java's assignors as the measure: 1,000 random inputs for each, in the course of 200 histories.
 
-range and roundrobin must be the same, partition by partition: who leads a mixed group may change. The sticky ones
-depend on what each leader did before, so they are compared by what they achieve from the same start.
+range and roundrobin must be the same, partition by partition: who leads a mixed group may change.
+The sticky ones depend on what each leader did before, so they are compared by what they achieve
+from the same start.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +48,10 @@ def java() -> Iterator[Java]:
 
 
 def read(assigned: Mapping[MemberId, bytes]) -> Division:
-    return {member: tuple(sorted(decode_assignment(data).partitions)) for member, data in assigned.items()}
+    return {
+        member: tuple(sorted(decode_assignment(data).partitions))
+        for member, data in assigned.items()
+    }
 
 
 def ours(of: Assignor, topics: Topics, members: list[JoinedMember]) -> Division:
@@ -63,19 +67,25 @@ def test_the_same_assignment_from_each_leader(name: str, java: Java) -> None:
             history.step()
             topics, members = snapshot(history), [one.joined(of) for one in history.members]
             answer = java.assign(name, topics, members)
-            assert answer.subscriptions == {each.member_id: each.metadata for each in members}, "Java writes the same"
+            assert answer.subscriptions == {each.member_id: each.metadata for each in members}, (
+                "Java writes the same"
+            )
             own = dict(perform_assignment(of, topics, members))
             assert read(own) == read(answer.assignments), seed
             if name == "roundrobin":
-                assert own == answer.assignments, "to the byte: the order of topics is no accident here"
+                assert own == answer.assignments, (
+                    "to the byte: the order of topics is no accident here"
+                )
             history.assigned(read(own))
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
-    """Loads at least as even; if as even, no more partitions across racks; if as many, no more moves.
+    """Loads at least as even; if as even, no more partitions across racks; if as many, no more
+    moves.
 
-    And over all inputs, no more of both. Compared where Java's result is a valid one: nearly always.
+    And over all inputs, no more of both. Compared where Java's result is a valid one: nearly
+    always.
     """
     of = assignor(name)
     costs: list[tuple[Cost, Cost]] = []
@@ -84,11 +94,15 @@ def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
         for generation in range(GENERATIONS):
             history.step()
             topics = snapshot(history)
-            own, rounds = settle(history, of, lambda members, topics=topics: ours(of, topics, members))
+            own, rounds = settle(
+                history, of, lambda members, topics=topics: ours(of, topics, members)
+            )
             assert rounds <= 2
             assert only_subscribed(history, own)
             javas, rounds = settle(
-                history, of, lambda members, topics=topics: read(java.assign(name, topics, members).assignments)
+                history,
+                of,
+                lambda members, topics=topics: read(java.assign(name, topics, members).assignments),
             )
             if rounds <= ROUNDS and only_subscribed(history, javas):
                 costs.append((Cost.of(history, own), Cost.of(history, javas)))
@@ -101,15 +115,25 @@ def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
 
 
 ROUNDS = 4
-"""Rebalances in which all should be given out; Java's cooperative assignor sometimes moves on for longer."""
+"""Rebalances in which all should be given out; Java's cooperative assignor sometimes moves on for
+longer.
+"""
 
 
 def only_subscribed(history: History, division: Division) -> bool:
-    """Java's gives a partition back to a late member that claims it, even if that is not subscribed to it any more."""
-    return all(partition.topic in one.topics for one in history.members for partition in division[one.member_id])
+    """Java's gives a partition back to a late member that claims it, even if that is not subscribed
+    to it any more.
+    """
+    return all(
+        partition.topic in one.topics
+        for one in history.members
+        for partition in division[one.member_id]
+    )
 
 
-def settle(history: History, of: Assignor, assign: Callable[[list[JoinedMember]], Division]) -> tuple[Division, int]:
+def settle(
+    history: History, of: Assignor, assign: Callable[[list[JoinedMember]], Division]
+) -> tuple[Division, int]:
     """Rebalance until everything is assigned: the last assignment, and how many rounds it took."""
     members = history.members
     wanted = {topic for one in members for topic in one.topics} & history.topics.keys()
@@ -120,7 +144,10 @@ def settle(history: History, of: Assignor, assign: Callable[[list[JoinedMember]]
         assert len(set(given_out)) == len(given_out)
         if len(given_out) == everything:
             return division, rounds
-        members = [replace(one, past=Past(division[one.member_id], history.generation + rounds)) for one in members]
+        members = [
+            replace(one, past=Past(division[one.member_id], history.generation + rounds))
+            for one in members
+        ]
     return division, ROUNDS + 1
 
 
@@ -147,18 +174,26 @@ class Cost(NamedTuple):
 
 
 def owners_of(members: Iterable[One]) -> dict[TopicPartition, MemberId]:
-    """Whom each partition belonged to: who claims it as the only one in the newest generation, and still wants it."""
+    """Whom each partition belonged to: who claims it as the only one in the newest generation, and
+    still wants it.
+    """
     claims: dict[TopicPartition, dict[int, list[MemberId]]] = {}
     for one in members:
         for partition in one.past.partitions:
             if partition.topic in one.topics:
-                claims.setdefault(partition, {}).setdefault(one.past.generation, []).append(one.member_id)
-    newest = {partition: by_generation[max(by_generation)] for partition, by_generation in claims.items()}
+                claims.setdefault(partition, {}).setdefault(one.past.generation, []).append(
+                    one.member_id
+                )
+    newest = {
+        partition: by_generation[max(by_generation)] for partition, by_generation in claims.items()
+    }
     return {partition: names[0] for partition, names in newest.items() if len(names) == 1}
 
 
 def test_a_chain_that_java_leaves_uneven(java: Java) -> None:
-    """What the exact solution is for: no single move helps here, as no two neighbours differ by two."""
+    """What the exact solution is for: no single move helps here, as no two neighbours differ by
+    two.
+    """
     sticky, topics = assignor("sticky"), without_racks({"t": 3, "u": 2, "v": 1})
     history = [
         ("a", "t", "t0 t1 t2"),
@@ -167,7 +202,9 @@ def test_a_chain_that_java_leaves_uneven(java: Java) -> None:
     ]
     joined = [
         JoinedMember(
-            MemberId(name), None, encode_metadata(sticky, subscribed, previous=partitions(owned), generation=1)
+            MemberId(name),
+            None,
+            encode_metadata(sticky, subscribed, previous=partitions(owned), generation=1),
         )
         for name, subscribed, owned in history
     ]

@@ -17,14 +17,21 @@ from kohort.assignors import (
 )
 from kohort.errors import ConfigError
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.subscription import Subscription, decode_assignment, decode_subscription, encode_subscription
+from kohort.protocol.subscription import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+)
 from kohort.types import InstanceId, MemberId
 
 from .groups import partitions
 
 
 def joined(name: str, metadata: bytes, instance: str | None = None) -> JoinedMember:
-    return JoinedMember(MemberId(name), None if instance is None else InstanceId(instance), metadata)
+    return JoinedMember(
+        MemberId(name), None if instance is None else InstanceId(instance), metadata
+    )
 
 
 def read(of: list[tuple[MemberId, bytes]]) -> dict[str, tuple]:
@@ -33,7 +40,8 @@ def read(of: list[tuple[MemberId, bytes]]) -> dict[str, tuple]:
 
 def test_members_of_every_version_share_a_group() -> None:
     members = [
-        joined(f"m{version}", encode_subscription(Subscription(topics=("t",), version=version))) for version in range(4)
+        joined(f"m{version}", encode_subscription(Subscription(topics=("t",), version=version)))
+        for version in range(4)
     ]
     future = joined("m9", struct.pack(">h", 9) + members[3].metadata[2:] + b"fields of the future")
     answer = perform_assignment("range", without_racks({"t": 5}), [future, *members])
@@ -44,9 +52,15 @@ def test_members_of_every_version_share_a_group() -> None:
 def test_what_a_member_writes_its_leader_reads() -> None:
     sticky = assignor("cooperative-sticky")
     owned = partitions("u0 t1")
-    data = encode_metadata(sticky, ["u", "t"], previous=owned, owned_partitions=owned, generation=4, rack="x")
+    data = encode_metadata(
+        sticky, ["u", "t"], previous=owned, owned_partitions=owned, generation=4, rack="x"
+    )
     assert decode_subscription(data) == Subscription(
-        topics=("t", "u"), user_data=struct.pack(">i", 4), owned=partitions("t1 u0"), generation=4, rack="x"
+        topics=("t", "u"),
+        user_data=struct.pack(">i", 4),
+        owned=partitions("t1 u0"),
+        generation=4,
+        rack="x",
     )
 
 
@@ -70,12 +84,17 @@ def test_each_topic_is_written_once() -> None:
 
     member = joined("a", encode_metadata(Mixing(), "tu"))
     ((_, data),) = perform_assignment(Mixing(), without_racks({"t": 2, "u": 2}), [member])
-    assert decode_assignment(data) == Assignment(partitions=partitions("u0 u1 t0 t1"), user_data=b"!")
+    assert decode_assignment(data) == Assignment(
+        partitions=partitions("u0 u1 t0 t1"), user_data=b"!"
+    )
     assert data.count(b"\0\1u") == data.count(b"\0\1t") == 1
 
 
 def test_the_leader_watches_all_topics() -> None:
-    members = [joined(name, encode_metadata(assignor("range"), topic)) for name, topic in (("a", "t"), ("b", "u"))]
+    members = [
+        joined(name, encode_metadata(assignor("range"), topic))
+        for name, topic in (("a", "t"), ("b", "u"))
+    ]
     assert subscribed_topics(members) == {"t", "u"}
 
 
@@ -85,7 +104,9 @@ def test_who_cannot_be_read_is_named() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(ConfigError, match="choose among range, roundrobin, sticky, cooperative-sticky"):
+    with pytest.raises(
+        ConfigError, match=("choose among range, roundrobin, sticky, cooperative-sticky")
+    ):
         perform_assignment("uniform", {}, [])
 
 

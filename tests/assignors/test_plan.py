@@ -22,7 +22,9 @@ def t(index: int) -> TopicPartition:
 
 
 def test_one_joins_a_cooperative_group() -> None:
-    planned = plan(assignor("cooperative-sticky"), TOPICS, [A, B], Change(joining=[member("c", "t")]))
+    planned = plan(
+        assignor("cooperative-sticky"), TOPICS, [A, B], Change(joining=[member("c", "t")])
+    )
     assert planned.before == {"a": partitions("t0 t1"), "b": partitions("t2 t3")}
     assert planned.after == {"a": partitions("t0"), "b": partitions("t2 t3"), "c": partitions("t1")}
     assert planned.moves == (Move(t(1), MemberId("a"), MemberId("c")),)
@@ -44,7 +46,10 @@ def test_one_joins_an_eager_group() -> None:
 def test_one_leaves() -> None:
     planned = plan(assignor("cooperative-sticky"), TOPICS, [A, B], Change(leaving={MemberId("b")}))
     assert planned.after == {"a": partitions("t0 t1 t2 t3")}
-    assert planned.moves == (Move(t(2), MemberId("b"), MemberId("a")), Move(t(3), MemberId("b"), MemberId("a")))
+    assert planned.moves == (
+        Move(t(2), MemberId("b"), MemberId("a")),
+        Move(t(3), MemberId("b"), MemberId("a")),
+    )
     assert (planned.moved, planned.interrupted, planned.rounds) == (0, 0, 1)
 
 
@@ -67,7 +72,9 @@ def test_nothing_changes() -> None:
 
 
 def test_a_partition_that_nobody_wants_any_more() -> None:
-    planned = plan(assignor("range"), TOPICS, [A, B], Change(leaving={MemberId("a"), MemberId("b")}))
+    planned = plan(
+        assignor("range"), TOPICS, [A, B], Change(leaving={MemberId("a"), MemberId("b")})
+    )
     assert planned.after == {}
     assert planned.moves[0] == Move(t(0), MemberId("a"), None)
     assert planned.balance_after == Balance(0, 0, 0.0)
@@ -87,7 +94,12 @@ def test_changes_that_cannot_happen(change: Change, complaint: str) -> None:
 
 
 def test_a_member_that_leaves_may_come_back() -> None:
-    planned = plan(assignor("sticky"), TOPICS, [A, B], Change(leaving={MemberId("a")}, joining=[member("a", "t")]))
+    planned = plan(
+        assignor("sticky"),
+        TOPICS,
+        [A, B],
+        Change(leaving={MemberId("a")}, joining=[member("a", "t")]),
+    )
     assert len(planned.after[MemberId("a")]) == 2
 
 

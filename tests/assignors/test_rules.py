@@ -20,11 +20,15 @@ def test_range_leaves_members_without_when_there_are_more_of_them() -> None:
 
 
 def test_range_looks_at_subscribers_only() -> None:
-    assigned = RANGE.assign(without_racks({"t": 4, "u": 2}), [member("a", "t"), member("b", "tu"), member("c", "u")])
+    assigned = RANGE.assign(
+        without_racks({"t": 4, "u": 2}), [member("a", "t"), member("b", "tu"), member("c", "u")]
+    )
     assert shown(assigned) == {"a": "t0 t1", "b": "t2 t3 u0", "c": "u1"}
 
 
-@pytest.mark.parametrize(("of", "first"), [(RANGE, "t0 t1"), (ROUNDROBIN, "t0 t3")], ids=["range", "roundrobin"])
+@pytest.mark.parametrize(
+    ("of", "first"), [(RANGE, "t0 t1"), (ROUNDROBIN, "t0 t3")], ids=["range", "roundrobin"]
+)
 def test_static_members_come_first_by_instance_id(of, first: str) -> None:
     members = [member("a", "t"), member("z", "t", instance="1"), member("y", "t", instance="2")]
     assigned = shown(of.assign(without_racks({"t": 4}), members))
@@ -41,7 +45,9 @@ def test_a_static_member_that_comes_back_gets_the_same() -> None:
 
 def test_ids_sort_as_java_sorts_them() -> None:
     """By UTF-16 code units: characters beyond the first plane come before some of it."""
-    assigned = RANGE.assign(without_racks({"t": 1}), [member("\ufb01", "t"), member("\U0001f600", "t")])
+    assigned = RANGE.assign(
+        without_racks({"t": 1}), [member("\ufb01", "t"), member("\U0001f600", "t")]
+    )
     assert shown(assigned)["\U0001f600"] == "t0"
 
 
@@ -70,12 +76,18 @@ def test_range_co_partitions_across_racks() -> None:
 def test_range_ignores_racks_that_cannot_matter() -> None:
     members = [member("1", "t", rack="a"), member("2", "t", rack="b")]
     plain = {"1": "t0", "2": "t1"}
-    assert shown(RANGE.assign({"t": racks("ab ba")}, members)) == plain, "all racks have all partitions"
-    assert shown(RANGE.assign({"t": racks("c d")}, members)) == plain, "no member is in a rack that has any"
+    assert shown(RANGE.assign({"t": racks("ab ba")}, members)) == plain, (
+        "all racks have all partitions"
+    )
+    assert shown(RANGE.assign({"t": racks("c d")}, members)) == plain, (
+        "no member is in a rack that has any"
+    )
 
 
 def test_roundrobin_deals_on_from_topic_to_topic() -> None:
-    assigned = ROUNDROBIN.assign(without_racks({"t": 3, "u": 3}), [member("a", "tu"), member("b", "tu")])
+    assigned = ROUNDROBIN.assign(
+        without_racks({"t": 3, "u": 3}), [member("a", "tu"), member("b", "tu")]
+    )
     assert shown(assigned) == {"a": "t0 t2 u1", "b": "t1 u0 u2"}
 
 

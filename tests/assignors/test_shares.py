@@ -55,7 +55,9 @@ def test_no_division_is_better(of: list[Pool]) -> None:
 
 
 def test_a_chain_of_members_evens_out() -> None:
-    """No single move helps here, as no two neighbours differ by two; Java's local search leaves it at 3, 2, 1."""
+    """No single move helps here, as no two neighbours differ by two; Java's local search leaves it
+    at 3, 2, 1.
+    """
     of = [Pool(3, (0, 1), {0: 3}), Pool(2, (1, 2), {1: 2}), Pool(1, (2,), {2: 1})]
     assert fair_shares(of) == [{0: 2, 1: 1}, {1: 1, 2: 1}, {2: 1}]
 
@@ -78,5 +80,7 @@ def test_nothing_to_share() -> None:
 @pytest.mark.parametrize("members", [1, 7, 500])
 def test_one_member_has_all(members: int) -> None:
     (share,) = fair_shares([Pool(1_000, tuple(range(members)), {0: 1_000})])
-    assert sorted(share.values()) == sorted(1_000 // members + (m < 1_000 % members) for m in range(members))
+    assert sorted(share.values()) == sorted(
+        1_000 // members + (m < 1_000 % members) for m in range(members)
+    )
     assert share[0] == max(share.values()), "one partition more stays where it is"

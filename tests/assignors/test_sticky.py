@@ -49,7 +49,10 @@ def test_who_joins_gets_its_share_and_no_more_moves(of: Assignor) -> None:
 @both
 def test_a_partition_is_not_kept_after_unsubscribing(of: Assignor) -> None:
     a = owning(of, member("a", "u"), partitions("t0 u0"))
-    assert final(of, without_racks({"t": 1, "u": 1}), [a, member("b", "tu")]) == {"a": "u0", "b": "t0"}
+    assert final(of, without_racks({"t": 1, "u": 1}), [a, member("b", "tu")]) == {
+        "a": "u0",
+        "b": "t0",
+    }
 
 
 @both
@@ -81,7 +84,9 @@ def test_two_claims_of_one_generation_are_both_void(of: Assignor) -> None:
     topics = without_racks({"t": 3})
     assert final(of, topics, [a, b, c]) == {"a": "t0", "b": "t2", "c": "t1"}
     if of is COOPERATIVE:
-        assert shown(of.assign(topics, [a, b, c])) == {"a": "t0", "b": "t2", "c": ""}, "all of them have to revoke it"
+        assert shown(of.assign(topics, [a, b, c])) == {"a": "t0", "b": "t2", "c": ""}, (
+            "all of them have to revoke it"
+        )
 
 
 @both
@@ -89,7 +94,9 @@ def test_a_member_reads_in_its_rack_where_loads_allow(of: Assignor) -> None:
     a = owning(of, member("a", "t", rack="x"), partitions("t1"))
     b = owning(of, member("b", "t", rack="y"), partitions("t0"))
     assert final(of, {"t": [frozenset("x"), frozenset("y")]}, [a, b]) == {"a": "t0", "b": "t1"}
-    assert final(of, {"t": [frozenset("x"), frozenset("x")]}, [a, b]) == {"a": "t1", "b": "t0"}, "no gain in moving"
+    assert final(of, {"t": [frozenset("x"), frozenset("x")]}, [a, b]) == {"a": "t1", "b": "t0"}, (
+        "no gain in moving"
+    )
 
 
 def test_cooperative_gives_nobody_what_another_still_owns() -> None:
@@ -112,13 +119,18 @@ def test_cooperative_takes_the_generation_from_user_data_of_older_members() -> N
 def test_sticky_trusts_user_data_only() -> None:
     """It is eager: what the subscription says is owned has been revoked."""
     a = replace(member("a", "t"), owned_partitions=partitions("t1"), generation=1)
-    assert shown(STICKY.assign(without_racks({"t": 2}), [a, member("b", "t")])) == {"a": "t0", "b": "t1"}
+    assert shown(STICKY.assign(without_racks({"t": 2}), [a, member("b", "t")])) == {
+        "a": "t0",
+        "b": "t1",
+    }
 
 
 def test_a_first_subscription_has_no_past() -> None:
     assert STICKY.subscription_user_data((), -1) is None
     assert COOPERATIVE.subscription_user_data((), -1) == struct.pack(">i", -1)
-    assert STICKY.subscription_user_data((), 4) == struct.pack(">ii", 0, 4), "it was assigned nothing in generation 4"
+    assert STICKY.subscription_user_data((), 4) == struct.pack(">ii", 0, 4), (
+        "it was assigned nothing in generation 4"
+    )
 
 
 @given(OWNED, st.integers(-1, 2**31 - 1))

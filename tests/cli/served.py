@@ -20,7 +20,9 @@ class Served:
     """One `kohort serve`."""
 
     def __init__(self, *options: str, directory: Path) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("KOHORT_")}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("KOHORT_")
+        }
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kohort", "serve", "--listen", "127.0.0.1:0", *options],
@@ -86,7 +88,9 @@ Serve = Callable[..., Served]
 """Starts a server with these options."""
 
 
-def ask(address: tuple[str, int], api_key: int = API_VERSIONS, version: int = 0, body: bytes = b"") -> bytes:
+def ask(
+    address: tuple[str, int], api_key: int = API_VERSIONS, version: int = 0, body: bytes = b""
+) -> bytes:
     """The body of the answer to one request with a non-flexible header."""
     request = struct.pack(">hhih", api_key, version, 7, -1) + body
     with socket.create_connection(address, 10) as connection:

@@ -1,4 +1,6 @@
-"""Standard input and output beside a loop: nothing blocks, nothing is lost, nothing is out of order."""
+"""Standard input and output beside a loop: nothing blocks, nothing is lost, nothing is out of
+order.
+"""
 
 import asyncio
 import os
@@ -19,7 +21,11 @@ async def parts(*data: bytes) -> AsyncIterator[bytes]:
 
 def messages(*data: bytes, delimiter: bytes = b"\n", limit: int = 100) -> list[bytes]:
     async def gather() -> list[bytes]:
-        return [message async for together in split(parts(*data), delimiter, limit) for message in together]
+        return [
+            message
+            async for together in split(parts(*data), delimiter, limit)
+            for message in together
+        ]
 
     return asyncio.run(gather())
 
@@ -30,7 +36,10 @@ def test_messages_end_with_the_delimiter_or_the_input() -> None:
     assert messages() == []
 
 
-@given(st.lists(st.binary(min_size=1, max_size=5).filter(lambda data: b"," not in data)), st.integers(1, 7))
+@given(
+    st.lists(st.binary(min_size=1, max_size=5).filter(lambda data: b"," not in data)),
+    st.integers(1, 7),
+)
 def test_how_the_input_comes_in_pieces_does_not_matter(expected: list[bytes], size: int) -> None:
     whole = b",;".join(expected)
     cut = [whole[at : at + size] for at in range(0, len(whole), size)]

@@ -79,7 +79,11 @@ def _aligned(text: str) -> str:
 
 def test_every_option_that_the_page_names_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     commands = ("consume", "produce", *(f"groups {name}" for name in SUBCOMMANDS))
-    known = {flag for command in commands for flag in _flags(runner(capsys)(*command.split(), "--help").output)}
+    known = {
+        flag
+        for command in commands
+        for flag in _flags(runner(capsys)(*command.split(), "--help").output)
+    }
     assert _flags(PAGE.read_text(encoding="utf-8")) - set(VERBS) <= known
 
 

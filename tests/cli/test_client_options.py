@@ -18,10 +18,18 @@ def config(*words: str) -> ClientConfig:
 
 def test_a_flag_wins_over_x_and_that_over_a_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("bootstrap.servers=a:1\nclient.id=file\nretry.backoff.ms = 7\nauto.offset.reset=earliest\n")
+    file.write_text(
+        "bootstrap.servers=a:1\nclient.id=file\nretry.backoff.ms = 7\nauto.offset.reset=earliest\n"
+    )
     of_file = config("-F", str(file))
-    assert (of_file.servers, of_file.client_id, of_file.retry_backoff_ms) == ((("a", 1),), "file", 7)
-    of_all = config("-F", str(file), "-X", "client.id=x", "-X", "bootstrap.servers=b:2", "-b", "c:3,d:4")
+    assert (of_file.servers, of_file.client_id, of_file.retry_backoff_ms) == (
+        (("a", 1),),
+        "file",
+        7,
+    )
+    of_all = config(
+        "-F", str(file), "-X", "client.id=x", "-X", "bootstrap.servers=b:2", "-b", "c:3,d:4"
+    )
     assert (of_all.servers, of_all.client_id) == ((("c", 3), ("d", 4)), "x")
     assert config().servers == (("localhost", 9092),)
 

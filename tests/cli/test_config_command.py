@@ -14,7 +14,7 @@ import pytest
 import kohort
 from kohort.cli import app
 from kohort.cli.app import COMMANDS
-from kohort.server.config_table import TABLE
+from kohort.server.config.table import TABLE
 
 
 class Outcome(NamedTuple):
@@ -39,7 +39,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run_here
 
 
-def test_the_table_has_each_name_on_one_line_with_value_and_source(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_has_each_name_on_one_line_with_value_and_source(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KOHORT_GROUP_MAX_SIZE", "7")
     result = run("config", "--set", "num.partitions=6")
     rows = {line.split()[0]: line.split()[1:3] for line in result.output.splitlines()}
@@ -70,13 +72,25 @@ def test_one_name_is_explained(run: Run) -> None:
 
 def test_all_shows_more_columns(run: Run) -> None:
     head = run("config", "--all").output.splitlines()[0].split()
-    assert head == ["name", "value", "source", "default", "type", "valid", "environment", "documentation"]
+    assert head == [
+        "name",
+        "value",
+        "source",
+        "default",
+        "type",
+        "valid",
+        "environment",
+        "documentation",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("config", "num.partition"), "kohort: num.partition: unknown name; did you mean num.partitions?"),
+        (
+            ("config", "num.partition"),
+            ("kohort: num.partition: unknown name; did you mean num.partitions?"),
+        ),
         (("config", "--set", "num.partitions=0"), "the nearest is 1"),
         (("config", "--output", "yaml"), "is not one of table | json | csv"),
         (("config", "--config", "/nowhere.toml"), "cannot be read"),
@@ -85,7 +99,9 @@ def test_all_shows_more_columns(run: Run) -> None:
         (("serve", "--memory", "--data", "x"), "not both"),
     ],
 )
-def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(run: Run, arguments: tuple[str, ...], told: str) -> None:
+def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(
+    run: Run, arguments: tuple[str, ...], told: str
+) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert told in result.stderr
@@ -105,12 +121,18 @@ def test_version_and_help(run: Run) -> None:
 
 def test_an_unknown_command_is_refused(run: Run) -> None:
     assert run("serv") == (2, "", "kohort: unknown command serv; did you mean serve?\n")
-    assert run("serve", "--listn", "x").stderr == "kohort: unrecognized arguments: --listn x; did you mean --listen?\n"
+    assert run("serve", "--listn", "x").stderr == (
+        "kohort: unrecognized arguments: --listn x; did you mean --listen?\n"
+    )
     assert "see kohort serve --help" in run("serve", "--listen").stderr
 
 
 def test_the_documentation_holds_the_table(run: Run) -> None:
-    documented = DOCS.read_text(encoding="utf-8").split("<!-- settings -->\n")[1].split("<!-- /settings -->")[0]
+    documented = (
+        DOCS.read_text(encoding="utf-8")
+        .split("<!-- settings -->\n")[1]
+        .split("<!-- /settings -->")[0]
+    )
     assert documented == run("config", "--output", "markdown").output
 
 

@@ -15,8 +15,8 @@ import pytest
 from cli.running import Outcome, Run, runner
 from cli.served import Served
 from client.admin_stage import at, join
-from kohort.client.admin import Admin
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.protocol.batch_writing import build
 from kohort.protocol.records import Record
@@ -36,7 +36,9 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Scene:
-    """A topic of two partitions, with 10 and 4 records, and a group that has committed 3 in the first."""
+    """A topic of two partitions, with 10 and 4 records, and a group that has committed 3 in the
+    first.
+    """
 
     def __init__(self, bootstrap: str, run: Run, state: Path) -> None:
         number = next(NUMBERS)
@@ -57,13 +59,20 @@ class Scene:
         await admin.create_topic(self.topic, partitions=2)
         connection = await admin.cluster.any_connection()
         batches = [
-            build([Record(None, b"x", timestamp=NOON + 1_000 * number) for number in range(records)])
+            build(
+                [Record(None, b"x", timestamp=NOON + 1_000 * number) for number in range(records)]
+            )
             for records in (10, 4)
         ]
         partitions = [{"index": index, "records": batch} for index, batch in enumerate(batches)]
         topics = [{"name": self.topic, "partition_data": partitions}]
         await connection.send(
-            "produce", max_version=12, acks=-1, timeout=1_000, transactional_id=None, topic_data=topics
+            "produce",
+            max_version=12,
+            acks=-1,
+            timeout=1_000,
+            transactional_id=None,
+            topic_data=topics,
         )
         await admin.commit(GroupId(self.group), {TopicPartition(self.topic, 0): at(3, "by hand")})
 
@@ -71,7 +80,11 @@ class Scene:
         return self.run("groups", *words, "-b", self.bootstrap)
 
     def reset(self, *words: str) -> Outcome:
-        scope = () if {"--from-file", "--all-topics", "--topic"} & set(words) else ("--topic", self.topic)
+        scope = (
+            ()
+            if {"--from-file", "--all-topics", "--topic"} & set(words)
+            else ("--topic", self.topic)
+        )
         return self.groups("reset", "--group", self.group, *scope, *words)
 
     def new(self, outcome: Outcome) -> list[int]:
@@ -88,7 +101,10 @@ class Scene:
 
     def commit(self, **offsets: int) -> None:
         """`p0=5`"""
-        wanted = {TopicPartition(self.topic, int(name[1:])): at(offset) for name, offset in offsets.items()}
+        wanted = {
+            TopicPartition(self.topic, int(name[1:])): at(offset)
+            for name, offset in offsets.items()
+        }
         self.do(lambda admin: admin.commit(GroupId(self.group), wanted))
 
     def with_member(self, work: Callable[[], None]) -> None:
@@ -103,13 +119,19 @@ class Scene:
 
 
 @pytest.fixture
-def scene(bootstrap: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(
+    bootstrap: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Scene:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return Scene(bootstrap, runner(capsys), tmp_path / "state" / "kohort" / "resets")
 
 
-# --- list ------------------------------------------------------------------------------------------------------------
+# --- list
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_names_alone_for_a_loop_in_a_shell(scene: Scene) -> None:
@@ -122,10 +144,16 @@ def test_names_alone_for_a_loop_in_a_shell(scene: Scene) -> None:
 def test_states_and_types_are_shown_and_select(scene: Scene) -> None:
     row = {"GROUP": scene.group, "TYPE": "Classic", "STATE": "Empty"}
     assert row in scene.groups("list", "--state", "--type").rows
-    assert {"GROUP": scene.group, "STATE": "Empty"} in scene.groups("list", "--state", "empty,dead").rows
+    assert {"GROUP": scene.group, "STATE": "Empty"} in scene.groups(
+        "list", "--state", "empty,dead"
+    ).rows
     assert scene.group not in scene.groups("list", "--state", "Stable").output
     assert scene.group not in scene.groups("list", "--type", "consumer").output
-    (told,) = [each for each in scene.groups("list", "--output", "json").json if each["group"] == scene.group]
+    (told,) = [
+        each
+        for each in scene.groups("list", "--output", "json").json
+        if each["group"] == scene.group
+    ]
     assert told == {
         "group": scene.group,
         "state": "Empty",
@@ -135,7 +163,8 @@ def test_states_and_types_are_shown_and_select(scene: Scene) -> None:
     }
 
 
-# --- describe --------------------------------------------------------------------------------------------------------
+# --- describe
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
@@ -160,7 +189,10 @@ def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
 def test_what_a_member_owns_but_never_committed_has_no_lag(scene: Scene) -> None:
     def look() -> None:
         rows = scene.groups("describe", "--group", scene.group).rows
-        assert [(row["PARTITION"], row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]) for row in rows] == [
+        assert [
+            (row["PARTITION"], row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"])
+            for row in rows
+        ] == [
             ("0", "3", "10", "7"),
             ("1", "-", "4", "-"),
         ]
@@ -168,7 +200,9 @@ def test_what_a_member_owns_but_never_committed_has_no_lag(scene: Scene) -> None
         (member,) = scene.groups("describe", "--group", scene.group, "--members", "--verbose").rows
         assert member["#PARTITIONS"] == "2"
         assert member["CURRENT-ASSIGNMENT"] == f"{scene.topic}:0,1"
-        (state,) = scene.groups("describe", "--group", scene.group, "--state", "--output", "json").json
+        (state,) = scene.groups(
+            "describe", "--group", scene.group, "--state", "--output", "json"
+        ).json
         assert (state["state"], state["assignor"]) == ("Stable", "range")
         assert "offsets" not in state
 
@@ -192,12 +226,19 @@ def test_what_is_odd_about_a_partition_is_told(scene: Scene) -> None:
     async def remove(admin: Admin) -> None:
         connection = await admin.cluster.any_connection()
         partitions = [{"partition_index": 0, "offset": 8}]
-        await connection.send("delete_records", topics=[{"name": scene.topic, "partitions": partitions}], timeout=1_000)
+        await connection.send(
+            "delete_records",
+            topics=[{"name": scene.topic, "partitions": partitions}],
+            timeout=1_000,
+        )
 
     scene.do(remove)
     described = scene.groups("describe", "--group", scene.group)
     assert described.rows[0]["LAG"] == "2"
-    told = f"group {scene.group}, {scene.topic}-0: 5 offsets were removed from the log before they were read"
+    told = (
+        f"group {scene.group}, {scene.topic}-0: 5 offsets were removed from the log before "
+        "they were read"
+    )
     assert told in described.stderr
     assert described.exit_code == 0
 
@@ -207,17 +248,23 @@ def test_a_lag_above_the_limit_is_an_exit_code(scene: Scene, limit: str, code: i
     assert scene.groups("describe", "--group", scene.group, "--max-lag", limit).exit_code == code
 
 
-# --- delete ----------------------------------------------------------------------------------------------------------
+# --- delete
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_deleted_but_not_those_with_members(scene: Scene) -> None:
     def refused() -> None:
         outcome = scene.groups("delete", "--group", scene.group)
         assert outcome.exit_code == 3
-        assert re.search(r"is not deleted: it has members: 1 member: \S+ \(kohort at /127.0.0.1\)", outcome.stderr)
+        assert re.search(
+            (r"is not deleted: it has members: 1 member: \S+ \(kohort at /127.0.0.1\)"),
+            outcome.stderr,
+        )
 
     scene.with_member(refused)
-    assert scene.groups("delete", "--group", scene.group).rows == [{"GROUP": scene.group, "STATUS": "Deleted"}]
+    assert scene.groups("delete", "--group", scene.group).rows == [
+        {"GROUP": scene.group, "STATUS": "Deleted"}
+    ]
     again = scene.groups("delete", "--group", scene.group)
     assert again.exit_code == 1
     assert "GROUP_ID_NOT_FOUND" in again.stderr
@@ -233,7 +280,8 @@ def test_offsets_of_partitions_are_deleted(scene: Scene) -> None:
     assert unknown.stderr == "kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n"
 
 
-# --- reset: where to -------------------------------------------------------------------------------------------------
+# --- reset: where to
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,7 +316,9 @@ def test_shift(scene: Scene, by: str, new: int) -> None:
 def test_a_shift_without_a_commit_changes_nothing(scene: Scene) -> None:
     shifted = scene.reset("--shift-by", "1", "--execute")
     assert (shifted.exit_code, shifted.output) == (1, "")
-    assert f"{scene.topic}-1: cannot be shifted, the group has committed nothing there" in shifted.stderr
+    assert (
+        f"{scene.topic}-1: cannot be shifted, the group has committed nothing there"
+    ) in shifted.stderr
     assert scene.committed() == {0: 3}
 
 
@@ -282,7 +332,10 @@ def test_some_partitions(scene: Scene) -> None:
 
 def test_what_is_out_of_range_is_clamped_with_a_warning(scene: Scene) -> None:
     told = scene.reset("--to-offset", "1000").stderr
-    assert f"warning: {scene.topic}-0 of group {scene.group}: offset 1000 is beyond the log's end; set to 10" in told
+    assert (
+        f"warning: {scene.topic}-0 of group {scene.group}: offset 1000 is beyond the log's "
+        "end; set to 10"
+    ) in told
 
 
 def test_the_time_is_told_with_its_zone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +350,15 @@ def test_the_time_is_told_with_its_zone(scene: Scene, monkeypatch: pytest.Monkey
 def test_several_groups_at_once(scene: Scene, bootstrap: str, tmp_path: Path) -> None:
     other = f"{scene.group}-other"
     told = scene.groups(
-        "reset", "--group", scene.group, "--group", other, "--topic", scene.topic, "--to-latest", "--execute"
+        "reset",
+        "--group",
+        scene.group,
+        "--group",
+        other,
+        "--topic",
+        scene.topic,
+        "--to-latest",
+        "--execute",
     )
     assert [(row["GROUP"], row["NEW-OFFSET"]) for row in told.rows] == [
         (scene.group, "10"),
@@ -309,7 +370,9 @@ def test_several_groups_at_once(scene: Scene, bootstrap: str, tmp_path: Path) ->
 
 
 def test_a_reset_that_would_do_nothing_is_no_success(scene: Scene) -> None:
-    nothing = scene.groups("reset", "--group", "bilingg", "--all-topics", "--to-earliest", "--execute")
+    nothing = scene.groups(
+        "reset", "--group", "bilingg", "--all-topics", "--to-earliest", "--execute"
+    )
     assert (nothing.exit_code, nothing.output) == (1, "")
     assert "group bilingg has committed nothing: there is nothing to reset" in nothing.stderr
 
@@ -320,7 +383,8 @@ def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
     assert "group bilingg has committed nothing there: is its name right?" in made.stderr
 
 
-# --- reset: CSV ------------------------------------------------------------------------------------------------------
+# --- reset: CSV
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_export_and_from_file(scene: Scene, tmp_path: Path) -> None:
@@ -335,7 +399,9 @@ def test_export_and_from_file(scene: Scene, tmp_path: Path) -> None:
 
 def test_export_of_several_groups_names_them(scene: Scene, tmp_path: Path) -> None:
     groups = ("--group", scene.group, "--group", "another")
-    exported = scene.groups("reset", *groups, "--topic", f"{scene.topic}:0", "--to-offset", "2", "--export")
+    exported = scene.groups(
+        "reset", *groups, "--topic", f"{scene.topic}:0", "--to-offset", "2", "--export"
+    )
     assert exported.output == f"{scene.group},{scene.topic},0,2\nanother,{scene.topic},0,2\n"
     file = tmp_path / "offsets.csv"
     file.write_text(exported.output.replace(",2\n", ",99\n"))
@@ -344,7 +410,8 @@ def test_export_of_several_groups_names_them(scene: Scene, tmp_path: Path) -> No
     assert "offset 99 is beyond the log's end" in told.stderr
 
 
-# --- reset: what is refused ------------------------------------------------------------------------------------------
+# --- reset: what is refused
+# ------------------------------------------------------------------------------------------
 
 
 def test_a_group_with_members_is_refused_and_they_are_named(scene: Scene) -> None:
@@ -366,7 +433,10 @@ def test_a_group_with_members_is_refused_and_they_are_named(scene: Scene) -> Non
 
 def test_an_unknown_topic_is_refused(scene: Scene) -> None:
     refused = scene.reset("--topic", "never", "--to-earliest")
-    assert (refused.exit_code, refused.stderr) == (1, "kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        ("kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -379,22 +449,55 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
         (("lst",), "invalid choice: 'lst'"),
         (("--list", "--describe"), "choose one of them"),
         (("describe",), "--group GROUP (repeatable) or --all-groups"),
-        (("describe", "--group", "g", "--all-groups"), "--group GROUP (repeatable) or --all-groups"),
+        (
+            ("describe", "--group", "g", "--all-groups"),
+            ("--group GROUP (repeatable) or --all-groups"),
+        ),
         (("describe", "--group", ""), "an empty group id"),
-        (("describe", "--group", "g", "--members", "--state"), "choose one of --offsets, --members and --state"),
-        (("describe", "--group", "g", "--state", "--max-lag", "1"), "--max-lag goes with --offsets"),
+        (
+            ("describe", "--group", "g", "--members", "--state"),
+            ("choose one of --offsets, --members and --state"),
+        ),
+        (
+            ("describe", "--group", "g", "--state", "--max-lag", "1"),
+            "--max-lag goes with --offsets",
+        ),
         (("delete-offsets", "--group", "g"), "--topic TOPIC[:0,1,2]"),
-        (("reset", "--group", "g", "--to-latest"), "either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"),
-        (("reset", "--group", "g", "--topic", "t", "--all-topics", "--to-latest"), "either --topic"),
+        (
+            ("reset", "--group", "g", "--to-latest"),
+            ("either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"),
+        ),
+        (
+            ("reset", "--group", "g", "--topic", "t", "--all-topics", "--to-latest"),
+            "either --topic",
+        ),
         (("reset", "--group", "g", "--all-topics"), "say where to, in one way: --to-earliest"),
-        (("reset", "--group", "g", "--all-topics", "--to-latest", "--to-offset", "0"), "in one way"),
-        (("reset", "--group", "g", "--all-topics", "--to-latest", "--execute", "--dry-run"), "choose one of --execute"),
-        (("reset", "--group", "g", "--all-topics", "--to-datetime", "noon"), "as in 2026-01-31T09:30:00.000+01:00"),
-        (("reset", "--group", "g", "--all-topics", "--to-datetime", "1969-12-31T00:00:00Z"), "before 1970"),
+        (
+            ("reset", "--group", "g", "--all-topics", "--to-latest", "--to-offset", "0"),
+            "in one way",
+        ),
+        (
+            ("reset", "--group", "g", "--all-topics", "--to-latest", "--execute", "--dry-run"),
+            "choose one of --execute",
+        ),
+        (
+            ("reset", "--group", "g", "--all-topics", "--to-datetime", "noon"),
+            "as in 2026-01-31T09:30:00.000+01:00",
+        ),
+        (
+            ("reset", "--group", "g", "--all-topics", "--to-datetime", "1969-12-31T00:00:00Z"),
+            "before 1970",
+        ),
         (("reset", "--group", "g", "--all-topics", "--by-duration", "1h"), "as in P1DT2H30M"),
-        (("reset", "--group", "g", "--topic", "t:x", "--to-latest"), "partitions are numbers, as in t:0,1,2"),
+        (
+            ("reset", "--group", "g", "--topic", "t:x", "--to-latest"),
+            "partitions are numbers, as in t:0,1,2",
+        ),
         (("reset", "--group", "g", "--from-file", "none.csv"), "cannot be read"),
-        (("reset", "--group", "g", "--all-topics", "--to-latest", "--plan", "p", "--no-plan"), "--plan and --no-plan"),
+        (
+            ("reset", "--group", "g", "--all-topics", "--to-latest", "--plan", "p", "--no-plan"),
+            "--plan and --no-plan",
+        ),
         (("apply", "none.json"), "none.json"),
         (("plan", "--group", "g", "--partitions", "t"), "is not TOPIC=N"),
     ],
@@ -415,14 +518,17 @@ def test_no_server_is_one_line_that_says_what_was_tried(capsys: pytest.CaptureFi
     assert line.startswith("kohort: metadata from 127.0.0.1:1: gave up after ")
 
 
-# --- plans -----------------------------------------------------------------------------------------------------------
+# --- plans
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_planned_is_reviewed_applied_and_undone(scene: Scene, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     dry = scene.reset("--to-latest", "--plan", str(plan))
     assert "dry run: nothing was changed" in dry.stderr
-    assert [(each["old"] and each["old"]["offset"], each["new"]["offset"]) for each in _changes(plan)] == [
+    assert [
+        (each["old"] and each["old"]["offset"], each["new"]["offset"]) for each in _changes(plan)
+    ] == [
         (3, 10),
         (None, 4),
     ]
@@ -436,7 +542,8 @@ def test_what_was_planned_is_reviewed_applied_and_undone(scene: Scene, tmp_path:
     assert _stands(scene.groups("diff", str(plan))) == (0, ["new", "new"])
     assert json.loads(plan.read_text())["executed_at_ms"] is not None
     undone = scene.groups("undo", str(plan))
-    assert (undone.exit_code, scene.committed()) == (0, {0: 3})  # also that nothing was committed in the second
+    # also that nothing was committed in the second
+    assert (undone.exit_code, scene.committed()) == (0, {0: 3})
     assert scene.groups("apply", str(plan)).exit_code == 0
 
 
@@ -477,7 +584,9 @@ def test_a_plan_is_never_written_over(scene: Scene, tmp_path: Path) -> None:
     assert scene.committed() == {0: 3}
 
 
-def test_where_no_plan_can_be_kept_nothing_is_changed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_plan_can_be_kept_nothing_is_changed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     refused = scene.reset("--to-latest", "--execute")
     assert refused.exit_code == 2
@@ -486,7 +595,9 @@ def test_where_no_plan_can_be_kept_nothing_is_changed(scene: Scene, monkeypatch:
 
 
 @pytest.mark.parametrize("command", ["apply", "undo"])
-def test_a_group_that_moved_since_is_refused_with_the_difference(scene: Scene, tmp_path: Path, command: str) -> None:
+def test_a_group_that_moved_since_is_refused_with_the_difference(
+    scene: Scene, tmp_path: Path, command: str
+) -> None:
     plan = tmp_path / "plan.json"
     scene.reset("--to-latest", "--plan", str(plan), *(["--execute"] if command == "undo" else []))
     scene.commit(p0=8)
@@ -535,7 +646,8 @@ def test_the_plan_is_what_json_shows(scene: Scene, tmp_path: Path) -> None:
     assert shown.json == json.loads(plan.read_text())
 
 
-# --- Kafka's own way of calling --------------------------------------------------------------------------------------
+# --- Kafka's own way of calling
+# --------------------------------------------------------------------------------------
 
 
 def test_the_verbs_of_kafkas_tool(scene: Scene) -> None:
@@ -544,7 +656,15 @@ def test_the_verbs_of_kafkas_tool(scene: Scene) -> None:
 
     assert scene.group in kafka("--list").output
     assert kafka("--describe", "--group", scene.group).rows[0]["LAG"] == "7"
-    reset = ("--reset-offsets", "--group", scene.group, "--topic", f"{scene.topic}:0", "--to-offset", "5")
+    reset = (
+        "--reset-offsets",
+        "--group",
+        scene.group,
+        "--topic",
+        f"{scene.topic}:0",
+        "--to-offset",
+        "5",
+    )
     assert kafka(*reset, "--dry-run").rows[0]["NEW-OFFSET"] == "5"
     assert kafka(*reset, "--execute").exit_code == 0
     assert scene.committed() == {0: 5}
@@ -554,23 +674,34 @@ def test_the_verbs_of_kafkas_tool(scene: Scene) -> None:
 
 def test_a_properties_file_of_another_tool_will_do(scene: Scene, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text(f"# Java's\nbootstrap.servers={scene.bootstrap}\nclient.id=by-file\nenable.auto.commit=false\n")
+    file.write_text(
+        "# "
+        f"Java's\nbootstrap.servers={scene.bootstrap}\nclient.id=by-file\nenable.auto.commit=false\n"
+    )
     assert scene.group in scene.run("groups", "list", "--command-config", str(file)).output
-    assert scene.group in scene.run("groups", "list", "-X", f"bootstrap.servers={scene.bootstrap}").output
+    assert (
+        scene.group
+        in scene.run("groups", "list", "-X", f"bootstrap.servers={scene.bootstrap}").output
+    )
 
 
-# --- plan of an assignment -------------------------------------------------------------------------------------------
+# --- plan of an assignment
+# -------------------------------------------------------------------------------------------
 
 
 def test_who_would_get_what(scene: Scene) -> None:
     def look() -> None:
-        told = scene.groups("plan", "--group", scene.group, "--join", "1", "--partitions", f"{scene.topic}=4")
+        told = scene.groups(
+            "plan", "--group", scene.group, "--join", "1", "--partitions", f"{scene.topic}=4"
+        )
         assert told.exit_code == 0
         assert [(row["#BEFORE"], row["#AFTER"]) for row in told.rows] == [("2", "2"), ("-", "2")]
         assert "2 of 4 partitions move, 0 of them away from members that stay" in told.stderr
         moves = scene.groups("plan", "--group", scene.group, "--join", "1", "--moves").rows
         assert [(row["PARTITION"], row["TO"]) for row in moves] == [("1", "new-1")]
-        gone = scene.groups("plan", "--group", scene.group, "--leave", "kohort", "--output", "json").json
+        gone = scene.groups(
+            "plan", "--group", scene.group, "--leave", "kohort", "--output", "json"
+        ).json
         assert [move["to"] for move in gone["moves"]] == [None, None]
         wrong = scene.groups("plan", "--group", scene.group, "--leave", "nobody")
         assert wrong.exit_code == 2
@@ -581,7 +712,15 @@ def test_who_would_get_what(scene: Scene) -> None:
 
 def test_a_group_without_members_can_be_planned_too(scene: Scene) -> None:
     told = scene.groups(
-        "plan", "--group", scene.group, "--join", "2", "--topic", scene.topic, "--assignor", "cooperative-sticky"
+        "plan",
+        "--group",
+        scene.group,
+        "--join",
+        "2",
+        "--topic",
+        scene.topic,
+        "--assignor",
+        "cooperative-sticky",
     )
     assert [row["#AFTER"] for row in told.rows] == ["1", "1"]
     assert scene.groups("plan", "--group", scene.group, "--join", "1").exit_code == 2
@@ -590,15 +729,32 @@ def test_a_group_without_members_can_be_planned_too(scene: Scene) -> None:
 
 
 def test_how_evenly_a_plan_spreads_partitions_is_shown_with_how_many_move(scene: Scene) -> None:
-    asked = ("plan", "--group", scene.group, "--join", "2", "--topic", scene.topic, "--partitions", f"{scene.topic}=5")
+    asked = (
+        "plan",
+        "--group",
+        scene.group,
+        "--join",
+        "2",
+        "--topic",
+        scene.topic,
+        "--partitions",
+        f"{scene.topic}=5",
+    )
     table = scene.groups(*asked, "--balance")
-    assert [(row["WHEN"], row["#PARTITIONS"], row["FEWEST"], row["MOST"], row["MOVES"]) for row in table.rows] == [
+    assert [
+        (row["WHEN"], row["#PARTITIONS"], row["FEWEST"], row["MOST"], row["MOVES"])
+        for row in table.rows
+    ] == [
         ("before", "0", "0", "0", "-"),
         ("after", "5", "2", "3", "5"),
     ]
     assert "partitions per member: 0 before, 2 to 3 after" in table.stderr
     csv = scene.groups(*asked, "--balance", "--output", "csv").output.splitlines()
-    assert csv == ["when,members,partitions,fewest,most,mean,moves", "before,0,0,0,0,0.0,", "after,2,5,2,3,2.5,5"]
+    assert csv == [
+        ("when,members,partitions,fewest,most,mean,moves"),
+        "before,0,0,0,0,0.0,",
+        "after,2,5,2,3,2.5,5",
+    ]
     told = scene.groups(*asked, "--output", "json").json
     assert told["balance_before"] == {"fewest": 0, "most": 0, "mean": 0.0}
     assert told["balance_after"] == {"fewest": 2, "most": 3, "mean": 2.5}

@@ -51,7 +51,9 @@ def test_formats(template: str, written: bytes) -> None:
         (b"a", b"b", b"k=a 1 s=b 1", b"k=a 1 s=b 1"),
     ],
 )
-def test_null_and_empty(key: bytes | None, value: bytes | None, plain: bytes, with_null: bytes) -> None:
+def test_null_and_empty(
+    key: bytes | None, value: bytes | None, plain: bytes, with_null: bytes
+) -> None:
     template = "k=%k %K s=%s %S"
     assert formatter(template)(record(key, value)) == plain
     assert formatter(template, null=NULL)(record(key, value)) == with_null
@@ -63,7 +65,9 @@ def test_headers() -> None:
     assert formatter("%R")(record(value=None)) == b"\xff\xff\xff\xff"
 
 
-@pytest.mark.parametrize(("template", "told"), [("%x", "unknown token %x; there are %s %k %h"), ("50%", "%% is a")])
+@pytest.mark.parametrize(
+    ("template", "told"), [("%x", "unknown token %x; there are %s %k %h"), ("50%", "%% is a")]
+)
 def test_unknown_tokens_are_refused(template: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         formatter(template)
@@ -74,7 +78,9 @@ def test_delimited() -> None:
     assert delimited(b"|", b": ", with_offset=False)(record()) == b"k: v|"
     assert delimited(b"\n", b"\t", with_offset=True)(record()) == b"42\tk\tv\n"
     assert delimited(b"\n", None, with_offset=False)(record(value=None)) == b"\n"
-    assert delimited(b"\n", b":", with_offset=False, null=NULL)(record(None, None)) == b"NULL:NULL\n"
+    assert (
+        delimited(b"\n", b":", with_offset=False, null=NULL)(record(None, None)) == b"NULL:NULL\n"
+    )
 
 
 @given(st.binary())
@@ -83,7 +89,9 @@ def test_any_bytes_can_be_a_delimiter(data: bytes) -> None:
 
 
 def test_json_has_kcats_members_in_its_order() -> None:
-    written = json_envelope(lambda _: 7)(record(None, b'x\0\x1f\x08\n"\\/\\u001f', headers=(("h", None), ("i", b"2"))))
+    written = json_envelope(lambda _: 7)(
+        record(None, b'x\0\x1f\x08\n"\\/\\u001f', headers=(("h", None), ("i", b"2")))
+    )
     assert written == (
         b'{"topic":"orders","partition":3,"offset":42,"tstype":"create","ts":1769860800000,"broker":7,'
         b'"headers":["h",null,"i","2"],"key":null,"payload":"x\\u0000\\u001F\\b\\n\\"\\\\/\\\\u001f"}\n'

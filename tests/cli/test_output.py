@@ -7,7 +7,9 @@ import pytest
 
 from kohort.cli.output import Table, show
 
-TABLE = Table(("GROUP", "COORDINATOR (ID)", "#MEMBERS"), [("[red]orders[/]", "a:1 (0)", 12), ("b", None, 0)])
+TABLE = Table(
+    ("GROUP", "COORDINATOR (ID)", "#MEMBERS"), [("[red]orders[/]", "a:1 (0)", 12), ("b", None, 0)]
+)
 
 
 class Terminal(io.StringIO):
@@ -40,7 +42,11 @@ def test_a_drawn_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_csv_has_names_that_programs_like_and_empty_cells() -> None:
-    assert shown("csv").splitlines() == ["group,coordinator_id,members", "[red]orders[/],a:1 (0),12", "b,,0"]
+    assert shown("csv").splitlines() == [
+        "group,coordinator_id,members",
+        "[red]orders[/],a:1 (0),12",
+        "b,,0",
+    ]
 
 
 def test_json_is_for_programs() -> None:

@@ -17,8 +17,8 @@ import pytest
 from cli.running import Outcome, runner
 from cli.served import Served
 from kohort.cli import app
-from kohort.client.admin import Admin
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 
 NUMBERS = count(1)
@@ -28,7 +28,13 @@ PATIENCE = 20.0
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = Served("--memory", "--dev", "--set", "num.partitions=1", directory=tmp_path_factory.mktemp("server"))
+    server = Served(
+        "--memory",
+        "--dev",
+        "--set",
+        "num.partitions=1",
+        directory=tmp_path_factory.mktemp("server"),
+    )
     host, port = server.address
     yield f"{host}:{port}"
     server.kill()
@@ -50,7 +56,9 @@ class Shell:
 
     def produce(self, text: str | bytes, *words: str) -> Outcome:
         self._input.write_bytes(text.encode() if isinstance(text, str) else text)
-        return self.call("produce", "-b", self.bootstrap, "-t", self.topic, *words, "-l", str(self._input))
+        return self.call(
+            "produce", "-b", self.bootstrap, "-t", self.topic, *words, "-l", str(self._input)
+        )
 
     def consume(self, *words: str) -> Outcome:
         return self.call("consume", "-b", self.bootstrap, "-t", self.topic, *words)
@@ -68,12 +76,17 @@ def shell(bootstrap: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> 
     return Shell(bootstrap, capfd, tmp_path)
 
 
-# --- there and back --------------------------------------------------------------------------------------------------
+# --- there and back
+# --------------------------------------------------------------------------------------------------
 
 
 def test_lines_come_back_as_lines(shell: Shell) -> None:
     assert shell.produce("a\nb\n\nc") == (0, "", "")
-    assert shell.consume("-e") == (0, "a\nb\nc\n", f"% Reached end of topic {shell.topic} [0] at offset 3: exiting\n")
+    assert shell.consume("-e") == (
+        0,
+        "a\nb\nc\n",
+        (f"% Reached end of topic {shell.topic} [0] at offset 3: exiting\n"),
+    )
     assert shell.consume("-e", "-q").stderr == ""
 
 
@@ -106,7 +119,10 @@ def test_each_file_is_one_record(shell: Shell, tmp_path: Path) -> None:
     assert shell.call(*call, *map(str, files)).exit_code == 0
     assert shell.consume("-e", "-q", "-K", "=", "-D", "|").output == "k=1\n2\n|k=3|"
     missing = shell.call(*call, str(tmp_path / "missing"), str(files[2]))
-    assert (missing.exit_code, missing.stderr) == (1, f"kohort: {tmp_path / 'missing'}: No such file or directory\n")
+    assert (missing.exit_code, missing.stderr) == (
+        1,
+        (f"kohort: {tmp_path / 'missing'}: No such file or directory\n"),
+    )
     assert shell.consume("-e", "-q", "-o", "-1").output == "3\n"
 
 
@@ -123,11 +139,17 @@ def test_tee(shell: Shell) -> None:
 def test_json(shell: Shell) -> None:
     shell.produce("k:v\n", "-K", ":")
     told = json.loads(shell.consume("-e", "-q", "-J").output)
-    assert (told["topic"], told["partition"], told["offset"], told["broker"]) == (shell.topic, 0, 0, 0)
+    assert (told["topic"], told["partition"], told["offset"], told["broker"]) == (
+        shell.topic,
+        0,
+        0,
+        0,
+    )
     assert (told["tstype"], told["key"], told["payload"]) == ("create", "k", "v")
 
 
-# --- where to start and stop -----------------------------------------------------------------------------------------
+# --- where to start and stop
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,7 +179,8 @@ def test_times(shell: Shell) -> None:
     time.sleep(0.02)
     shell.produce("late\nlater\n")
     assert shell.consume("-e", "-q", "-o", f"s@{between}").output == "late\nlater\n"
-    stopped = shell.consume("-o", "beginning", "-o", f"e@{between}")  # without -e: it ends where it shall stop
+    # without -e: it ends where it shall stop
+    stopped = shell.consume("-o", "beginning", "-o", f"e@{between}")
     assert stopped.output == "early\n"
     assert "Reached stop timestamp" in stopped.stderr
 
@@ -169,7 +192,14 @@ def test_all_partitions_or_one(shell: Shell) -> None:
     for partition in range(3):
         shell.produce(f"{partition}a\n{partition}b\n", "-p", str(partition))
     every = shell.consume("-e", "-f", r"%p %o %s\n")
-    assert sorted(every.output.splitlines()) == ["0 0 0a", "0 1 0b", "1 0 1a", "1 1 1b", "2 0 2a", "2 1 2b"]
+    assert sorted(every.output.splitlines()) == [
+        "0 0 0a",
+        "0 1 0b",
+        "1 0 1a",
+        "1 1 1b",
+        "2 0 2a",
+        "2 1 2b",
+    ]
     assert every.stderr.count("Reached end") == 3
     assert every.stderr.count(": exiting") == 1
     assert shell.consume("-e", "-q", "-p", "1").output == "1a\n1b\n"
@@ -186,11 +216,14 @@ def make_topic(bootstrap: str, name: str, partitions: int) -> None:
     asyncio.run(make())
 
 
-# --- groups ----------------------------------------------------------------------------------------------------------
+# --- groups
+# ----------------------------------------------------------------------------------------------------------
 
 
 def committed(shell: Shell, group: str) -> list[int | None]:
-    (described,) = shell.call("groups", "describe", "--group", group, "-b", shell.bootstrap, "--output", "json").json
+    (described,) = shell.call(
+        "groups", "describe", "--group", group, "-b", shell.bootstrap, "--output", "json"
+    ).json
     return [each["committed_offset"] for each in described["offsets"]]
 
 
@@ -199,7 +232,10 @@ def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
     shell.produce("0\n1\n2\n3\n4\n")
     first = shell.group(group, "-X", "auto.offset.reset=earliest", "-c", "2")
     assert (first.exit_code, first.output) == (0, "0\n1\n")
-    assert re.search(rf"% Group {group} rebalanced \(memberid \S+\): assigned: {shell.topic} \[0\]", first.stderr)
+    assert re.search(
+        (rf"% Group {group} rebalanced \(memberid \S+\): assigned: {shell.topic} \[0\]"),
+        first.stderr,
+    )
     assert committed(shell, group) == [2]
     assert shell.group(group, "-e", "-q") == (0, "2\n3\n4\n", "")
     assert committed(shell, group) == [5]
@@ -234,11 +270,14 @@ def test_a_group_without_commits_begins_at_the_end_as_in_kcat(shell: Shell) -> N
 def test_topics_by_regular_expression(shell: Shell) -> None:
     shell.produce("0\n")
     topic, shell.topic = shell.topic, f"^{shell.topic[:-1]}"
-    told = shell.group(f"g-{topic}", "-e", "-q", "-X", "auto.offset.reset=earliest", "-f", r"%t %s\n")
+    told = shell.group(
+        f"g-{topic}", "-e", "-q", "-X", "auto.offset.reset=earliest", "-f", r"%t %s\n"
+    )
     assert f"{topic} 0" in told.output.splitlines()
 
 
-# --- mistakes --------------------------------------------------------------------------------------------------------
+# --- mistakes
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -251,7 +290,10 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
         (("consume", "-t", "t", "-c", "0"), "-c 0"),
         (("consume", "-G", "g"), "say which topics"),
         (("consume", "-G", "g", "-p", "1", "t"), "partitions are assigned"),
-        (("consume", "-G", "g", "-X", "session.timeout.ms=x", "t"), "session.timeout.ms=x: is not a number"),
+        (
+            ("consume", "-G", "g", "-X", "session.timeout.ms=x", "t"),
+            "session.timeout.ms=x: is not a number",
+        ),
         (("consume", "-t", "t", "-X", "isolation.level=none"), "isolation.level=none"),
         (("consume", "-t", "t", "-X", "group.ids=g"), "did you mean group.id?"),
         (("produce",), "required: -t"),
@@ -262,7 +304,9 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
         (("produce", "-t", "t", "-X", "acks=2"), "acks '2'"),
     ],
 )
-def test_wrong_options_are_refused(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str) -> None:
+def test_wrong_options_are_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
     outcome = runner(capsys)(*words)
     assert outcome.exit_code == 2
     assert told in outcome.stderr
@@ -275,12 +319,16 @@ def test_what_cannot_be_read_or_reached_is_one_line(shell: Shell) -> None:
     nobody = shell.call("consume", "-b", "127.0.0.1:1", "-t", "t", "--timeout", "50")
     assert (nobody.exit_code, nobody.stderr.count("\n")) == (1, 1)
     missing = shell.call("produce", "-b", shell.bootstrap, "-t", "t", "-l", "/nowhere/file")
-    assert (missing.exit_code, missing.stderr) == (1, "kohort: [Errno 2] No such file or directory: '/nowhere/file'\n")
+    assert (missing.exit_code, missing.stderr) == (
+        1,
+        ("kohort: [Errno 2] No such file or directory: '/nowhere/file'\n"),
+    )
     large = shell.produce("x" * 2_000_000)
     assert (large.exit_code, "a message of more than 1048576 bytes" in large.stderr) == (1, True)
 
 
-# --- processes: pipes and signals ------------------------------------------------------------------------------------
+# --- processes: pipes and signals
+# ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -361,10 +409,14 @@ def test_serve_imports_no_client(tmp_path: Path) -> None:
         "import sys; from kohort.cli import app, serve; import kohort.server.broker; "
         "sys.exit(any(name.startswith('kohort.client') for name in sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode
+        == 0
+    )
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+# --- asking
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_metadata_is_listed_as_kcat_does(shell: Shell) -> None:
@@ -400,11 +452,16 @@ def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
     first, none, end, start = (f"{shell.topic}:0:{when}" for when in (1, later, -1, -2))
     for word, offset in ((first, 0), (none, -1), (end, 2), (start, 0)):
         assert query(word) == (0, f"{shell.topic} [0] offset {offset}\n", "")
-    assert query(start, end).output.splitlines() == [f"{shell.topic} [0] offset {each}" for each in (0, 2)]
+    assert query(start, end).output.splitlines() == [
+        f"{shell.topic} [0] offset {each}" for each in (0, 2)
+    ]
     asked = shell.call("consume", "-b", shell.bootstrap, "-Q", "-t", end, "-J")
     assert asked.json == {shell.topic: {"0": {"offset": 2}}}
     refused = query(f"{shell.topic}:7:-1")
-    assert (refused.exit_code, f"topic {shell.topic} has 1 partitions, and none is 7" in refused.stderr) == (1, True)
+    assert (
+        refused.exit_code,
+        (f"topic {shell.topic} has 1 partitions, and none is 7") in refused.stderr,
+    ) == (1, True)
 
 
 @pytest.mark.parametrize(

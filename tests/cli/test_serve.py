@@ -20,13 +20,17 @@ TOPIC = b"\x00\x00\x00\x01\x00\x01t"
 
 def get(address: tuple[str, int], path: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(f"http://{address[0]}:{address[1]}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            (f"http://{address[0]}:{address[1]}{path}"), timeout=10
+        ) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
 
 
-def test_it_listens_soon_and_says_so_in_one_line(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_listens_soon_and_says_so_in_one_line(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
     server = serve("--memory", "--dev")
     line = server.line("listening")
     took = time.monotonic() - server.started

@@ -2,18 +2,25 @@
 
 from dataclasses import dataclass
 
-from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode
 from kohort.protocol.batch_writing import build
 from kohort.protocol.records import Record
-from kohort.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from kohort.protocol.subscription import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from kohort.server.broker import Broker
 from kohort.types import GroupId, Instant, TopicPartition
 
 BEGINNING = 1_769_860_800_000
-"""Timestamp of the first record of each partition: 2026-01-31T12:00:00Z; each further one is a second younger."""
+"""Timestamp of the first record of each partition: 2026-01-31T12:00:00Z; each further one is a
+second younger.
+"""
 
 
 def fill(broker: Broker, topic: str, *counts: int) -> None:
@@ -85,7 +92,9 @@ async def join(
         if joined.error_code is not ErrorCode.member_id_required:
             break
     assert joined.error_code is ErrorCode.none
-    owned = tuple(TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
+    owned = tuple(
+        TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes
+    )
     given = encode_assignment(Assignment(partitions=owned)) if assignment is None else assignment
     synced = await connection.send(
         "sync_group",

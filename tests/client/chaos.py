@@ -1,8 +1,8 @@
 """A group in a world where everything goes wrong at random, and a witness of who processed what.
 
-`Witness` raises as soon as
-- a record is processed twice within one generation (as long as its member had the partition without a loss between);
-- two members work on one partition at a time: one of them had lost it, or it was not drained yet.
+`Witness` raises as soon as - a record is processed twice within one generation (as long as its
+member had the partition without a loss between); - two members work on one partition at a time: one
+of them had lost it, or it was not drained yet.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import defaultdict
 from world import FakeCluster
 
 from kohort.client.group_errors import CommitError, GenerationEndedError
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
 
 QUICK = {
     "session_timeout_ms": 10_000,
@@ -28,17 +28,22 @@ class Witness:
         self.processed = defaultdict(int)
         """(partition, offset) -> how often, over all generations."""
         self.in_generation = {}
-        """(generation, partition, offset) -> (member, how often it had lost the partition before)."""
+        """(generation, partition, offset) -> (member, how often it had lost the partition before).
+        """
         self.losses = defaultdict(int)
         self.ends = defaultdict(int)
 
     def begin(self, partition, member):
         other = self.workers.get(partition)
-        assert other is None, f"{self.world.now}: {member} begins {partition}, which {other} still works on"
+        assert other is None, (
+            f"{self.world.now}: {member} begins {partition}, which {other} still works on"
+        )
         self.workers[partition] = member
 
     def process(self, generation, partition, offset, member):
-        assert self.workers.get(partition) == member, f"{member} works on {partition} without having begun"
+        assert self.workers.get(partition) == member, (
+            f"{member} works on {partition} without having begun"
+        )
         by = (member, self.losses[member, partition])
         before = self.in_generation.setdefault((generation.id, partition, offset), by)
         where = f"{partition} at {offset} in generation {generation.id}"
@@ -104,7 +109,14 @@ class Chaos:
 
     def happen(self):
         """Something."""
-        happenings = [self._start_one, self._stop_one, self._kill_one, self._cut_one_off, self._restart, self._slow]
+        happenings = [
+            self._start_one,
+            self._stop_one,
+            self._kill_one,
+            self._cut_one_off,
+            self._restart,
+            self._slow,
+        ]
         weights = [6, 3, 2, 2, 1, 1]
         self.random.choices(happenings, weights)[0]()
 
@@ -148,7 +160,9 @@ class Chaos:
     # --- the whole ---
 
     async def run(self, rebalances):
-        """Until the coordinator has counted so many; then everything heals, and the rest is processed."""
+        """Until the coordinator has counted so many; then everything heals, and the rest is
+        processed.
+        """
         self.start()
         while self.world.coordinator.rebalances < rebalances:
             self.world.produce(self.random.randrange(10))
@@ -175,7 +189,9 @@ class Chaos:
             self._fail_early()
             if self.is_done():
                 return
-        raise AssertionError(f"not everything was processed: {self.world.committed()} of {self.world.topics}")
+        raise AssertionError(
+            f"not everything was processed: {self.world.committed()} of {self.world.topics}"
+        )
 
     def is_done(self):
         committed = self.world.committed()
@@ -193,5 +209,9 @@ class Chaos:
     def assert_all_processed(self):
         for topic, ends in self.world.topics.items():
             for at, end in enumerate(ends):
-                missing = [offset for offset in range(end) if not self.witness.processed[(topic, at), offset]]
+                missing = [
+                    offset
+                    for offset in range(end)
+                    if not self.witness.processed[(topic, at), offset]
+                ]
                 assert not missing, f"{topic}-{at}: {missing} were never processed"

@@ -5,18 +5,25 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from live_brokers import BROKERS, Site, opened
 
-from kohort.client.cluster import Cluster
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.server.broker import Broker
-from kohort.server.config import Config
+from kohort.server.config.config import Config
 
 
 @pytest.fixture(
     scope="session",
-    params=[pytest.param(name, marks=() if name == "kohort" else pytest.mark.clients) for name in BROKERS],
+    params=[
+        pytest.param(name, marks=() if name == "kohort" else pytest.mark.clients)
+        for name in BROKERS
+    ],
 )
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A broker in a process of its own: started once for all tests on it, of which each leaves it in order."""
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A broker in a process of its own: started once for all tests on it, of which each leaves it
+    in order.
+    """
     with opened(request.param, tmp_path_factory.mktemp("site")) as running:
         yield running
 
@@ -24,7 +31,11 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     """A Kohort server in this process, in memory, without an initial rebalance delay."""
-    settings = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "group.initial.rebalance.delay.ms": "0",
+    }
     async with Broker(Config(settings)) as running:
         yield running
 

@@ -1,11 +1,13 @@
-"""Brokers that say what a test tells them to, on real sockets: what no well-behaved server would do.
+"""Brokers that say what a test tells them to, on real sockets: what no well-behaved server would
+do.
 
 async with FakeCluster(nodes=2, topics={"orders": 3}) as fake:
     fake.brokers[0].on("fetch", lambda request: HANG)
     fake.lead("orders", 0, node=1, epoch=5)
 
-ApiVersions, Metadata and FindCoordinator are answered from what the cluster knows unless a test answers them itself. An
-answer is a mapping of fields, HANG (none, ever), HANG_UP (the connection closes), or bytes that are sent as they are.
+ApiVersions, Metadata and FindCoordinator are answered from what the cluster knows unless a test
+answers them itself. An answer is a mapping of fields, HANG (none, ever), HANG_UP (the connection
+closes), or bytes that are sent as they are.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 
 from kohort.client.config import ClientConfig
-from kohort.client.versions import KEYS, spoken
+from kohort.client.net.versions import KEYS, spoken
 from kohort.protocol.building import response
 from kohort.protocol.writing import encode
 
@@ -121,7 +123,9 @@ class FakeBroker:
         answer = handler(SimpleNamespace(body=request, version=version))
         if asyncio.iscoroutine(answer):
             answer = await answer
-        return self._frame(key, version, number, **answer) if isinstance(answer, Mapping) else answer
+        return (
+            self._frame(key, version, number, **answer) if isinstance(answer, Mapping) else answer
+        )
 
     def _frame(self, key: int, version: int, number: int, **fields: Any) -> bytes:
         body = encode(response(key, version, **fields))
@@ -154,7 +158,8 @@ class FakeCluster:
         self.alive = list(self.brokers)
         """Those that metadata tells of."""
         self.topics = {
-            name: Topic({index: (index % nodes, 0) for index in range(count)}) for name, count in (topics or {}).items()
+            name: Topic({index: (index % nodes, 0) for index in range(count)})
+            for name, count in (topics or {}).items()
         }
         self.coordinator = 0
         self._stack = AsyncExitStack()
@@ -197,7 +202,10 @@ class FakeCluster:
         wanted = None if request.topics is None else [topic.name for topic in request.topics]
         names = list(self.topics) if wanted is None else wanted
         return {
-            "brokers": [{"node_id": each.node_id, "host": "127.0.0.1", "port": each.port} for each in self.alive],
+            "brokers": [
+                {"node_id": each.node_id, "host": "127.0.0.1", "port": each.port}
+                for each in self.alive
+            ],
             "cluster_id": "fake",
             "controller_id": 0,
             "topics": [self._topic(name) for name in names],
@@ -208,7 +216,12 @@ class FakeCluster:
         if topic is None:
             return {"error_code": 3, "name": name, "topic_id": None}
         partitions = [
-            {"partition_index": index, "leader_id": node, "leader_epoch": epoch, "replica_nodes": [node]}
+            {
+                "partition_index": index,
+                "leader_id": node,
+                "leader_epoch": epoch,
+                "replica_nodes": [node],
+            }
             for index, (node, epoch) in topic.leaders.items()
         ]
         return {"name": name, "topic_id": topic.id, "partitions": partitions}

@@ -1,10 +1,16 @@
-"""An application in this process: a member of a group that notes what it gets, and how its partitions end."""
+"""An application in this process: a member of a group that notes what it gets, and how its
+partitions end.
+"""
 
 import asyncio
 
 from kohort.client import ClientConfig, ConsumerGroup, Producer
 
-QUICK = {"heartbeat_interval_ms": 50, "partition_watch_interval_ms": 100, "session_timeout_ms": 6_000}
+QUICK = {
+    "heartbeat_interval_ms": 50,
+    "partition_watch_interval_ms": 100,
+    "session_timeout_ms": 6_000,
+}
 
 
 async def until(condition, seconds=10):
@@ -22,7 +28,9 @@ async def produce(address, count, topic="orders"):
 
 class App:
     def __init__(self, address, group="g", **options):
-        self.group = ConsumerGroup(group, bootstrap=address, **{"topics": ["orders"]} | QUICK | options)
+        self.group = ConsumerGroup(
+            group, bootstrap=address, **{"topics": ["orders"]} | QUICK | options
+        )
         self.generations, self.records, self.ends = [], [], []
         self.task = asyncio.create_task(self._run())
 
@@ -44,7 +52,11 @@ class App:
 
     @property
     def assignment(self):
-        return self.generations[-1].assignment if self.generations and self.generations[-1].end is None else ()
+        return (
+            self.generations[-1].assignment
+            if self.generations and self.generations[-1].end is None
+            else ()
+        )
 
     def values(self, topic="orders"):
         return [int(record.value) for record in self.records if record.topic == topic]

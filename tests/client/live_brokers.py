@@ -1,5 +1,5 @@
-"""Brokers in processes of their own, which the live tests restart, freeze and cut members off from: Kohort, and Apache
-Kafka in its present and its last 3.x version.
+"""Brokers in processes of their own, which the live tests restart, freeze and cut members off from:
+Kohort, and Apache Kafka in its present and its last 3.x version.
 """
 
 import signal
@@ -14,21 +14,25 @@ import pytest
 from live_door import Door
 
 from interop.targets import ApacheKafka, KohortServe
-from kohort.client.admin import Admin
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from peers import kafka
 
 T = TypeVar("T")
 
 SETTINGS = {"group.min.session.timeout.ms": "1000"}
-KAFKA_SETTINGS = SETTINGS | {"offsets.topic.num.partitions": "4", "log.cleaner.dedupe.buffer.size": "2097152"}
+KAFKA_SETTINGS = SETTINGS | {
+    "offsets.topic.num.partitions": "4",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
 
 
 @dataclass(frozen=True)
 class Site:
-    """A broker behind a door: what it advertises is the door's address, so that all that a client ever opens goes
-    through it. An `interop.targets.Target`."""
+    """A broker behind a door: what it advertises is the door's address, so that all that a client
+    ever opens goes through it. An `interop.targets.Target`.
+    """
 
     name: str
     server: KohortServe | ApacheKafka
@@ -42,7 +46,9 @@ class Site:
         self.server.restart(how, away_seconds)
 
     def freeze(self, seconds: float) -> None:
-        """The broker stands still, as in a long garbage collection: it takes connections, and answers nothing."""
+        """The broker stands still, as in a long garbage collection: it takes connections, and
+        answers nothing.
+        """
         self.server.process.send_signal(signal.SIGSTOP)
         try:
             time.sleep(seconds)
@@ -63,7 +69,9 @@ def _apache_kafka(version: str) -> Callable[[Path, str], ApacheKafka]:
     def start(_: Path, advertised: str) -> ApacheKafka:
         if reason := kafka.missing_tools(version):
             pytest.skip(reason)
-        settings: Mapping[str, str] = KAFKA_SETTINGS | {"advertised.listeners": f"PLAINTEXT://{advertised}"}
+        settings: Mapping[str, str] = KAFKA_SETTINGS | {
+            "advertised.listeners": f"PLAINTEXT://{advertised}"
+        }
         return ApacheKafka(kafka.free_port(neighbours=1), settings, version)
 
     return start

@@ -1,5 +1,5 @@
-"""A TCP proxy before a broker, which can be shut for single clients: the network between them fails, and the broker
-and everybody else go on.
+"""A TCP proxy before a broker, which can be shut for single clients: the network between them
+fails, and the broker and everybody else go on.
 """
 
 import asyncio
@@ -11,15 +11,18 @@ from types import TracebackType
 from typing import Literal, Self
 
 Shut = Literal["reset", "silent"]
-"""`reset`: connections break, and new ones at once. `silent`: they stay, and nothing comes through; what was sent
-arrives when the door opens again, late, as what TCP sends again does."""
+"""`reset`: connections break, and new ones at once. `silent`: they stay, and nothing comes through;
+what was sent arrives when the door opens again, late, as what TCP sends again does.
+"""
 CHUNK = 65_536
 CLIENT_ID_AT = 14
 """Of a request: behind its size, API key, version, correlation id, and the client id's length."""
 
 
 class Door:
-    """A context manager; it runs in a thread of its own. A client is known by the client id of its first request."""
+    """A context manager; it runs in a thread of its own. A client is known by the client id of its
+    first request.
+    """
 
     def __init__(self) -> None:
         self.upstream = ""
@@ -43,7 +46,10 @@ class Door:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -117,7 +123,9 @@ class Door:
         finally:
             to_broker.close()
 
-    async def _pump(self, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while True:
             data = await reader.read(CHUNK)
             await self._pass(client).wait()

@@ -9,8 +9,7 @@ assert bench.ends == [...]
 from random import Random
 
 from kohort.client.group_config import GroupConfig
-from kohort.client.membership import Membership
-from kohort.client.membership_events import (
+from kohort.client.membership.events import (
     Assign,
     EndPartitions,
     Heartbeat,
@@ -25,8 +24,14 @@ from kohort.client.membership_events import (
     SyncGroup,
     Tell,
 )
+from kohort.client.membership.membership import Membership
 from kohort.errors import ErrorCode
-from kohort.protocol.subscription import Assignment, Subscription, encode_assignment, encode_subscription
+from kohort.protocol.subscription import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from kohort.types import TopicPartition
 
 TOPIC = "orders"
@@ -44,7 +49,14 @@ class Subscriber:
     """One assignor, one topic."""
 
     def protocols(self, owned, generation):
-        return (("range", encode_subscription(Subscription(topics=(TOPIC,), owned=owned, generation=generation))),)
+        return (
+            (
+                "range",
+                encode_subscription(
+                    Subscription(topics=(TOPIC,), owned=owned, generation=generation)
+                ),
+            ),
+        )
 
 
 class Bench:
@@ -52,7 +64,11 @@ class Bench:
         self.config = GroupConfig(group_id="g", topics=[TOPIC], **config)
         self.now = 1_000_000
         self.member = Membership(
-            self.config, Subscriber(), cooperative=cooperative, request_timeout_ms=request_timeout_ms, random=Random(1)
+            self.config,
+            Subscriber(),
+            cooperative=cooperative,
+            request_timeout_ms=request_timeout_ms,
+            random=Random(1),
         )
         self.actions = ()
         """What the last event caused, without what is only told."""
@@ -84,7 +100,9 @@ class Bench:
     @property
     def ends(self):
         """(end, partitions) of what the last event ends."""
-        return [(each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)]
+        return [
+            (each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)
+        ]
 
     @property
     def grants(self):
@@ -113,7 +131,9 @@ class Bench:
         return self.answer(JoinGroup, JoinAnswer(error=error, **fields))
 
     def joined(self, generation=1, *, leader="other", member_id="m1", **fields):
-        return self.join_answer(generation=generation, protocol="range", leader=leader, member_id=member_id, **fields)
+        return self.join_answer(
+            generation=generation, protocol="range", leader=leader, member_id=member_id, **fields
+        )
 
     def synced(self, *partitions):
         blob = encode_assignment(Assignment(partitions=tps(*partitions)))
@@ -152,7 +172,9 @@ class Bench:
         return self.actions
 
     def let_pass(self, ms, *, heartbeats=None, joins_fail=False):
-        """`ms` in small steps, and what ended then. Heartbeats get the error code `heartbeats`, None: no answer."""
+        """`ms` in small steps, and what ended then. Heartbeats get the error code `heartbeats`,
+        None: no answer.
+        """
         until, before = self.now + ms, len(self.history)
         while self.now < until:
             self.advance(min(100, until - self.now))
@@ -163,7 +185,11 @@ class Bench:
                     self.answer(Heartbeat, PlainAnswer(error=heartbeats))
                 elif kind is JoinGroup and joins_fail:
                     self.fail(JoinGroup)
-        return [(each.end, each.partitions) for each in self.history[before:] if isinstance(each, EndPartitions)]
+        return [
+            (each.end, each.partitions)
+            for each in self.history[before:]
+            if isinstance(each, EndPartitions)
+        ]
 
     # --- starting points ---
 

@@ -1,4 +1,6 @@
-"""Tests in the simulated world: `@simulated()` runs one there, `App` is an application with one member in it."""
+"""Tests in the simulated world: `@simulated()` runs one there, `App` is an application with one
+member in it.
+"""
 
 import asyncio
 import inspect
@@ -17,7 +19,11 @@ def simulated(seed=0, **world_options):
 
         _world, *others = inspect.signature(test).parameters.values()
         in_world.__signature__ = inspect.Signature(others)
-        in_world.__name__, in_world.__doc__, in_world.__module__ = test.__name__, test.__doc__, test.__module__
+        in_world.__name__, in_world.__doc__, in_world.__module__ = (
+            test.__name__,
+            test.__doc__,
+            test.__module__,
+        )
         if hasattr(test, "pytestmark"):
             in_world.pytestmark = test.pytestmark
         return in_world
@@ -35,7 +41,9 @@ async def until(condition, seconds=300):
 
 
 class App:
-    """One member with its application. `work(generation, partition)` runs for each partition, default `consume`."""
+    """One member with its application. `work(generation, partition)` runs for each partition,
+    default `consume`.
+    """
 
     def __init__(self, world, work=None, body=None, **options):
         self.world = world

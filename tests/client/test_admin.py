@@ -3,12 +3,13 @@
 import pytest
 
 from client.admin_stage import at, commit, fill, join, tp
-from kohort.client.admin import Admin
-from kohort.client.admin_values import GroupDescription, OffsetAndMetadata
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.admin.values import GroupDescription
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.connection import Connection
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
+from kohort.client.net.connection import Connection
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.broker import Broker
 from kohort.types import GroupId, TopicPartition
@@ -30,7 +31,8 @@ async def describe(admin: Admin, group: GroupId = G) -> GroupDescription:
     return described
 
 
-# --- groups ----------------------------------------------------------------------------------------------------------
+# --- groups
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_groups_are_listed_with_state_and_type(admin: Admin, cluster: Cluster) -> None:
@@ -66,13 +68,20 @@ async def test_a_broker_that_cannot_filter_is_filtered_for(
     await join(cluster, "a", {"orders": [0]})
     speak(monkeypatch, "list_groups", 4)
     assert [each.group for each in (await admin.list_groups(types=["consumer"])).groups] == []
-    assert [each.group for each in (await admin.list_groups(types=["classic"])).groups] == ["a", "b"]
+    assert [each.group for each in (await admin.list_groups(types=["classic"])).groups] == [
+        "a",
+        "b",
+    ]
 
 
 async def test_a_stable_group_is_described(admin: Admin, cluster: Cluster, broker: Broker) -> None:
     member = await join(cluster, G, {"orders": [0, 1]}, instance_id="host-1")
     described = await describe(admin)
-    assert (described.state, described.protocol_type, described.assignor) == ("Stable", "consumer", "range")
+    assert (described.state, described.protocol_type, described.assignor) == (
+        "Stable",
+        "consumer",
+        "range",
+    )
     assert described.coordinator == broker.node_id
     assert described.coordinator_address == str(broker.address)
     (told,) = described.members
@@ -85,7 +94,9 @@ async def test_a_stable_group_is_described(admin: Admin, cluster: Cluster, broke
     assert told.rack == "r1"
 
 
-async def test_bytes_of_an_assignment_that_nobody_can_read_are_no_error(admin: Admin, cluster: Cluster) -> None:
+async def test_bytes_of_an_assignment_that_nobody_can_read_are_no_error(
+    admin: Admin, cluster: Cluster
+) -> None:
     await join(cluster, G, {"orders": [0]}, assignment=b"\xff")
     (member,) = (await describe(admin)).members
     assert member.assignment is None
@@ -103,12 +114,16 @@ async def test_many_groups_in_one_call(admin: Admin) -> None:
     for number, group in enumerate(groups):
         await commit(admin, group, orders_0=number)
     described = await admin.describe_groups(groups)
-    assert {each.state for each in described.values() if isinstance(each, GroupDescription)} == {"Empty"}
+    assert {each.state for each in described.values() if isinstance(each, GroupDescription)} == {
+        "Empty"
+    }
     committed = await admin.committed(groups)
     assert [committed[group] for group in groups] == [{tp(0): at(number)} for number in range(30)]
 
 
-async def test_groups_are_deleted_but_not_those_with_members(admin: Admin, cluster: Cluster) -> None:
+async def test_groups_are_deleted_but_not_those_with_members(
+    admin: Admin, cluster: Cluster
+) -> None:
     await commit(admin, "empty", orders_0=0)
     await join(cluster, "busy", {"orders": [0]})
     deleted = await admin.delete_groups([GroupId("empty"), GroupId("busy"), GroupId("nobody")])
@@ -125,7 +140,8 @@ def _code(error: object) -> ErrorCode:
     return error.code
 
 
-# --- offsets ---------------------------------------------------------------------------------------------------------
+# --- offsets
+# ---------------------------------------------------------------------------------------------------------
 
 
 def speak(monkeypatch: pytest.MonkeyPatch, api: str, version: int) -> None:
@@ -138,7 +154,9 @@ def speak(monkeypatch: pytest.MonkeyPatch, api: str, version: int) -> None:
         return await send(self, name, **fields)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Connection, "send", send_old)
-    monkeypatch.setattr(Connection, "version", lambda self, name: version if name == api else said(self, name))
+    monkeypatch.setattr(
+        Connection, "version", lambda self, name: version if name == api else said(self, name)
+    )
 
 
 @pytest.mark.parametrize("version", range(2, 10))
@@ -150,7 +168,11 @@ async def test_offsets_come_back_as_committed_in_every_version(
     assert await admin.commit(G, offsets) == {tp(0): None, tp(1): None}
     speak(monkeypatch, "offset_fetch", version)
     everything = await admin.committed([G, GroupId("nobody")])
-    told = dict(offsets) if version >= 5 else {each: at(one.offset, one.metadata) for each, one in offsets.items()}
+    told = (
+        dict(offsets)
+        if version >= 5
+        else {each: at(one.offset, one.metadata) for each, one in offsets.items()}
+    )
     assert everything == {G: told, "nobody": {}}
     some = await admin.committed([G], [tp(1), TopicPartition("never", 0)])
     assert some == {G: {tp(1): told[tp(1)]}}
@@ -168,11 +190,17 @@ async def test_offsets_are_committed_in_every_version(
 async def test_a_partition_that_is_not_there_is_that_partitions_error(admin: Admin) -> None:
     outcomes = await admin.commit(G, {tp(0): at(1), tp(5): at(1), tp(0, "never"): at(1)})
     assert outcomes[tp(0)] is None
-    assert _code(outcomes[tp(5)]) is _code(outcomes[tp(0, "never")]) is ErrorCode.unknown_topic_or_partition
+    assert (
+        _code(outcomes[tp(5)])
+        is _code(outcomes[tp(0, "never")])
+        is ErrorCode.unknown_topic_or_partition
+    )
     assert await admin.committed([G]) == {G: {tp(0): at(1)}}
 
 
-async def test_a_group_with_members_takes_no_commit_from_outside(admin: Admin, cluster: Cluster) -> None:
+async def test_a_group_with_members_takes_no_commit_from_outside(
+    admin: Admin, cluster: Cluster
+) -> None:
     await join(cluster, G, {"orders": [0]})
     with pytest.raises(KafkaError) as refused:
         await admin.commit(G, {tp(0): at(1), tp(1): at(1)})
@@ -180,7 +208,9 @@ async def test_a_group_with_members_takes_no_commit_from_outside(admin: Admin, c
     assert await admin.committed([G]) == {G: {}}
 
 
-async def test_offsets_are_deleted_unless_members_read_the_topic(admin: Admin, cluster: Cluster) -> None:
+async def test_offsets_are_deleted_unless_members_read_the_topic(
+    admin: Admin, cluster: Cluster
+) -> None:
     await admin.create_topic("payments", partitions=1)
     await commit(admin, G, orders_0=1, payments_0=1)
     member = await join(cluster, G, {"orders": [0, 1]})
@@ -199,20 +229,25 @@ async def test_deleting_offsets_of_an_unknown_group_is_an_error(admin: Admin) ->
     assert refused.value.code is ErrorCode.group_id_not_found
 
 
-# --- lag -------------------------------------------------------------------------------------------------------------
+# --- lag
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_lag_of_what_is_committed_and_of_what_is_not(admin: Admin, broker: Broker) -> None:
     fill(broker, "orders", 10, 4)
     await commit(admin, G, orders_0=3)
     standings = await admin.standings(G, [tp(0), tp(1)])
-    assert {each: (standing.start, standing.end, standing.lag) for each, standing in standings.items()} == {
+    assert {
+        each: (standing.start, standing.end, standing.lag) for each, standing in standings.items()
+    } == {
         tp(0): (0, 10, 7),
         tp(1): (0, 4, None),
     }
 
 
-async def test_what_retention_removed_is_not_lag(admin: Admin, broker: Broker, cluster: Cluster) -> None:
+async def test_what_retention_removed_is_not_lag(
+    admin: Admin, broker: Broker, cluster: Cluster
+) -> None:
     fill(broker, "orders", 10)
     await commit(admin, G, orders_0=3)
     connection = await cluster.any_connection()
@@ -225,10 +260,15 @@ async def test_what_retention_removed_is_not_lag(admin: Admin, broker: Broker, c
 async def test_a_topic_that_is_gone_is_told_at_once(admin: Admin, cluster: Cluster) -> None:
     """Asking its leader would mean to wait for one until the time is up."""
     standings = await admin.standings(G, [tp(0, "never"), tp(7), tp(0)])
-    assert [(each.start, each.lag) for each in standings.values()] == [(None, None), (0, None), (None, None)]
+    assert [(each.start, each.lag) for each in standings.values()] == [
+        (None, None),
+        (0, None),
+        (None, None),
+    ]
 
 
-# --- topics ----------------------------------------------------------------------------------------------------------
+# --- topics
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_topics_are_made_grown_described_and_deleted(admin: Admin) -> None:
@@ -252,13 +292,18 @@ async def test_topics_are_made_grown_described_and_deleted(admin: Admin) -> None
     assert gone.value.code is ErrorCode.unknown_topic_or_partition
 
 
-# --- what goes wrong -------------------------------------------------------------------------------------------------
+# --- what goes wrong
+# -------------------------------------------------------------------------------------------------
 
 
 async def test_a_coordinator_that_loads_is_asked_again(
     admin: Admin, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passing = [ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator]
+    passing = [
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    ]
     send = Connection.send
 
     async def send_failing(self: Connection, name: str, /, **fields: object) -> object:
@@ -306,4 +351,6 @@ async def test_a_broker_that_is_down_is_named_and_hides_nothing(
     monkeypatch.setattr(cluster, "connection", down)
     listing = await admin.list_groups()
     assert [each.group for each in listing.groups] == [G]
-    assert {node: str(error) for node, error in listing.failures.items()} == {7: "connection refused"}
+    assert {node: str(error) for node, error in listing.failures.items()} == {
+        7: "connection refused"
+    }

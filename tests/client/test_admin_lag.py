@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.lag import Standing
+from kohort.client.admin.lag import Standing
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.types import TopicPartition
 
 P = TopicPartition("orders", 0)
@@ -29,14 +29,18 @@ def standing(committed: int | None, start: int | None, end: int | None) -> Stand
         (140, 0, 100, 0, "the commit is 40 beyond the end of the log: was the topic made again?"),
     ],
 )
-def test_lag(committed: int | None, start: int | None, end: int | None, lag: int | None, note: str) -> None:
+def test_lag(
+    committed: int | None, start: int | None, end: int | None, lag: int | None, note: str
+) -> None:
     at = standing(committed, start, end)
     assert (at.lag, at.note) == (lag, note)
     assert at.as_dict()["lag"] == lag
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
-def test_lag_is_never_negative_and_never_more_than_the_log_holds(committed: int, start: int, length: int) -> None:
+def test_lag_is_never_negative_and_never_more_than_the_log_holds(
+    committed: int, start: int, length: int
+) -> None:
     at = standing(committed, start, start + length)
     assert at.lag is not None
     assert 0 <= at.lag <= length

@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.reset_csv import read_offsets, write_offsets
-from kohort.client.reset_plan import Change, Drift, PlanError, ResetPlan
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.resets.csv import read_offsets, write_offsets
+from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
 from kohort.errors import ConfigError
 from kohort.types import GroupId, TopicPartition
 
 G = GroupId("orders, all")
 OFFSETS = st.none() | st.builds(
-    OffsetAndMetadata, offset=st.integers(0, 2**63 - 1), leader_epoch=st.integers(-1, 2**31 - 1), metadata=st.text()
+    OffsetAndMetadata,
+    offset=st.integers(0, 2**63 - 1),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(),
 )
 PLACES = st.tuples(st.text(), st.builds(TopicPartition, st.text(), st.integers(0, 2**31 - 1)))
 
@@ -24,15 +27,28 @@ def change(partition: int, old: int | None, new: int | None, group: GroupId = G)
     def committed(offset: int | None) -> OffsetAndMetadata | None:
         return None if offset is None else OffsetAndMetadata(offset=offset)
 
-    return Change(group=group, partition=TopicPartition("t", partition), old=committed(old), new=committed(new))
+    return Change(
+        group=group,
+        partition=TopicPartition("t", partition),
+        old=committed(old),
+        new=committed(new),
+    )
 
 
 def plan(*changes: Change) -> ResetPlan:
-    return ResetPlan(specification="to-earliest", cluster_id="c", made_at_ms=1_769_860_800_000, changes=changes)
+    return ResetPlan(
+        specification="to-earliest", cluster_id="c", made_at_ms=1_769_860_800_000, changes=changes
+    )
 
 
-@given(st.dictionaries(PLACES, st.tuples(OFFSETS, OFFSETS, st.text())), st.text(), st.none() | st.text())
-def test_a_plan_comes_back_from_its_file(changes: dict[Any, Any], specification: str, cluster: str | None) -> None:
+@given(
+    st.dictionaries(PLACES, st.tuples(OFFSETS, OFFSETS, st.text())),
+    st.text(),
+    st.none() | st.text(),
+)
+def test_a_plan_comes_back_from_its_file(
+    changes: dict[Any, Any], specification: str, cluster: str | None
+) -> None:
     made = ResetPlan(
         specification=specification,
         cluster_id=cluster,
@@ -58,10 +74,19 @@ def test_the_file_has_a_line_per_partition_and_tells_when() -> None:
         ("", "not JSON"),
         ("[]", 'not a plan: "format"'),
         ("{}", 'not a plan: "format"'),
-        (plan().to_json().replace('"version": 1', '"version": 2'), "version 2 of a plan; this Kohort reads version 1"),
+        (
+            plan().to_json().replace('"version": 1', '"version": 2'),
+            ("version 2 of a plan; this Kohort reads version 1"),
+        ),
         (plan(change(0, 1, 2)).to_json().replace('"offset": 1,', '"offset": -1,'), "offset -1"),
-        (plan(change(0, 1, 2)).to_json().replace('"offset": 1,', '"offset": 1.5,'), "1.5 is not an integer"),
-        (plan(change(0, 1, 2)).to_json().replace('"partition": 0', '"partition": true'), "True is not an integer"),
+        (
+            plan(change(0, 1, 2)).to_json().replace('"offset": 1,', '"offset": 1.5,'),
+            "1.5 is not an integer",
+        ),
+        (
+            plan(change(0, 1, 2)).to_json().replace('"partition": 0', '"partition": true'),
+            "True is not an integer",
+        ),
         (plan(change(0, 1, 2)).to_json().replace('"new"', '"now"'), "KeyError: 'new'"),
         (plan(change(0, 1, 2), change(0, 1, 3)).to_json(), "t-0 of orders, all is there twice"),
     ],
@@ -74,7 +99,9 @@ def test_what_is_no_plan_is_refused(text: str, said: str) -> None:
 def test_the_inverse_brings_back_what_was() -> None:
     made = plan(change(0, 5, 0), change(1, None, 3))
     undo = made.inverse(7)
-    assert [(each.old, each.new) for each in undo.changes] == [(each.new, each.old) for each in made.changes]
+    assert [(each.old, each.new) for each in undo.changes] == [
+        (each.new, each.old) for each in made.changes
+    ]
     assert undo.specification == "undo of to-earliest"
     assert undo.executed_at_ms is None
 
@@ -82,14 +109,20 @@ def test_the_inverse_brings_back_what_was() -> None:
 def test_drift_is_where_the_group_moved_since() -> None:
     made = plan(change(0, 5, 0), change(1, None, 3), change(2, 9, 1))
     at = {0: 5, 1: 4}
-    current = {G: {TopicPartition("t", number): OffsetAndMetadata(offset=offset) for number, offset in at.items()}}
+    current = {
+        G: {
+            TopicPartition("t", number): OffsetAndMetadata(offset=offset)
+            for number, offset in at.items()
+        }
+    }
     assert made.drift(current) == (
         Drift(G, TopicPartition("t", 1), None, 4),
         Drift(G, TopicPartition("t", 2), 9, None),
     )
 
 
-# --- CSV -------------------------------------------------------------------------------------------------------------
+# --- CSV
+# -------------------------------------------------------------------------------------------------------------
 
 A, B = GroupId("a"), GroupId("b")
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.lag import Standing
-from kohort.client.reset_specs import (
+from kohort.client.admin.lag import Standing
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.resets.specs import (
     NoCommitError,
     ShiftBy,
     Specification,
@@ -23,7 +23,11 @@ G = GroupId("g")
 
 
 def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Standing:
-    said = None if committed is None else OffsetAndMetadata(offset=committed, leader_epoch=3, metadata="by hand")
+    said = (
+        None
+        if committed is None
+        else OffsetAndMetadata(offset=committed, leader_epoch=3, metadata="by hand")
+    )
     return Standing(partition=P, committed=said, start=start, end=end)
 
 
@@ -45,7 +49,13 @@ def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Standing:
         (ToTime(1), at(), 33, 33, ""),
         (ToTime(1), at(), None, 100, "no record is as new; set to the log's end"),
         (ToOffsets({(G, P): 44}), at(), None, 44, ""),
-        (ToOffsets({(G, P): 444}), at(), None, 100, "offset 444 is beyond the log's end; set to 100"),
+        (
+            ToOffsets({(G, P): 444}),
+            at(),
+            None,
+            100,
+            ("offset 444 is beyond the log's end; set to 100"),
+        ),
     ],
 )
 def test_the_new_offset(
@@ -56,7 +66,9 @@ def test_the_new_offset(
 
 
 def test_a_shift_needs_a_commit() -> None:
-    with pytest.raises(NoCommitError, match="orders-0: cannot be shifted, the group has committed nothing there"):
+    with pytest.raises(
+        NoCommitError, match=("orders-0: cannot be shifted, the group has committed nothing there")
+    ):
         new_offset(ShiftBy(1), G, at(None))
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from kohort.client.reset_times import Moment, iso, parse_datetime, parse_duration
+from kohort.client.resets.times import Moment, iso, parse_datetime, parse_duration
 from kohort.errors import ConfigError
 
 NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
@@ -59,7 +59,9 @@ def test_a_duration_as_java_reads_it(text: str, ms: int) -> None:
     assert parse_duration(text) == ms
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1H", "PT1D", "P1Y", "PT1.5H", "P-", " P1D"])
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "1D", "P1H", "PT1D", "P1Y", "PT1.5H", "P-", " P1D"]
+)
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a duration as in P1DT2H30M"):
         parse_duration(text)

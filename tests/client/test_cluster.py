@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from fake_cluster import HANG, HANG_UP, FakeCluster
 
-from kohort.client.cluster import Cluster, Leader
+from kohort.client.cluster.cluster import Cluster, Leader
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.broker import Broker
@@ -40,11 +40,16 @@ async def test_metadata_of_every_version(version: int) -> None:
             topic = (await cluster.metadata(["orders"])).topics["orders"]
             assert [each.leader for each in topic.partitions] == [0, 0]
             assert (topic.id is not None) == (version >= 10)
-            assert [each.leader_epoch for each in topic.partitions] == ([0, 0] if version >= 7 else [-1, -1])
+            assert [each.leader_epoch for each in topic.partitions] == (
+                [0, 0] if version >= 7 else [-1, -1]
+            )
 
 
 async def test_a_leader_is_asked_for_once_until_it_is_stale() -> None:
-    async with FakeCluster(nodes=2, topics={"orders": 2}) as fake, Cluster(fake.config()) as cluster:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 2}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
         assert await cluster.leader(TP) == Leader(0, 0)
         assert await cluster.leader(TopicPartition("orders", 1)) == Leader(1, 0)
         fake.lead("orders", 0, node=1, epoch=1)
@@ -55,7 +60,10 @@ async def test_a_leader_is_asked_for_once_until_it_is_stale() -> None:
 
 
 async def test_what_is_old_is_asked_for_again() -> None:
-    async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config(metadata_max_age_ms=20)) as cluster:
+    async with (
+        FakeCluster(topics={"orders": 1}) as fake,
+        Cluster(fake.config(metadata_max_age_ms=20)) as cluster,
+    ):
         await cluster.leader(TP)
         fake.lead("orders", 0, node=0, epoch=1)
         await asyncio.sleep(0.03)
@@ -63,13 +71,19 @@ async def test_what_is_old_is_asked_for_again() -> None:
 
 
 async def test_leaders_that_are_wanted_at_once_are_asked_for_together() -> None:
-    async with FakeCluster(topics={f"t{n}": 1 for n in range(20)}) as fake, Cluster(fake.config()) as cluster:
+    async with (
+        FakeCluster(topics={f"t{n}": 1 for n in range(20)}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
         await asyncio.gather(*(cluster.leader(TopicPartition(f"t{n}", 0)) for n in range(20)))
         assert [len(request.topics) for request in fake.asked("metadata")] == [20]
 
 
 async def test_an_answer_with_an_older_epoch_is_not_believed() -> None:
-    async with FakeCluster(nodes=2, topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 1}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
         fake.lead("orders", 0, node=1, epoch=7)
         assert await cluster.leader(TP) == Leader(1, 7)
         fake.lead("orders", 0, node=0, epoch=6)
@@ -94,7 +108,9 @@ async def test_a_leader_is_waited_for() -> None:
 async def test_no_leader_for_too_long_tells_what_was_tried() -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         fake.lead("orders", 0, node=-1, epoch=0)
-        with pytest.raises(GaveUpError, match=r"leader of orders-0: gave up after \d+ attempts.*LEADER_NOT_AV") as info:
+        with pytest.raises(
+            GaveUpError, match=(r"leader of orders-0: gave up after \d+ attempts.*LEADER_NOT_AV")
+        ) as info:
             await cluster.leader(TP, timeout_ms=50)
         assert info.value.code is ErrorCode.leader_not_available
         with pytest.raises(GaveUpError, match=r"UNKNOWN_TOPIC_OR_PARTITION: topic nowhere"):
@@ -139,8 +155,10 @@ async def test_nobody_there_is_told_with_every_address() -> None:
                 await cluster.any_connection()
 
 
-async def test_a_server_that_hangs_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kohort.client.connections.NEXT_AFTER_S", 0.02)
+async def test_a_server_that_hangs_does_not_hold_up_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kohort.client.net.connections.NEXT_AFTER_S", 0.02)
     async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
         fake.brokers[0].on("api_versions", lambda _request: HANG)
         async with (
@@ -159,7 +177,10 @@ async def test_a_broker_that_hangs_is_left_for_another() -> None:
 
 
 async def test_a_broker_that_moved_is_found_at_its_new_address() -> None:
-    async with FakeCluster(nodes=2, topics={"orders": 2}) as fake, Cluster(fake.config()) as cluster:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 2}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
         node = (await cluster.leader(TopicPartition("orders", 1))).node_id
         first = await cluster.connection(node, "fetch")
         await fake.brokers[1].stop()
@@ -186,7 +207,10 @@ async def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_a
 
 
 async def test_a_broker_may_ask_for_a_new_start() -> None:
-    async with FakeCluster(nodes=2, topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 1}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
         await cluster.metadata()
         plain = fake.metadata
         answers = iter([{"error_code": 129}])
@@ -221,7 +245,9 @@ async def test_a_broken_connection_is_opened_again() -> None:
 
 async def test_a_node_that_is_not_in_the_cluster() -> None:
     async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
-        with pytest.raises(BrokerUnreachableError, match=r"broker 9 is not in the cluster; its brokers are 0, 1"):
+        with pytest.raises(
+            BrokerUnreachableError, match=(r"broker 9 is not in the cluster; its brokers are 0, 1")
+        ):
             await cluster.connection(9)
 
 
@@ -274,7 +300,10 @@ async def test_no_coordinator_for_too_long_is_an_error() -> None:
             for key in request.body.coordinator_keys
         ]})  # fmt: skip
         async with Cluster(fake.config(default_api_timeout_ms=50)) as cluster:
-            with pytest.raises(GaveUpError, match=r"coordinator of group 'g': gave up.*COORDINATOR_NOT_AVAILABLE: not"):
+            with pytest.raises(
+                GaveUpError,
+                match=(r"coordinator of group 'g': gave up.*COORDINATOR_NOT_AVAILABLE: not"),
+            ):
                 await cluster.coordinator("g")
 
 

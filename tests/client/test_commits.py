@@ -6,9 +6,9 @@ import pytest
 from simulated import FOREVER, App, simulated, until
 from world import ANSWERS
 
-from kohort.client.admin_values import OffsetAndMetadata
 from kohort.client.group_errors import CommitError, GenerationEndedError, GroupError
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -16,7 +16,9 @@ ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 async def in_generation(world, do, **options):
-    """Run `do(generation)` in the first generation of a member, and then leave; returns what it returns."""
+    """Run `do(generation)` in the first generation of a member, and then leave; returns what it
+    returns.
+    """
     result = []
 
     async def body(generation):
@@ -54,7 +56,13 @@ def answering(monkeypatch, *codes, api="offset_commit"):
 @simulated()
 async def test_what_is_asked_together_is_sent_together(world):
     async def do(generation):
-        await asyncio.gather(*(generation.commit({tp: offset}) for offset in range(50) for tp in generation.assignment))
+        await asyncio.gather(
+            *(
+                generation.commit({tp: offset})
+                for offset in range(50)
+                for tp in generation.assignment
+            )
+        )
 
     app, _ = await in_generation(world, do)
     assert len(app.sent("offset_commit")) <= 2
@@ -64,7 +72,9 @@ async def test_what_is_asked_together_is_sent_together(world):
 @simulated()
 async def test_metadata_and_leader_epoch_are_sent(world):
     async def do(generation):
-        await generation.commit({ORDERS[0]: OffsetAndMetadata(offset=7, leader_epoch=3, metadata="by hand")})
+        await generation.commit(
+            {ORDERS[0]: OffsetAndMetadata(offset=7, leader_epoch=3, metadata="by hand")}
+        )
 
     await in_generation(world, do)
     committed = world.coordinator.bench.shard.groups["g"].offsets[ORDERS[0]]
@@ -77,7 +87,9 @@ async def test_the_epoch_of_a_batch_goes_with_its_end(world):
     app = App(world)
     await until(lambda: len(world.committed()) == 4)
     _, fields = app.sent("offset_commit")[-1]
-    assert {each["committed_leader_epoch"] for topic in fields["topics"] for each in topic["partitions"]} == {0}
+    assert {
+        each["committed_leader_epoch"] for topic in fields["topics"] for each in topic["partitions"]
+    } == {0}
     await app.stop()
 
 
@@ -85,11 +97,15 @@ async def test_the_epoch_of_a_batch_goes_with_its_end(world):
 async def test_errors_are_told_by_partition(world):
     async def do(generation):
         with pytest.raises(CommitError, match="orders-1: OFFSET_METADATA_TOO_LARGE") as raised:
-            await generation.commit({ORDERS[0]: 1, ORDERS[1]: OffsetAndMetadata(offset=1, metadata="x" * 5_000)})
+            await generation.commit(
+                {ORDERS[0]: 1, ORDERS[1]: OffsetAndMetadata(offset=1, metadata="x" * 5_000)}
+            )
         return raised.value.errors
 
     _, errors = await in_generation(world, do)
-    assert {tp: error.code for tp, error in errors.items()} == {ORDERS[1]: ErrorCode.offset_metadata_too_large}
+    assert {tp: error.code for tp, error in errors.items()} == {
+        ORDERS[1]: ErrorCode.offset_metadata_too_large
+    }
     assert world.committed() == {ORDERS[0]: 1}
 
 
@@ -129,7 +145,9 @@ async def test_it_is_not_tried_for_ever(world, monkeypatch):
     assert 60_000 <= took <= 63_000
 
 
-@pytest.mark.parametrize("code", [ErrorCode.invalid_commit_offset_size, ErrorCode.topic_authorization_failed])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.invalid_commit_offset_size, ErrorCode.topic_authorization_failed]
+)
 @simulated()
 async def test_what_concerns_a_partition_is_told_at_once(world, code, monkeypatch):
     answering(monkeypatch, code)
@@ -164,7 +182,9 @@ async def test_a_commit_that_is_fenced_ends_the_generation(world, code, monkeypa
     await app.stop()
 
 
-@pytest.mark.parametrize("code", [ErrorCode.fenced_instance_id, ErrorCode.group_authorization_failed])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.fenced_instance_id, ErrorCode.group_authorization_failed]
+)
 @simulated()
 async def test_a_commit_that_is_refused_for_good_ends_the_membership(world, code, monkeypatch):
     answering(monkeypatch, code)
@@ -251,7 +271,9 @@ async def test_and_when_partitions_are_revoked(world):
 
 
 @simulated()
-async def test_a_commit_that_is_under_way_is_waited_for_before_the_member_leaves(world, monkeypatch):
+async def test_a_commit_that_is_under_way_is_waited_for_before_the_member_leaves(
+    world, monkeypatch
+):
     usual = ANSWERS["offset_commit"]
 
     async def slow(coordinator, connection, fields):
@@ -262,7 +284,8 @@ async def test_a_commit_that_is_under_way_is_waited_for_before_the_member_leaves
 
     async def body(generation):
         await generation.commit({ORDERS[0]: 7})
-        await until(lambda: app.sent("offset_commit"))  # the interval's: nothing is left to be committed
+        # the interval's: nothing is left to be committed
+        await until(lambda: app.sent("offset_commit"))
         app.group.stop()
 
     app = App(world, idle, body, commit_interval_ms=1_000)
@@ -347,7 +370,7 @@ async def test_a_fault_of_the_client_is_told_to_who_commits_and_ends_there(world
 
     async def do(generation):
         with monkeypatch.context() as patch:
-            patch.setattr("kohort.client.commits.commit_offsets", broken)
+            patch.setattr("kohort.client.group.commits.commit_offsets", broken)
             with pytest.raises(CommitError, match=r"fault of the client.*by no offset"):
                 await generation.commit({ORDERS[0]: 1})
         await generation.commit({ORDERS[0]: 2})

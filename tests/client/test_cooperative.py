@@ -6,7 +6,7 @@ import itertools
 import pytest
 from simulated import FOREVER, App, simulated, until
 
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
 from kohort.types import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -14,7 +14,9 @@ COOPERATIVE = {"assignors": ["cooperative-sticky"]}
 
 
 async def two_members(world, work=None, **options):
-    """One that had all partitions, and another one that took over half of them. Back when both are stable."""
+    """One that had all partitions, and another one that took over half of them. Back when both are
+    stable.
+    """
     first = App(world, work, **COOPERATIVE, **options)
     await first.assigned(4)
     second = App(world, work, **COOPERATIVE, **options)
@@ -53,7 +55,10 @@ async def test_what_a_generation_tells_of_the_differences(world):
     assert set(second.generation.added) == set(second.assignment)
     await stop(second)
     await first.assigned(4)
-    assert (set(first.generation.added), first.generation.revoked) == (set(second.generations[-1].assignment), ())
+    assert (set(first.generation.added), first.generation.revoked) == (
+        set(second.generations[-1].assignment),
+        (),
+    )
     await stop(first)
 
 
@@ -115,15 +120,21 @@ async def test_commits_of_kept_partitions_carry_the_new_generation(world):
 
     first, second = await two_members(world, work)
     await asyncio.sleep(5)
-    generations = {fields["generation_id_or_member_epoch"] for _, fields in first.sent("offset_commit")}
+    generations = {
+        fields["generation_id_or_member_epoch"] for _, fields in first.sent("offset_commit")
+    }
     assert {1, first.generation.id} <= generations
-    assert first.sent("offset_commit")[-1][1]["generation_id_or_member_epoch"] == first.generation.id
+    assert (
+        first.sent("offset_commit")[-1][1]["generation_id_or_member_epoch"] == first.generation.id
+    )
     await stop(first, second)
 
 
 @simulated()
 async def test_a_commit_waits_while_the_group_syncs(world):
-    """REBALANCE_IN_PROGRESS: the coordinator takes none between join and sync. The caller notices nothing."""
+    """REBALANCE_IN_PROGRESS: the coordinator takes none between join and sync. The caller notices
+    nothing.
+    """
     results = []
 
     async def work(generation, partition):

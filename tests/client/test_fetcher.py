@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kohort.client.cluster import Cluster
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.cluster.list_offsets import list_offsets
 from kohort.client.errors import NotAssignedError, OffsetOutOfRangeError
-from kohort.client.fetcher import EARLIEST, LATEST, Fetcher
-from kohort.client.offsets import list_offsets
+from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.errors import ConfigError, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
@@ -77,7 +77,9 @@ async def test_nothing_to_read(fetcher: Fetcher) -> None:
     assert await fetcher.next_any(max_wait_ms=20) is None
 
 
-async def test_whoever_waits_gets_a_record_as_soon_as_it_is_there(broker: Broker, fetcher: Fetcher) -> None:
+async def test_whoever_waits_gets_a_record_as_soon_as_it_is_there(
+    broker: Broker, fetcher: Fetcher
+) -> None:
     fetcher.add(TPS[0], EARLIEST)
     waiting = asyncio.create_task(fetcher.next(TPS[0], max_wait_ms=4_000))
     any_waiting = asyncio.create_task(fetcher.next_any(max_wait_ms=4_000))
@@ -108,14 +110,24 @@ async def test_earliest_and_latest(broker: Broker, cluster: Cluster, fetcher: Fe
 async def test_positions_and_lag(broker: Broker, fetcher: Fetcher) -> None:
     append(broker, TPS[0], *[b"x"] * 10)
     fetcher.add(TPS[0], 4)
-    assert (fetcher.position(TPS[0]), fetcher.lag(TPS[0]), fetcher.high_watermark(TPS[0])) == (4, None, None)
+    assert (fetcher.position(TPS[0]), fetcher.lag(TPS[0]), fetcher.high_watermark(TPS[0])) == (
+        4,
+        None,
+        None,
+    )
     await read(fetcher, TPS[0], 6)
-    assert (fetcher.position(TPS[0]), fetcher.lag(TPS[0]), fetcher.high_watermark(TPS[0])) == (10, 0, 10)
+    assert (fetcher.position(TPS[0]), fetcher.lag(TPS[0]), fetcher.high_watermark(TPS[0])) == (
+        10,
+        0,
+        10,
+    )
     fetcher.seek(TPS[0], 7)
     assert (fetcher.position(TPS[0]), fetcher.lag(TPS[0])) == (7, 3)
 
 
-async def test_seek_drops_what_was_fetched_and_what_is_on_its_way(broker: Broker, fetcher: Fetcher) -> None:
+async def test_seek_drops_what_was_fetched_and_what_is_on_its_way(
+    broker: Broker, fetcher: Fetcher
+) -> None:
     append(broker, TPS[0], *[b"%d" % n for n in range(10)])
     fetcher.add(TPS[0], 0)
     await asyncio.sleep(0.05)
@@ -142,8 +154,12 @@ async def test_pause_and_resume(broker: Broker, fetcher: Fetcher) -> None:
     assert await read(fetcher, TPS[0], 1) == [b"a"]
 
 
-async def test_a_partition_that_is_resumed_does_not_wait_for_the_others(broker: Broker, cluster: Cluster) -> None:
-    """A request that waits at the broker for half a second must not keep other partitions from being fetched."""
+async def test_a_partition_that_is_resumed_does_not_wait_for_the_others(
+    broker: Broker, cluster: Cluster
+) -> None:
+    """A request that waits at the broker for half a second must not keep other partitions from
+    being fetched.
+    """
     async with Fetcher(cluster, fetch_max_wait_ms=5_000) as fetcher:
         fetcher.assign({TPS[0]: 0, TPS[1]: 0})
         fetcher.pause(TPS[1])
@@ -170,7 +186,13 @@ async def test_assign_keeps_what_stays(broker: Broker, fetcher: Fetcher) -> None
 
 
 async def test_a_partition_that_is_not_read(fetcher: Fetcher) -> None:
-    for call in (fetcher.position, fetcher.lag, fetcher.pause, fetcher.resume, fetcher.high_watermark):
+    for call in (
+        fetcher.position,
+        fetcher.lag,
+        fetcher.pause,
+        fetcher.resume,
+        fetcher.high_watermark,
+    ):
         with pytest.raises(NotAssignedError, match="orders-0 is not being read"):
             call(TPS[0])
     with pytest.raises(NotAssignedError):
@@ -194,7 +216,9 @@ async def test_what_is_fetched_ahead_is_bounded(broker: Broker, cluster: Cluster
     for tp in TPS:
         for _ in range(100):
             append(broker, tp, value)
-    async with Fetcher(cluster, max_partition_fetch_bytes=50_000, max_buffered_bytes=120_000) as fetcher:
+    async with Fetcher(
+        cluster, max_partition_fetch_bytes=50_000, max_buffered_bytes=120_000
+    ) as fetcher:
         fetcher.assign(dict.fromkeys(TPS, 0))
         await asyncio.sleep(0.1)
         # Until it is full, and then what two requests bring at most.
@@ -219,7 +243,9 @@ async def test_a_batch_larger_than_any_limit_still_comes(broker: Broker, cluster
         assert [len(value or b"") for value in await read(small, TPS[0], 2)] == [300_000, 4]
 
 
-async def test_out_of_range_is_an_error_unless_a_policy_is_given(broker: Broker, cluster: Cluster) -> None:
+async def test_out_of_range_is_an_error_unless_a_policy_is_given(
+    broker: Broker, cluster: Cluster
+) -> None:
     append(broker, TPS[0], b"a", b"b")
     async with Fetcher(cluster) as strict:
         strict.add(TPS[0], 40)
@@ -233,7 +259,9 @@ async def test_out_of_range_is_an_error_unless_a_policy_is_given(broker: Broker,
         assert await read(strict, TPS[0], 1) == [b"b"]
 
 
-async def test_out_of_range_goes_on_from_the_first_or_the_last(broker: Broker, cluster: Cluster) -> None:
+async def test_out_of_range_goes_on_from_the_first_or_the_last(
+    broker: Broker, cluster: Cluster
+) -> None:
     append(broker, TPS[0], b"a", b"b")
     async with Fetcher(cluster, out_of_range="earliest") as fetcher:
         fetcher.add(TPS[0], 40)
@@ -253,7 +281,9 @@ async def test_other_partitions_go_on_when_one_cannot(broker: Broker, fetcher: F
         await fetcher.next(TPS[0], max_wait_ms=1_000)
 
 
-async def test_two_fetchers_of_one_cluster_do_not_wait_for_each_other(broker: Broker, cluster: Cluster) -> None:
+async def test_two_fetchers_of_one_cluster_do_not_wait_for_each_other(
+    broker: Broker, cluster: Cluster
+) -> None:
     async with Fetcher(cluster, fetch_max_wait_ms=5_000) as one, Fetcher(cluster) as two:
         one.add(TPS[0], 0)
         assert await one.next(TPS[0], max_wait_ms=30) is None
@@ -263,13 +293,19 @@ async def test_two_fetchers_of_one_cluster_do_not_wait_for_each_other(broker: Br
             assert await read(two, TPS[1], 1) == [b"x"]
 
 
-async def test_closing_leaves_neither_tasks_nor_connections(broker: Broker, cluster: Cluster) -> None:
+async def test_closing_leaves_neither_tasks_nor_connections(
+    broker: Broker, cluster: Cluster
+) -> None:
     before = asyncio.all_tasks()
     async with Fetcher(cluster) as fetcher:
         fetcher.assign(dict.fromkeys(TPS, 0))
         await fetcher.next(TPS[0], max_wait_ms=30)
     await asyncio.sleep(0.01)
-    assert not [task for task in asyncio.all_tasks() - before if "Lane" in repr(task) or "prepare" in repr(task)]
+    assert not [
+        task
+        for task in asyncio.all_tasks() - before
+        if "Lane" in repr(task) or "prepare" in repr(task)
+    ]
     assert [key for key in cluster._connections._open if key[1].startswith("fetch")] == []
 
 

@@ -1,4 +1,6 @@
-"""Fetch responses read in place: as kio reads them, and nothing but MalformedError for what is none."""
+"""Fetch responses read in place: as kio reads them, and nothing but MalformedError for what is
+none.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.fetch_answer import VERSIONS, read_fetch_answer
+from kohort.client.fetch.response import VERSIONS, read_fetch_answer
 from kohort.protocol.building import response
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.writing import encode
@@ -22,7 +24,9 @@ PARTITIONS = st.fixed_dictionaries(
         "last_stable_offset": INT64,
         "log_start_offset": INT64,
         "aborted_transactions": st.none()
-        | st.lists(st.fixed_dictionaries({"producer_id": INT64, "first_offset": INT64}), max_size=3),
+        | st.lists(
+            st.fixed_dictionaries({"producer_id": INT64, "first_offset": INT64}), max_size=3
+        ),
         "records": st.none() | st.binary(max_size=200) | st.integers(100, 20_000).map(bytes),
         "diverging_epoch": st.sampled_from([{}, {"epoch": 3, "end_offset": 17}]),
         "current_leader": st.sampled_from([{}, {"leader_id": 2, "leader_epoch": 9}]),
@@ -30,7 +34,11 @@ PARTITIONS = st.fixed_dictionaries(
 )
 TOPICS = st.lists(
     st.fixed_dictionaries(
-        {"topic": st.text(max_size=20), "topic_id": IDS, "partitions": st.lists(PARTITIONS, max_size=3)}
+        {
+            "topic": st.text(max_size=20),
+            "topic_id": IDS,
+            "partitions": st.lists(PARTITIONS, max_size=3),
+        }
     ),
     max_size=3,
 )
@@ -44,7 +52,12 @@ def fields(topics: list[dict[str, Any]], version: int) -> dict[str, Any]:
         "session_id": 12345,
         "responses": [
             topic
-            | {"partitions": [{k: v for k, v in each.items() if k not in left_out} for each in topic["partitions"]]}
+            | {
+                "partitions": [
+                    {k: v for k, v in each.items() if k not in left_out}
+                    for each in topic["partitions"]
+                ]
+            }
             for topic in topics
         ],
     }
@@ -60,7 +73,12 @@ def test_reads_what_kio_writes(version: int, topics: list[dict[str, Any]], at: i
     assert len(answer.partitions) == len(expected)
     for told, (topic, each) in zip(answer.partitions, expected, strict=True):
         assert told.topic == (topic.topic_id if version >= 13 else topic.topic)
-        assert told[1:5] == (each.partition_index, each.error_code, each.high_watermark, each.last_stable_offset)
+        assert told[1:5] == (
+            each.partition_index,
+            each.error_code,
+            each.high_watermark,
+            each.last_stable_offset,
+        )
         assert told.log_start_offset == (each.log_start_offset if version >= 5 else -1)
         aborted = each.aborted_transactions or ()
         assert told.aborted == tuple((one.producer_id, one.first_offset) for one in aborted)
@@ -70,7 +88,11 @@ def test_reads_what_kio_writes(version: int, topics: list[dict[str, Any]], at: i
 
 
 def test_records_are_views_of_the_frame() -> None:
-    topic = {"topic": "orders", "topic_id": UUID(int=1), "partitions": [{"partition_index": 0, "records": b"abc" * 50}]}
+    topic = {
+        "topic": "orders",
+        "topic_id": UUID(int=1),
+        "partitions": [{"partition_index": 0, "records": b"abc" * 50}],
+    }
     frame = bytearray(encode(response(1, 17, responses=[topic])))
     (told,) = read_fetch_answer(frame, 17, 0).partitions
     assert told.records.obj is frame
@@ -85,7 +107,9 @@ def test_any_bytes_are_read_or_refused(version: int, data: bytes) -> None:
 
 
 @given(st.integers(*VERSIONS), TOPICS, st.data())
-def test_an_answer_that_ends_early_is_refused(version: int, topics: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_an_answer_that_ends_early_is_refused(
+    version: int, topics: list[dict[str, Any]], data: st.DataObject
+) -> None:
     whole = encode(response(1, version, **fields(topics, version)))
     cut = data.draw(st.integers(0, len(whole) - 1))
     try:

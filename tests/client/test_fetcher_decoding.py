@@ -1,11 +1,13 @@
-"""Records decoded by `Batch`: as the slow and careful way decodes them, without what does not count."""
+"""Records decoded by `Batch`: as the slow and careful way decodes them, without what does not
+count.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.batch import Batch, scan
-from kohort.client.decoding import counted_batches
+from kohort.client.fetch.batch import Batch, scan
+from kohort.client.fetch.decoding import counted_batches
 from kohort.client.record import TimestampType
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
@@ -21,7 +23,9 @@ RECORDS = st.lists(
         Record,
         BYTES,
         BYTES,
-        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple),
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(
+            tuple
+        ),
         st.integers(0, 2**41),
     ),
     min_size=1,
@@ -29,7 +33,9 @@ RECORDS = st.lists(
 )
 
 
-def batch_of(data: bytes, first: int, behind: int, aborted: tuple[tuple[int, int], ...] = ()) -> Batch:
+def batch_of(
+    data: bytes, first: int, behind: int, aborted: tuple[tuple[int, int], ...] = ()
+) -> Batch:
     return Batch(TP, memoryview(data), first, behind, aborted=aborted)
 
 
@@ -44,17 +50,21 @@ def test_any_records(content: list[list[Record]], codec: Codec, data: st.DataObj
     first = data.draw(st.integers(10, offset - 1))
     behind = data.draw(st.integers(first, offset))
     found = batch_of(encoded, first, behind).records
-    assert [(each.key, each.value, each.headers, each.timestamp, each.offset) for each in found] == [
-        tuple(each) for each in expected if first <= each.offset < behind
-    ]
-    assert all((each.topic, each.partition, each.timestamp_type) == ("orders", 3, 0) for each in found)
+    assert [
+        (each.key, each.value, each.headers, each.timestamp, each.offset) for each in found
+    ] == [tuple(each) for each in expected if first <= each.offset < behind]
+    assert all(
+        (each.topic, each.partition, each.timestamp_type) == ("orders", 3, 0) for each in found
+    )
 
 
 def test_the_append_time_counts_for_all() -> None:
     made = batches.build([Record(None, b"a", (), 5), Record(None, b"b", (), 6)])
     stamped = stamp_append_time(made, batches.read_header(made), 99) + made[batches.HEADER_SIZE :]
     found = batch_of(stamped, 0, 2).records
-    assert [(each.timestamp, each.timestamp_type) for each in found] == [(99, TimestampType.LOG_APPEND_TIME)] * 2
+    assert [(each.timestamp, each.timestamp_type) for each in found] == [
+        (99, TimestampType.LOG_APPEND_TIME)
+    ] * 2
 
 
 @given(st.binary(min_size=1, max_size=100), st.integers(1, 2**31 - 1))
@@ -77,19 +87,27 @@ def test_records_that_are_none_are_refused(payload: bytes, count: int) -> None:
 
 
 def of(producer: int, offset: int, attributes: int = TRANSACTIONAL, value: bytes = b"v") -> bytes:
-    return batches.build([Record(b"k", value, (), 1)], base_offset=offset, producer_id=producer, attributes=attributes)
+    return batches.build(
+        [Record(b"k", value, (), 1)],
+        base_offset=offset,
+        producer_id=producer,
+        attributes=attributes,
+    )
 
 
 def marker(producer: int, offset: int, kind: int) -> bytes:
     key = b"\0\0" + kind.to_bytes(2, "big")
     record = Record(key, b"\0\0\0\0\0\0", (), 1)
-    return batches.build([record], base_offset=offset, producer_id=producer, attributes=TRANSACTIONAL | CONTROL)
+    return batches.build(
+        [record], base_offset=offset, producer_id=producer, attributes=TRANSACTIONAL | CONTROL
+    )
 
 
 def test_aborted_transactions_are_left_out() -> None:
     log = b"".join(
         (
-            of(1, 0), of(2, 1), of(9, 2, attributes=0),  # 1 will abort, 2 commit, 9 has no transaction
+            # 1 will abort, 2 commit, 9 has no transaction
+            of(1, 0), of(2, 1), of(9, 2, attributes=0),
             marker(1, 3, 0), of(1, 4), marker(2, 5, 1),  # 1 begins again, and commits
             marker(1, 6, 1), of(2, 7), marker(2, 8, 0),  # 2 begins again, and aborts
             of(2, 9),

@@ -9,9 +9,14 @@ from uuid import uuid4
 import pytest
 from fake_cluster import HANG, HANG_UP, FakeCluster
 
-from kohort.client.cluster import Cluster
-from kohort.client.errors import GaveUpError, LogTruncatedError, OffsetOutOfRangeError, TopicRecreatedError
-from kohort.client.fetcher import EARLIEST, LATEST, Fetcher
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.errors import (
+    GaveUpError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    TopicRecreatedError,
+)
+from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import CONTROL, TRANSACTIONAL, Record
@@ -32,18 +37,25 @@ class Log:
 
     def records(self, offset: int) -> bytes:
         return b"".join(
-            batches.build([Record(None, b"%d" % each, (), 1)], base_offset=each) for each in range(offset, self.end)
+            batches.build([Record(None, b"%d" % each, (), 1)], base_offset=each)
+            for each in range(offset, self.end)
         )
 
     async def fetch(self, request: SimpleNamespace) -> Any:
         body = request.body
         if self.errors:
-            return self.answer(body, request.version, lambda _offset: {"error_code": self.errors.pop(0)})
-        if not any(each.fetch_offset < self.end for topic in body.topics for each in topic.partitions):
+            return self.answer(
+                body, request.version, lambda _offset: {"error_code": self.errors.pop(0)}
+            )
+        if not any(
+            each.fetch_offset < self.end for topic in body.topics for each in topic.partitions
+        ):
             await asyncio.sleep(0.02)
         return self.answer(body, request.version, lambda offset: {"records": self.records(offset)})
 
-    def answer(self, body: Any, version: int, of: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+    def answer(
+        self, body: Any, version: int, of: Callable[[int], dict[str, Any]]
+    ) -> dict[str, Any]:
         responses = [
             {
                 **({"topic_id": topic.topic_id} if version >= 13 else {"topic": topic.topic}),
@@ -87,7 +99,9 @@ async def values(fetcher: Fetcher, tp: TopicPartition, count: int) -> list[bytes
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_of_fetch(fake: FakeCluster, log: Log, cluster: Cluster, version: int) -> None:
+async def test_every_version_of_fetch(
+    fake: FakeCluster, log: Log, cluster: Cluster, version: int
+) -> None:
     for broker in fake.brokers:
         broker.versions["fetch"] = (0, version)
     async with Fetcher(cluster) as fetcher:
@@ -96,7 +110,9 @@ async def test_every_version_of_fetch(fake: FakeCluster, log: Log, cluster: Clus
     assert {request.__version__ for request in fake.asked("fetch")} == {version}
 
 
-async def test_without_topic_ids_topics_are_named(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_without_topic_ids_topics_are_named(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     for broker in fake.brokers:
         broker.versions["metadata"] = (0, 9)
     async with Fetcher(cluster) as fetcher:
@@ -114,7 +130,9 @@ async def test_errors_that_pass_are_tried_again(log: Log, cluster: Cluster, code
 
 
 @pytest.mark.parametrize("code", [29, 2, 43, 87])
-async def test_errors_that_do_not_pass_are_raised_with_the_partition(log: Log, cluster: Cluster, code: int) -> None:
+async def test_errors_that_do_not_pass_are_raised_with_the_partition(
+    log: Log, cluster: Cluster, code: int
+) -> None:
     log.errors = [code]
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
@@ -126,9 +144,19 @@ async def test_errors_that_do_not_pass_are_raised_with_the_partition(log: Log, c
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("where", ["kohort.client.fetch_lane.scan", "kohort.client.fetch_preparing.Preparer._locate"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "kohort.client.fetch.broker_fetcher.scan",
+        ("kohort.client.fetch.position_resolver.Preparer._locate"),
+    ],
+)
 async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
-    log: Log, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+    log: Log,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
@@ -160,7 +188,9 @@ async def test_a_leader_that_moved_is_found(fake: FakeCluster, log: Log, cluster
         fetcher.add(TP, 0)
         await values(fetcher, TP, 3)
         fake.lead("orders", 0, node=1, epoch=1)
-        fake.brokers[0].on("fetch", lambda r: log.answer(r.body, r.version, lambda _offset: {"error_code": 6}))
+        fake.brokers[0].on(
+            "fetch", lambda r: log.answer(r.body, r.version, lambda _offset: {"error_code": 6})
+        )
         fake.on("offset_for_leader_epoch", epoch_ends(log, lambda: (0, 99)))
         log.end = 5
         assert await values(fetcher, TP, 2) == [b"3", b"4"]
@@ -180,7 +210,9 @@ def _asked_of(broker: Any, partition: int) -> list[Any]:
 def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | None = None) -> Any:
     def answer(request: SimpleNamespace) -> dict[str, Any]:
         if asked is not None:
-            asked.extend(each.leader_epoch for topic in request.body.topics for each in topic.partitions)
+            asked.extend(
+                each.leader_epoch for topic in request.body.topics for each in topic.partitions
+            )
         epoch, offset = end()
         return {
             "topics": [
@@ -195,7 +227,9 @@ def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | 
 
 
 @pytest.mark.parametrize("cut_off", [HANG_UP, "stopped"])
-async def test_a_broker_that_goes_and_comes_back(fake: FakeCluster, log: Log, cluster: Cluster, cut_off: Any) -> None:
+async def test_a_broker_that_goes_and_comes_back(
+    fake: FakeCluster, log: Log, cluster: Cluster, cut_off: Any
+) -> None:
     async with Fetcher(cluster) as fetcher:
         fetcher.assign({TP: 0, OTHER: 0})
         await values(fetcher, TP, 3)
@@ -223,7 +257,10 @@ async def test_a_broker_that_hangs_is_told_after_a_while(fake: FakeCluster, log:
     ):
         fetcher.assign({TP: 0, OTHER: 0})
         assert await values(fetcher, OTHER, 3)
-        with pytest.raises(GaveUpError, match=r"reading orders-0 at offset 0: gave up after .*fetch was not answered"):
+        with pytest.raises(
+            GaveUpError,
+            match=(r"reading orders-0 at offset 0: gave up after .*fetch was not answered"),
+        ):
             await fetcher.next(TP, max_wait_ms=3_000)
         fake.brokers[0].on("fetch", log.fetch)
         assert await values(fetcher, TP, 3)
@@ -247,14 +284,20 @@ async def test_a_deleted_topic_is_told(fake: FakeCluster, log: Log, cluster: Clu
         fetcher.add(TP, 0)
         await values(fetcher, TP, 3)
         del fake.topics["orders"]
-        fake.on("fetch", lambda r: log.answer(r.body, r.version, lambda _offset: {"error_code": 100}))
+        fake.on(
+            "fetch", lambda r: log.answer(r.body, r.version, lambda _offset: {"error_code": 100})
+        )
         with pytest.raises(GaveUpError, match="UNKNOWN_TOPIC_OR_PARTITION: topic orders"):
             await fetcher.next(TP, max_wait_ms=3_000)
 
 
 @pytest.mark.parametrize("code", [100, 1, 3])
-async def test_a_topic_made_anew_is_noticed(fake: FakeCluster, log: Log, cluster: Cluster, code: int) -> None:
-    """Also when all that tells of it is that the offset is out of range, and a policy would go on from the first."""
+async def test_a_topic_made_anew_is_noticed(
+    fake: FakeCluster, log: Log, cluster: Cluster, code: int
+) -> None:
+    """Also when all that tells of it is that the offset is out of range, and a policy would go on
+    from the first.
+    """
     async with Fetcher(cluster, out_of_range="earliest") as fetcher:
         fetcher.add(TP, 0)
         await values(fetcher, TP, 3)
@@ -268,7 +311,9 @@ async def test_a_topic_made_anew_is_noticed(fake: FakeCluster, log: Log, cluster
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_offsets_are_asked_for_until_they_are_told(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_offsets_are_asked_for_until_they_are_told(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     codes = iter((6, 5, 0))
 
     def offsets(request: SimpleNamespace) -> dict[str, Any]:
@@ -285,15 +330,20 @@ async def test_offsets_are_asked_for_until_they_are_told(fake: FakeCluster, log:
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, LATEST)
         assert await values(fetcher, TP, 1) == [b"2"]
-        assert [each.timestamp for r in fake.asked("list_offsets") for t in r.topics for each in t.partitions] == [
-            -1
-        ] * 3
+        assert [
+            each.timestamp
+            for r in fake.asked("list_offsets")
+            for t in r.topics
+            for each in t.partitions
+        ] == [-1] * 3
 
 
 # Truncation (KIP-320)
 
 
-async def test_an_offset_with_its_epoch_is_checked_first(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_an_offset_with_its_epoch_is_checked_first(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     asked: list[int] = []
     fake.lead("orders", 0, node=0, epoch=4)
     fake.on("offset_for_leader_epoch", epoch_ends(log, lambda: (2, 10), asked))
@@ -324,7 +374,9 @@ async def test_with_a_policy_reading_goes_on_where_the_log_was_truncated(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_a_fetch_that_tells_of_divergence(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_a_fetch_that_tells_of_divergence(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
         await values(fetcher, TP, 3)
@@ -334,7 +386,9 @@ async def test_a_fetch_that_tells_of_divergence(fake: FakeCluster, log: Log, clu
             await fetcher.next(TP, max_wait_ms=2_000)
 
 
-async def test_brokers_that_cannot_tell_epochs_are_believed(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_brokers_that_cannot_tell_epochs_are_believed(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     fake.lead("orders", 0, node=0, epoch=4)
     for broker in fake.brokers:
         del broker.versions["offset_for_leader_epoch"]
@@ -347,7 +401,9 @@ async def test_brokers_that_cannot_tell_epochs_are_believed(fake: FakeCluster, l
 
 
 @pytest.mark.parametrize("code", [70, 71, 106])
-async def test_a_lost_session_begins_anew(fake: FakeCluster, log: Log, cluster: Cluster, code: int) -> None:
+async def test_a_lost_session_begins_anew(
+    fake: FakeCluster, log: Log, cluster: Cluster, code: int
+) -> None:
     log.session = 9
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
@@ -389,20 +445,26 @@ async def test_a_broker_that_answers_nothing_at_once_does_not_keep_us_busy(
     assert len(fake.asked("fetch")) < 30
 
 
-async def test_bytes_that_are_not_what_was_produced(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_bytes_that_are_not_what_was_produced(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     broken = bytearray(log.records(0))
     broken[-2] ^= 1
     fake.on(
         "fetch",
         lambda r: log.answer(
-            r.body, r.version, lambda offset: {"records": bytes(broken) if offset < 2 else bytes(broken[-69:])}
+            r.body,
+            r.version,
+            lambda offset: {"records": bytes(broken) if offset < 2 else bytes(broken[-69:])},
         ),
     )
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
         assert await values(fetcher, TP, 2) == [b"0", b"1"]
         for _ in range(2):
-            with pytest.raises(KafkaError, match=r"CORRUPT_MESSAGE: orders-0, batch at offset 2: .*CRC"):
+            with pytest.raises(
+                KafkaError, match=(r"CORRUPT_MESSAGE: orders-0, batch at offset 2: .*CRC")
+            ):
                 await fetcher.next(TP, max_wait_ms=1_000)
     async with Fetcher(cluster, check_crcs=False) as trusting:
         trusting.add(TP, 0)
@@ -417,9 +479,13 @@ async def test_out_of_range_tells_where_the_log_begins(log: Log, cluster: Cluste
             await fetcher.next(TP, max_wait_ms=1_000)
 
 
-async def test_read_committed_leaves_out_what_was_aborted(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_read_committed_leaves_out_what_was_aborted(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     def made(offset: int, record: Record, kind: int = TRANSACTIONAL) -> bytes:
-        return batches.build([record], base_offset=offset, producer_id=5, producer_epoch=0, attributes=kind)
+        return batches.build(
+            [record], base_offset=offset, producer_id=5, producer_epoch=0, attributes=kind
+        )
 
     def marker(kind: bytes) -> Record:
         return Record(b"\0\0\0" + kind, bytes(6), (), 1)
@@ -434,12 +500,17 @@ async def test_read_committed_leaves_out_what_was_aborted(fake: FakeCluster, log
     aborted = [{"producer_id": 5, "first_offset": 0}]
 
     async def fetch(request: SimpleNamespace) -> Any:
-        if all(each.fetch_offset >= 4 for topic in request.body.topics for each in topic.partitions):
+        if all(
+            each.fetch_offset >= 4 for topic in request.body.topics for each in topic.partitions
+        ):
             await asyncio.sleep(0.02)
         return log.answer(
             request.body,
             request.version,
-            lambda offset: {"records": content if offset < 4 else None, "aborted_transactions": aborted},
+            lambda offset: {
+                "records": content if offset < 4 else None,
+                "aborted_transactions": aborted,
+            },
         )
 
     fake.on("fetch", fetch)
@@ -470,7 +541,9 @@ async def test_a_broker_that_was_away_while_it_was_asked_where_to_begin(fake: Fa
     is_there = asyncio.Event()
     fake.on(
         "list_offsets",
-        lambda _: {"topics": [{"name": "orders", "partitions": [found]}]} if is_there.is_set() else HANG,
+        lambda _: (
+            {"topics": [{"name": "orders", "partitions": [found]}]} if is_there.is_set() else HANG
+        ),
     )
     async with Cluster(fake.config(request_timeout_ms=100)) as cluster, Fetcher(cluster) as fetcher:
         fetcher.add(TP, EARLIEST)

@@ -8,8 +8,8 @@ import pytest
 from fake_cluster import HANG_UP, FakeCluster
 from test_fetcher_faults import Log
 
-from kohort.client.cluster import Cluster
-from kohort.client.fetcher import Fetcher
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.fetch.fetcher import Fetcher
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -31,7 +31,9 @@ def log(fake: FakeCluster) -> Log:
 
     def refer(request: SimpleNamespace) -> Any:
         assert request.body.rack_id == "b"
-        return made.answer(request.body, request.version, lambda _: {"preferred_read_replica": FOLLOWER})
+        return made.answer(
+            request.body, request.version, lambda _: {"preferred_read_replica": FOLLOWER}
+        )
 
     fake.brokers[FOLLOWER].on("fetch", made.fetch)
     fake.brokers[LEADER].on("fetch", refer)
@@ -57,7 +59,9 @@ async def test_the_follower_is_read_when_the_leader_says_so(fake: FakeCluster, l
     assert len(fake.brokers[FOLLOWER].asked("fetch")) >= 2
 
 
-@pytest.mark.parametrize("trouble", [ErrorCode.offset_out_of_range, ErrorCode.not_leader_or_follower, None])
+@pytest.mark.parametrize(
+    "trouble", [ErrorCode.offset_out_of_range, ErrorCode.not_leader_or_follower, None]
+)
 async def test_a_follower_that_cannot_serve_says_nothing_of_the_leader(
     fake: FakeCluster, log: Log, trouble: ErrorCode | None
 ) -> None:
@@ -68,7 +72,10 @@ async def test_a_follower_that_cannot_serve_says_nothing_of_the_leader(
         return log.answer(request.body, request.version, lambda _: {"error_code": trouble})
 
     fake.brokers[FOLLOWER].on("fetch", refuse)
-    async with Cluster(fake.config()) as cluster, Fetcher(cluster, rack="b", out_of_range="error") as fetcher:
+    async with (
+        Cluster(fake.config()) as cluster,
+        Fetcher(cluster, rack="b", out_of_range="error") as fetcher,
+    ):
         fetcher.add(TP, 0)
         assert await offsets(fetcher, 3) == [0, 1, 2]
     assert len(fake.brokers[FOLLOWER].asked("fetch")) == 1
@@ -76,7 +83,10 @@ async def test_a_follower_that_cannot_serve_says_nothing_of_the_leader(
 
 async def test_the_leader_is_asked_again_after_a_while(fake: FakeCluster, log: Log) -> None:
     """The follower may have fallen behind, or another one be nearer by now."""
-    async with Cluster(fake.config(metadata_max_age_ms=50)) as cluster, Fetcher(cluster, rack="b") as fetcher:
+    async with (
+        Cluster(fake.config(metadata_max_age_ms=50)) as cluster,
+        Fetcher(cluster, rack="b") as fetcher,
+    ):
         fetcher.add(TP, 0)
         await offsets(fetcher, 3)
         fake.brokers[LEADER].on("fetch", log.fetch)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.fetch_session import Asked, FetchSession
+from kohort.client.fetch.session import Asked, FetchSession
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -96,7 +96,9 @@ def test_the_end_frees_the_session() -> None:
         max_size=20,
     )
 )
-def test_the_broker_always_knows_what_is_wanted(steps: list[tuple[dict[TopicPartition, Asked], str]]) -> None:
+def test_the_broker_always_knows_what_is_wanted(
+    steps: list[tuple[dict[TopicPartition, Asked], str]],
+) -> None:
     """Whatever goes wrong: a broker that does as KIP-227 says fetches exactly what is wanted."""
     session, remembered, epoch = FetchSession(), None, 0
     for wanted, outcome in steps:
@@ -107,7 +109,9 @@ def test_the_broker_always_knows_what_is_wanted(steps: list[tuple[dict[TopicPart
             assert remembered is not None
             assert request.epoch == epoch
             epoch += 1
-            remembered = {tp: asked for tp, asked in remembered.items() if tp not in request.forget} | request.ask
+            remembered = {
+                tp: asked for tp, asked in remembered.items() if tp not in request.forget
+            } | request.ask
         assert remembered == wanted
         match outcome:
             case "ok":

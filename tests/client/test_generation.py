@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from simulated import FOREVER, App, simulated, until
 
-from kohort.client.group import GroupClosedError
+from kohort.client.group.group import GroupClosedError
 from kohort.client.group_errors import GenerationEndedError
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
@@ -32,7 +32,12 @@ async def test_it_tells_what_it_is(world):
     app = App(world)
     await app.assigned(4)
     generation = app.generation
-    assert (generation.id, generation.protocol, generation.is_leader, generation.end) == (1, "range", True, None)
+    assert (generation.id, generation.protocol, generation.is_leader, generation.end) == (
+        1,
+        "range",
+        True,
+        None,
+    )
     assert generation.member_id == app.group.member_id
     assert sorted(generation.assignment) == sorted(generation.added) == ORDERS
     assert generation.kept == generation.revoked == ()
@@ -56,13 +61,18 @@ async def test_records_are_consumed_from_the_committed_offset(world):
         assert [each[1] for each in mine] == [0, *[each[2] for each in mine[:-1]]]
 
 
-@pytest.mark.parametrize(("start", "expected"), [("first", 0), ("last", 25), ("earliest", 0), ("latest", 25)])
+@pytest.mark.parametrize(
+    ("start", "expected"), [("first", 0), ("last", 25), ("earliest", 0), ("latest", 25)]
+)
 @simulated(topics={"orders": 1})
 async def test_without_a_committed_offset_it_starts_where_it_is_told(world, start, expected):
     world.produce(25)
     app = App(world, start_offset=start)
     await app.assigned(1)
-    assert (app.generation.start_offset(ORDERS[0]), app.generation.committed(ORDERS[0])) == (expected, None)
+    assert (app.generation.start_offset(ORDERS[0]), app.generation.committed(ORDERS[0])) == (
+        expected,
+        None,
+    )
     await app.stop()
 
 
@@ -91,7 +101,9 @@ async def test_revoked_work_finishes_and_commits(world):
     await first.assigned(2)
     revoked = [each for each in finished if each[2] is End.REVOKED]
     assert len(revoked) == 4
-    assert {tp: offset for tp, offset, _ in revoked}.items() <= world.committed().items() or second.consumed
+    assert {
+        tp: offset for tp, offset, _ in revoked
+    }.items() <= world.committed().items() or second.consumed
     for tp, offset, _ in revoked:
         assert second.generation.start_offset(tp) == offset if tp in second.assignment else True
     await asyncio.gather(first.stop(), second.stop())
@@ -111,7 +123,9 @@ async def test_what_does_not_return_is_cancelled_after_the_drain_timeout(world):
     began = world.now
     await first.assigned(2)
     assert len(ends) == 4
-    assert all(at - began == pytest.approx(7_000, abs=100) and end is End.REVOKED for at, end in ends)
+    assert all(
+        at - began == pytest.approx(7_000, abs=100) and end is End.REVOKED for at, end in ends
+    )
     assert generation.end is End.REVOKED
     await asyncio.gather(first.stop(), second.stop())
 
@@ -361,7 +375,13 @@ async def test_tasks_need_the_scope(world):
 async def test_only_assigned_partitions_can_be_worked_on(world):
     async def body(generation):
         other = TopicPartition("orders", 99)
-        for use in (generation.records, generation.position, generation.lag, generation.pause, generation.start_offset):
+        for use in (
+            generation.records,
+            generation.position,
+            generation.lag,
+            generation.pause,
+            generation.start_offset,
+        ):
             with pytest.raises(GenerationEndedError, match="orders-99 is not assigned"):
                 use(other)
         with pytest.raises(GenerationEndedError):

@@ -1,9 +1,9 @@
-"""One suite for a group's members as processes, against Kohort and Apache Kafka: what goes wrong, and what the
-application sees of it.
+"""One suite for a group's members as processes, against Kohort and Apache Kafka: what goes wrong,
+and what the application sees of it.
 
-Every test ends with the judge of `interop.timeline` over all that the members said: every record is processed, an
-acknowledged commit is where the next owner starts or further on, nothing is skipped or comes twice while a partition is
-owned, and no partition is owned by two members at a time.
+Every test ends with the judge of `interop.timeline` over all that the members said: every record is
+processed, an acknowledged commit is where the next owner starts or further on, nothing is skipped
+or comes twice while a partition is owned, and no partition is owned by two members at a time.
 """
 
 import asyncio
@@ -34,7 +34,9 @@ EAGER_OR_COOPERATIVE = pytest.mark.parametrize(
     "assignor", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.clients)]
 )
 
-WITHOUT_3 = pytest.mark.parametrize("site", [name for name in BROKERS if LAST_OF_3 not in name], indirect=True)
+WITHOUT_3 = pytest.mark.parametrize(
+    "site", [name for name in BROKERS if LAST_OF_3 not in name], indirect=True
+)
 """Outages take half a minute each, so they are not repeated with the older broker."""
 
 NewTrial = Callable[..., Trial]
@@ -75,7 +77,11 @@ def generations(trial: Trial, member: str) -> list[int]:
 
 def noticed(trial: Trial, *members: str) -> list[Event]:
     """All that these members were told of generations so far: what they do not notice adds nothing."""
-    return [event for event in trial.timeline.events if isinstance(event, Began | Ended) and event.member in members]
+    return [
+        event
+        for event in trial.timeline.events
+        if isinstance(event, Began | Ended) and event.member in members
+    ]
 
 
 def owned_by(trial: Trial, member: str) -> frozenset[str]:
@@ -99,7 +105,8 @@ def test_members_join_leave_and_crash(trial: NewTrial, assignor: str) -> None:
     fourth, fifth = (group.member(KOHORT, name, assignor) for name in ("fourth", "fifth"))
     group.await_balanced(third, fourth, fifth)
     group.leave(fourth)
-    group.await_balanced(third, fifth, seconds=SESSION_MS / 1000)  # sooner than its session would expire
+    # sooner than its session would expire
+    group.await_balanced(third, fifth, seconds=SESSION_MS / 1000)
     assert ends_told(group, "fourth") <= {"revoked", "closed"}
     assert "closed" in ends_told(group, "fourth")
     assert ends_told(group, "third", "fifth") <= {"revoked"}
@@ -107,8 +114,12 @@ def test_members_join_leave_and_crash(trial: NewTrial, assignor: str) -> None:
 
 
 @pytest.mark.clients
-def test_a_slow_member_keeps_its_membership_and_gives_way_within_its_drain_timeout(trial: NewTrial) -> None:
-    """One batch takes longer than a session. When another member comes it is waited for so long, and no longer."""
+def test_a_slow_member_keeps_its_membership_and_gives_way_within_its_drain_timeout(
+    trial: NewTrial,
+) -> None:
+    """One batch takes longer than a session. When another member comes it is waited for so long,
+    and no longer.
+    """
     group = trial(session_ms=2_000)
     group.produce(KOHORT, [f"early-{number}" for number in range(60)])
     slow = group.member(KOHORT, "slow", "range", work="5", drain="1500")
@@ -153,7 +164,9 @@ def test_static_members_restart_without_a_rebalance(trial: NewTrial) -> None:
 
 @pytest.mark.clients
 def test_the_coordinator_restarts(site: Site, trial: NewTrial) -> None:
-    """Stopped in good order, then killed: the members keep their generation, and nothing acknowledged is lost."""
+    """Stopped in good order, then killed: the members keep their generation, and nothing
+    acknowledged is lost.
+    """
     group = trial(session_ms=LONG_MS)
     feed = group.feed(KOHORT)
     first, second = group.member(KOHORT, "first", "range"), group.member(KOHORT, "second", "range")
@@ -168,11 +181,15 @@ def test_the_coordinator_restarts(site: Site, trial: NewTrial) -> None:
 @WITHOUT_3
 @pytest.mark.parametrize("how", ["away", "frozen"])
 def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial, how: str) -> None:
-    """Killed, and started half a minute later, or standing still for so long. Members whose session is shorter have
-    lost their partitions, since others might have them, and come back by themselves; the others notice nothing.
+    """Killed, and started half a minute later, or standing still for so long. Members whose session
+    is shorter have lost their partitions, since others might have them, and come back by
+    themselves; the others notice nothing.
     """
     short, long = trial("short"), trial("long", session_ms=LONG_MS)
-    groups = {group: [group.member(KOHORT, name, "range") for name in ("one", "two")] for group in (short, long)}
+    groups = {
+        group: [group.member(KOHORT, name, "range") for name in ("one", "two")]
+        for group in (short, long)
+    }
     feeds = {group: group.feed(KOHORT, per_second=40) for group in groups}
     for group, members in groups.items():
         group.await_balanced(*members)
@@ -185,7 +202,9 @@ def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial
     for group, members in groups.items():
         group.await_balanced(*members)
         group.await_more(50)
-    assert ends_told(short, "one", "two") == {"lost"} | (ends_told(short, "one", "two") & {"revoked"})
+    assert ends_told(short, "one", "two") == {"lost"} | (
+        ends_told(short, "one", "two") & {"revoked"}
+    )
     assert noticed(long, "one", "two") == before, long.tails()
     for group, members in groups.items():
         finish(group, feeds[group], *members)
@@ -194,8 +213,9 @@ def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial
 @pytest.mark.clients
 @WITHOUT_3
 def test_two_of_three_cannot_reach_the_broker_for_30_seconds(site: Site, trial: NewTrial) -> None:
-    """One's connections break, another's stay and are silent; what it had sent arrives afterwards. Both let go before
-    the third one gets their partitions, and come back by themselves; in a group of either kind.
+    """One's connections break, another's stay and are silent; what it had sent arrives afterwards.
+    Both let go before the third one gets their partitions, and come back by themselves; in a group
+    of either kind.
     """
     groups = {trial(assignor): assignor for assignor in ("range", "cooperative-sticky")}
     feeds = [group.feed(KOHORT, per_second=40) for group in groups]
@@ -223,8 +243,8 @@ def test_two_of_three_cannot_reach_the_broker_for_30_seconds(site: Site, trial: 
 
 
 async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
-    """The application is told of what it loses, works on new partitions, and reads the new topic from its beginning;
-    from the topic beside it nothing is lost, or comes twice.
+    """The application is told of what it loses, works on new partitions, and reads the new topic
+    from its beginning; from the topic beside it nothing is lost, or comes twice.
     """
     steady, changing, group = (f"{name}-{uuid4().hex}" for name in ("steady", "changing", "group"))
 
@@ -239,8 +259,12 @@ async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
 
     await site.administer(lambda admin: admin.create_topic(steady, partitions=3))
     await site.administer(lambda admin: admin.create_topic(changing, partitions=2))
-    # Each sees for itself what becomes of the topic, before a heartbeat tells it that the other has seen it.
-    members = [App(site.address, group, topics=[steady, changing], heartbeat_interval_ms=1_000) for _ in range(2)]
+    # Each sees for itself what becomes of the topic, before a heartbeat tells it that the other has
+    # seen it.
+    members = [
+        App(site.address, group, topics=[steady, changing], heartbeat_interval_ms=1_000)
+        for _ in range(2)
+    ]
     await until(has(members, 2), SOON)
     await produce(site.address, 100, steady)
     await site.administer(lambda admin: admin.create_partitions(changing, 5))
@@ -259,5 +283,9 @@ async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
     await until(got(members, changing, 100), SOON)
     await until(got(members, steady, 300), SOON)
     await asyncio.gather(*(app.stop() for app in members))
-    assert sorted(value for app in members for value in app.values(steady)) == sorted([*range(100)] * 3)
-    assert sorted(value for app in members for value in app.values(changing)) == sorted([*range(50)] * 2)
+    assert sorted(value for app in members for value in app.values(steady)) == sorted(
+        [*range(100)] * 3
+    )
+    assert sorted(value for app in members for value in app.values(changing)) == sorted(
+        [*range(50)] * 2
+    )

@@ -1,6 +1,7 @@
-"""The proof: over more than 1,000 random rebalances, in a world of late, lost and doubled requests, killed members and
-restarted coordinators, every record is processed; none twice within a generation; and nobody works on a partition that
-another one still works on: it was drained first, or its loss was noticed in time.
+"""The proof: over more than 1,000 random rebalances, in a world of late, lost and doubled requests,
+killed members and restarted coordinators, every record is processed; none twice within a
+generation; and nobody works on a partition that another one still works on: it was drained first,
+or its loss was noticed in time.
 """
 
 from unittest.mock import patch
@@ -9,8 +10,8 @@ import pytest
 from chaos import Chaos
 from world import run
 
-from kohort.client import group_draining
-from kohort.client.membership import Membership
+from kohort.client.group import draining
+from kohort.client.membership.membership import Membership
 
 EAGER = ["range", "roundrobin", "sticky"]
 COOPERATIVE = ["cooperative-sticky"]
@@ -55,12 +56,16 @@ def test_a_retry_that_nothing_waits_for_any_more_does_not_keep_the_loop_spinning
 
 @pytest.mark.parametrize(("seed", "assignors"), [(0, COOPERATIVE), (2, COOPERATIVE), (3, EAGER)])
 def test_a_rebalance_may_take_less_time_than_a_session(seed, assignors):
-    """The group goes on without a member that does not join in time, though its session is not over."""
+    """The group goes on without a member that does not join in time, though its session is not
+    over.
+    """
     witness(seed, assignors, 50, rebalance_timeout_ms=5_000)
 
 
 def test_many_broken_connections():
-    """A generation is not younger than it seems because its join was answered twice, the first time in vain."""
+    """A generation is not younger than it seems because its join was answered twice, the first time
+    in vain.
+    """
     witness(2, COOPERATIVE, 50, break_probability=0.1, delay_ms=(0, 100))
 
 
@@ -72,11 +77,17 @@ async def _at_once(_tasks, _seconds):
 
 
 def test_it_sees_work_that_is_not_drained():
-    with patch.object(group_draining, "drain", _at_once), pytest.raises((AssertionError, BaseExceptionGroup)):
+    with (
+        patch.object(draining, "drain", _at_once),
+        pytest.raises((AssertionError, BaseExceptionGroup)),
+    ):
         witness(1, EAGER, 100)
 
 
 def test_it_sees_members_that_do_not_notice_that_their_session_is_over():
     endless = property(lambda self: None)
-    with patch.object(Membership, "expires_at", endless), pytest.raises((AssertionError, BaseExceptionGroup)):
+    with (
+        patch.object(Membership, "expires_at", endless),
+        pytest.raises((AssertionError, BaseExceptionGroup)),
+    ):
         witness(1, COOPERATIVE, 200)

@@ -1,8 +1,10 @@
-"""Configuration: kafka-go's bounds and defaults, and mistakes that are told before the first connection."""
+"""Configuration: kafka-go's bounds and defaults, and mistakes that are told before the first
+connection.
+"""
 
 import pytest
 
-from kohort.client.group import ConsumerGroup
+from kohort.client.group.group import ConsumerGroup
 from kohort.client.group_config import GroupConfig
 from kohort.errors import ConfigError, KohortError
 
@@ -13,8 +15,16 @@ def config(**options):
 
 def test_defaults_are_kafka_gos():
     of = config()
-    assert (of.heartbeat_interval_ms, of.session_timeout_ms, of.rebalance_timeout_ms) == (3_000, 30_000, 30_000)
-    assert (of.join_group_backoff_ms, of.partition_watch_interval_ms, of.retention_ms) == (5_000, 5_000, -1)
+    assert (of.heartbeat_interval_ms, of.session_timeout_ms, of.rebalance_timeout_ms) == (
+        3_000,
+        30_000,
+        30_000,
+    )
+    assert (of.join_group_backoff_ms, of.partition_watch_interval_ms, of.retention_ms) == (
+        5_000,
+        5_000,
+        -1,
+    )
     assert of.start == "first"
 
 
@@ -58,7 +68,9 @@ def test_what_is_out_of_bounds_is_refused_by_name(options, told):
         config(**options)
 
 
-@pytest.mark.parametrize(("given", "start"), [("earliest", "first"), ("latest", "last"), ("none", "none"), (0, 0)])
+@pytest.mark.parametrize(
+    ("given", "start"), [("earliest", "first"), ("latest", "last"), ("none", "none"), (0, 0)]
+)
 def test_kafkas_words_for_the_start_will_do(given, start):
     assert config(start_offset=given).start == start
 

@@ -9,7 +9,7 @@ from world import ANSWERS
 
 from kohort.assignors.base import Assignor
 from kohort.client.group_errors import CoordinatorUnavailableError, GroupError, StuckError
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
 from kohort.types import TopicPartition
 
 
@@ -53,7 +53,10 @@ async def test_one_that_stays_away_is_raised_with_what_was_tried(world):
     await app.assigned(4)
     began = world.now
     world.is_up = False
-    with pytest.raises(CoordinatorUnavailableError, match=r"\d+ tries in \d+ ms, the last one: .*no broker answers"):
+    with pytest.raises(
+        CoordinatorUnavailableError,
+        match=(r"\d+ tries in \d+ ms, the last one: .*no broker answers"),
+    ):
         await app.task
     assert 140_000 < world.now - began < 170_000
 
@@ -62,7 +65,9 @@ async def test_one_that_stays_away_is_raised_with_what_was_tried(world):
 async def test_pauses_grow_up_to_the_backoff(world):
     world.is_up = False
     events = []
-    app = App(world, on_event=lambda event: events.append((world.now, event)), join_group_backoff_ms=5_000)
+    app = App(
+        world, on_event=lambda event: events.append((world.now, event)), join_group_backoff_ms=5_000
+    )
     with pytest.raises(CoordinatorUnavailableError):
         await app.task
     times = [at for at, event in events if event.what == "retry"]
@@ -91,7 +96,9 @@ async def test_a_session_timeout_that_the_broker_refuses_is_raised(world):
 async def test_assignors_that_the_group_does_not_know_are_raised(world):
     first = App(world, assignors=["range"])
     await first.assigned(4)
-    with pytest.raises(GroupError, match=r"INCONSISTENT_GROUP_PROTOCOL.*configure one that all have"):
+    with pytest.raises(
+        GroupError, match=(r"INCONSISTENT_GROUP_PROTOCOL.*configure one that all have")
+    ):
         await App(world, assignors=["sticky"]).task
     await first.stop()
 
@@ -114,7 +121,9 @@ class Broken(Assignor):
 
 @simulated()
 async def test_an_assignor_that_fails_is_raised_by_the_leader(world):
-    with pytest.raises(GroupError, match=r"assignment of generation 1 could not be made.*by no member") as raised:
+    with pytest.raises(
+        GroupError, match=(r"assignment of generation 1 could not be made.*by no member")
+    ) as raised:
         await App(world, assignors=[Broken()]).task
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
@@ -187,7 +196,9 @@ async def test_a_stuck_task_is_named_with_where_it_stands(world):
             await generation.commit({partition: batch.next_offset})
 
     app = App(world, work, max_poll_interval_ms=60_000)
-    with pytest.raises(StuckError, match=r"orders-2 is stuck: the batch before offset \d+.*in work") as raised:
+    with pytest.raises(
+        StuckError, match=(r"orders-2 is stuck: the batch before offset \d+.*in work")
+    ) as raised:
         await app.task
     assert "Raise max_poll_interval_ms" in str(raised.value)
     assert 60_000 <= world.now < 70_000
@@ -275,7 +286,12 @@ async def test_a_killed_member_is_missed_after_its_session(world):
 async def test_heartbeats_and_joins_have_connections_of_their_own(world):
     app = App(world)
     await app.assigned(4)
-    await until(lambda: {name.split()[0] for name in app.group.sim.connections} == {"join", "heartbeat", "commit"})
+    await until(
+        lambda: (
+            {name.split()[0] for name in app.group.sim.connections}
+            == {"join", "heartbeat", "commit"}
+        )
+    )
     await app.stop()
 
 
@@ -291,7 +307,12 @@ async def test_events_tell_the_story(world):
     await app.stop()
     whats = [event.what for event in events]
     assert whats[:2] == ["join", "generation"]
-    assert whats.index("heartbeat failed") < whats.index("lost") < whats.index("retry") < len(whats) - 1
+    assert (
+        whats.index("heartbeat failed")
+        < whats.index("lost")
+        < whats.index("retry")
+        < len(whats) - 1
+    )
     assert whats[-1] == "left"
     assert {event.group_id for event in events} == {"g"}
 
@@ -302,7 +323,12 @@ async def test_statistics_tell_the_state(world):
     world.produce(20)
     await until(lambda: sum(world.committed().values()) == 20)
     told = app.group.statistics()
-    assert (told["state"], told["generation"], told["partitions"], told["rebalances"]) == ("stable", 1, 4, 1)
+    assert (told["state"], told["generation"], told["partitions"], told["rebalances"]) == (
+        "stable",
+        1,
+        4,
+        1,
+    )
     assert told["member_id"] == app.group.member_id
     assert app.group.generation_id == 1
     assert "stable gen=1" in repr(app.group)
@@ -339,7 +365,9 @@ async def test_a_fault_of_the_client_is_raised_and_no_silence(world, api, monkey
         raise ZeroDivisionError("by no answer")
 
     monkeypatch.setitem(ANSWERS, api, broken)
-    with pytest.raises(GroupError, match=r"a fault of the client, report it: .*by no answer") as raised:
+    with pytest.raises(
+        GroupError, match=(r"a fault of the client, report it: .*by no answer")
+    ) as raised:
         await App(world).task
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 

@@ -7,11 +7,19 @@ import signal
 import pytest
 from live_app import App, produce, until
 
-from kohort.client import ClientConfig, CommitError, ConsumerGroup, DeadLetters, End, OffsetAndMetadata, Producer
-from kohort.client.dead_letters import PREFIX
+from kohort.client import (
+    ClientConfig,
+    CommitError,
+    ConsumerGroup,
+    DeadLetters,
+    End,
+    OffsetAndMetadata,
+    Producer,
+)
+from kohort.client.produce.dead_letters import PREFIX
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
-from kohort.server.config import Config
+from kohort.server.config.config import Config
 from kohort.types import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -23,7 +31,9 @@ def orders(broker):
     return broker
 
 
-@pytest.mark.parametrize("assignors", [["range"], ["cooperative-sticky"]], ids=["eager", "cooperative"])
+@pytest.mark.parametrize(
+    "assignors", [["range"], ["cooperative-sticky"]], ids=["eager", "cooperative"]
+)
 async def test_members_share_the_work_and_hand_it_over_without_duplicates(orders, assignors):
     await produce(str(orders.address), 200)
     first = App(str(orders.address), assignors=assignors)
@@ -37,7 +47,9 @@ async def test_members_share_the_work_and_hand_it_over_without_duplicates(orders
     await produce(str(orders.address), 100)
     await until(lambda: len(first.values()) + len(second.values()) == 500)
     await second.stop()
-    assert sorted(first.values() + second.values()) == sorted([*range(200), *range(200), *range(100)])
+    assert sorted(first.values() + second.values()) == sorted(
+        [*range(200), *range(200), *range(100)]
+    )
 
 
 async def test_a_new_member_goes_on_at_the_committed_offset(orders):
@@ -66,13 +78,19 @@ async def test_commits_carry_metadata_and_epochs_and_errors_by_partition(orders)
     async with ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address)) as group:
         generation = await group.next()
         async with generation:
-            await generation.commit({ORDERS[0]: OffsetAndMetadata(offset=3, leader_epoch=0, metadata="m")})
+            await generation.commit(
+                {ORDERS[0]: OffsetAndMetadata(offset=3, leader_epoch=0, metadata="m")}
+            )
             with pytest.raises(CommitError, match="orders-1: OFFSET_METADATA_TOO_LARGE"):
-                await generation.commit({ORDERS[1]: OffsetAndMetadata(offset=3, metadata="x" * 5_000), ORDERS[2]: 4})
+                await generation.commit(
+                    {ORDERS[1]: OffsetAndMetadata(offset=3, metadata="x" * 5_000), ORDERS[2]: 4}
+                )
             group.stop()
     async with ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address)) as group:
         generation = await group.next()
-        assert generation.committed(ORDERS[0]) == OffsetAndMetadata(offset=3, leader_epoch=0, metadata="m")
+        assert generation.committed(ORDERS[0]) == OffsetAndMetadata(
+            offset=3, leader_epoch=0, metadata="m"
+        )
         assert generation.committed(ORDERS[1]) is None
         assert generation.start_offset(ORDERS[2]) == 4
 
@@ -114,7 +132,11 @@ async def test_a_pattern(broker):
 
 
 async def test_the_server_restarts(tmp_path):
-    settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "group.initial.rebalance.delay.ms": "0"}
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "log.dir": str(tmp_path),
+        "group.initial.rebalance.delay.ms": "0",
+    }
     async with Broker(Config(settings)) as broker:
         broker.topics.create("orders", 4)
         await produce(str(broker.address), 20)
@@ -183,7 +205,9 @@ async def test_dead_letters_tell_where_they_are_from(orders):
             if len(letters) == 4:
                 reader.stop()
 
-    async with ConsumerGroup("dead", topics=["orders.dead"], bootstrap=str(orders.address)) as reader:
+    async with ConsumerGroup(
+        "dead", topics=["orders.dead"], bootstrap=str(orders.address)
+    ) as reader:
         await reader.run_until_signal(read)
     assert dead_letters.count == 4
     assert {record.value for record in letters} == {b"0", b"5", b"10", b"15"}
@@ -257,7 +281,9 @@ async def test_a_task_that_lost_its_partition_cleans_up_undisturbed(cluster, bou
             await asyncio.sleep(0.1)
             told.append("is clean")
 
-    async with ConsumerGroup("g", topics=["orders"], cluster=cluster, heartbeat_interval_ms=100) as group:
+    async with ConsumerGroup(
+        "g", topics=["orders"], cluster=cluster, heartbeat_interval_ms=100
+    ) as group:
         generation = await group.next()
         async with generation:
             generation.start(slow, *(ORDERS[:1] if bound else []))
@@ -280,7 +306,11 @@ async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_ha
             await asyncio.sleep(0.5)
             told.append((tp.partition, "ends"))
 
-    options = {"topics": ["orders"], "assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 100}
+    options = {
+        "topics": ["orders"],
+        "assignors": ["cooperative-sticky"],
+        "heartbeat_interval_ms": 100,
+    }
     async with ConsumerGroup("g", cluster=cluster, **options) as group:
         task = asyncio.create_task(work(group, [], slow))
         await until(lambda: len(told) == len(ORDERS))

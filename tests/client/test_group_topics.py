@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from simulated import App, simulated, until
 
+from kohort.client.cluster.metadata import Metadata, PartitionMetadata, TopicMetadata
 from kohort.client.errors import TopicRecreatedError
-from kohort.client.membership_events import End
-from kohort.client.metadata import Metadata, PartitionMetadata, TopicMetadata
-from kohort.client.topic_watch import TopicWatch
+from kohort.client.group.topic_watch import TopicWatch
+from kohort.client.membership.events import End
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -77,7 +77,9 @@ async def test_a_topic_made_anew_is_another_one(world, options):
     for tp in app.assignment:
         kept = 0 if options else before[tp]
         assert app.generation.start_offset(tp) == (0 if tp.topic == "returns" else kept)
-    await until(lambda: sum(o for tp, o in world.committed().items() if tp.topic == "returns") == 10)
+    await until(
+        lambda: sum(o for tp, o in world.committed().items() if tp.topic == "returns") == 10
+    )
     await app.stop()
 
 
@@ -126,7 +128,9 @@ async def test_a_cluster_that_does_not_answer_is_no_change(world):
     world.is_up = True
     await asyncio.sleep(15)
     assert len(app.generations) == 1
-    assert any(event.what == "topics" and "could not be looked at" in event.detail for event in events)
+    assert any(
+        event.what == "topics" and "could not be looked at" in event.detail for event in events
+    )
     await app.stop()
 
 

@@ -1,7 +1,9 @@
-"""kafka-go's own observable behaviours of ConsumerGroup and Generation, one test each, in the order of its own tests.
+"""kafka-go's own observable behaviours of ConsumerGroup and Generation, one test each, in the order
+of its own tests.
 
-Where ours differs on purpose the test says how: kafka-go hands every error of an operation to `Next`, and ends the
-generation; here what passes is tried again, and told, and only what stays is raised.
+Where ours differs on purpose the test says how: kafka-go hands every error of an operation to
+`Next`, and ends the generation; here what passes is tried again, and told, and only what stays is
+raised.
 """
 
 import asyncio
@@ -16,10 +18,10 @@ from world import ANSWERS
 from kohort.assignors import assignor, without_racks
 from kohort.assignors.base import Member
 from kohort.client.errors import BrokerUnreachableError
-from kohort.client.group import ConsumerGroup, GroupClosedError
+from kohort.client.group.group import ConsumerGroup, GroupClosedError
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GenerationEndedError, GroupError
-from kohort.client.membership_events import End, JoinGroup, Send, SyncGroup
+from kohort.client.membership.events import End, JoinGroup, Send, SyncGroup
 from kohort.errors import ConfigError, ErrorCode, KohortError
 from kohort.types import TopicPartition
 
@@ -68,7 +70,11 @@ def test_validate_accepts():
 
 def test_defaults():
     of = GroupConfig(**VALID)
-    assert (of.heartbeat_interval_ms, of.session_timeout_ms, of.rebalance_timeout_ms) == (3_000, 30_000, 30_000)
+    assert (of.heartbeat_interval_ms, of.session_timeout_ms, of.rebalance_timeout_ms) == (
+        3_000,
+        30_000,
+        30_000,
+    )
     assert (of.join_group_backoff_ms, of.partition_watch_interval_ms) == (5_000, 5_000)
     assert (of.retention_ms, of.start) == (-1, "first")
 
@@ -87,7 +93,9 @@ def test_defaults():
     ],
 )
 def test_the_leader_assigns_by_the_chosen_protocol(subscriptions, assigned):
-    members = [Member(member_id=name, topics=tuple(topics)) for name, topics in subscriptions.items()]
+    members = [
+        Member(member_id=name, topics=tuple(topics)) for name, topics in subscriptions.items()
+    ]
     found = assignor("roundrobin").assign(without_racks({"t1": 3, "t2": 1}), members)
     assert {name: list(map(str, each.partitions)) for name, each in found.items()} == assigned
 
@@ -97,7 +105,9 @@ def test_the_leader_assigns_by_the_chosen_protocol(subscriptions, assigned):
 
 @simulated()
 async def test_next_returns_generations(world):
-    """One at a time, of one member. Here a generation does not end because a function in it returns."""
+    """One at a time, of one member. Here a generation does not end because a function in it
+    returns.
+    """
     app = App(world, at_once)
     await app.assigned(4)
     await asyncio.sleep(30)
@@ -149,9 +159,16 @@ async def test_next_of_a_closed_group_says_so(world):
 
 def answers(error_code):
     """What each API answers with an error for the whole of it."""
-    no_generation = {"generation_id": -1, "protocol_name": "", "leader": "", "skip_assignment": False}
+    no_generation = {
+        "generation_id": -1,
+        "protocol_name": "",
+        "leader": "",
+        "skip_assignment": False,
+    }
     return {
-        "join_group": SimpleNamespace(error_code=error_code, member_id="", members=[], **no_generation),
+        "join_group": SimpleNamespace(
+            error_code=error_code, member_id="", members=[], **no_generation
+        ),
         "sync_group": SimpleNamespace(error_code=error_code, assignment=b""),
         "heartbeat": SimpleNamespace(error_code=error_code),
         "offset_fetch": SimpleNamespace(groups=[SimpleNamespace(error_code=error_code, topics=[])]),
@@ -159,7 +176,9 @@ def answers(error_code):
 
 
 def failing(monkeypatch, api, fault, times):
-    """The next requests of that API fail: with an error code, or since the connection breaks (None)."""
+    """The next requests of that API fail: with an error code, or since the connection breaks
+    (None).
+    """
     usual = ANSWERS[api]
     left = [fault] * times
 
@@ -187,10 +206,14 @@ async def test_errors_of_finding_the_coordinator_are_tried_again(world):
     await left_once(app)
 
 
-@pytest.mark.parametrize("fault", [None, ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator])
+@pytest.mark.parametrize(
+    "fault", [None, ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator]
+)
 @pytest.mark.parametrize("api", ["join_group", "sync_group", "offset_fetch"])
 @simulated()
-async def test_errors_that_pass_are_tried_again_and_the_member_leaves_once(world, api, fault, monkeypatch):
+async def test_errors_that_pass_are_tried_again_and_the_member_leaves_once(
+    world, api, fault, monkeypatch
+):
     left = failing(monkeypatch, api, fault, 3)
     app = App(world)
     await app.assigned(4)
@@ -217,7 +240,9 @@ async def test_a_leader_that_is_told_a_protocol_it_did_not_offer_says_so(world, 
         return told
 
     monkeypatch.setitem(ANSWERS, "join_group", answer)
-    with pytest.raises(GroupError, match="chose the assignor 'foo', which this member did not offer"):
+    with pytest.raises(
+        GroupError, match=("chose the assignor 'foo', which this member did not offer")
+    ):
         await App(world).task
 
 
@@ -225,7 +250,9 @@ async def test_a_leader_that_is_told_a_protocol_it_did_not_offer_says_so(world, 
 async def test_a_leader_that_cannot_read_the_partitions_says_so(world):
     app = App(world)
     app.group.sim.metadata = no_metadata
-    with pytest.raises(GroupError, match=r"assignment of generation 1 could not be made.*cannot read"):
+    with pytest.raises(
+        GroupError, match=(r"assignment of generation 1 could not be made.*cannot read")
+    ):
         await app.task
 
 
@@ -236,7 +263,9 @@ async def no_metadata(*_, **__):
 async def left_once(app):
     member_id = app.group.member_id
     await app.stop()
-    assert [[each["member_id"] for each in sent["members"]] for _, sent in app.sent("leave_group")] == [[member_id]]
+    assert [
+        [each["member_id"] for each in sent["members"]] for _, sent in app.sent("leave_group")
+    ] == [[member_id]]
 
 
 # --- TestGenerationExitsOnPartitionChange ---
@@ -367,7 +396,9 @@ def test_join_and_sync_have_deadlines_that_include_the_timeouts():
     bench = Bench(request_timeout_ms=5_000, rebalance_timeout_ms=20_000, session_timeout_ms=10_000)
     bench.join()
     bench.joined()
-    within = {type(each.request): each.timeout_ms for each in bench.history if isinstance(each, Send)}
+    within = {
+        type(each.request): each.timeout_ms for each in bench.history if isinstance(each, Send)
+    }
     assert within == {JoinGroup: 25_000, SyncGroup: 15_000}
 
 
@@ -375,7 +406,10 @@ def test_join_and_sync_have_deadlines_that_include_the_timeouts():
 async def test_assignors_are_offered_in_the_order_of_their_priority(world):
     app = App(world, assignors=["sticky", "roundrobin"])
     await app.assigned(4)
-    assert [each["name"] for each in app.sent("join_group")[0][1]["protocols"]] == ["sticky", "roundrobin"]
+    assert [each["name"] for each in app.sent("join_group")[0][1]["protocols"]] == [
+        "sticky",
+        "roundrobin",
+    ]
     assert app.generation.protocol == "sticky"
     await app.stop()
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.group.marked_commits import MarkedCommits
+from kohort.client.group.owned_partition import Holding
 from kohort.client.group_errors import CommitError, GenerationEndedError
-from kohort.client.holding import Holding
-from kohort.client.marked_commits import MarkedCommits
-from kohort.client.membership_events import End
+from kohort.client.membership.events import End
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
@@ -23,7 +23,9 @@ class Committer:
         self.answers = asyncio.Queue()
 
     async def commit(self, offsets):
-        self.asked.append({holding.partition.partition: offset.offset for holding, offset in offsets.items()})
+        self.asked.append(
+            {holding.partition.partition: offset.offset for holding, offset in offsets.items()}
+        )
         if (error := await self.answers.get()) is not None:
             raise error
 
@@ -32,7 +34,9 @@ class Setting:
     def __init__(self):
         self.committer = Committer()
         self.marked = MarkedCommits(self.committer)
-        self.one, self.other = (Holding(TopicPartition("orders", index), lambda _: None) for index in range(2))
+        self.one, self.other = (
+            Holding(TopicPartition("orders", index), lambda _: None) for index in range(2)
+        )
 
     def refusal(self):
         return CommitError({self.other.partition: KafkaError(ErrorCode.offset_metadata_too_large)})

@@ -6,7 +6,7 @@ import pytest
 from membership_bench import Bench, joined_member, tp, tps
 
 from kohort.client.group_errors import CoordinatorUnavailableError
-from kohort.client.membership_events import (
+from kohort.client.membership.events import (
     Abandon,
     Assign,
     End,
@@ -22,7 +22,7 @@ from kohort.client.membership_events import (
     SyncAnswer,
     SyncGroup,
 )
-from kohort.client.membership_state import Phase
+from kohort.client.membership.state import Phase
 from kohort.errors import ErrorCode
 from kohort.protocol.subscription import decode_subscription
 
@@ -106,7 +106,12 @@ def test_the_synced_generation_is_handed_over(bench):
     bench.joined(generation=7)
     bench.synced(2, 3)
     grant = bench.action.grant
-    assert (grant.generation, grant.member_id, grant.assignment, grant.added) == (7, "m1", tps(2, 3), tps(2, 3))
+    assert (grant.generation, grant.member_id, grant.assignment, grant.added) == (
+        7,
+        "m1",
+        tps(2, 3),
+        tps(2, 3),
+    )
 
 
 def test_a_member_without_partitions_has_a_generation_too(bench):
@@ -293,7 +298,10 @@ def test_when_the_session_is_over_everything_is_lost(member):
         if not member.ends:
             member.advance()
     assert member.ends == [(End.LOST, None)]
-    assert member.now - started == member.config.session_timeout_ms - member.config.heartbeat_interval_ms
+    assert (
+        member.now - started
+        == member.config.session_timeout_ms - member.config.heartbeat_interval_ms
+    )
     assert "no heartbeat was answered for 30000 ms" in member.actions[-1].cause
     assert not any(isinstance(action, Send) for action in member.actions)
     member.drained()
@@ -316,7 +324,9 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent(member):
 
 
 def test_the_session_is_renewed_as_soon_as_the_generation_is_there(bench):
-    """SyncGroup does not renew that of a member of a stable group, and nobody knows when the join was answered."""
+    """SyncGroup does not renew that of a member of a stable group, and nobody knows when the join
+    was answered.
+    """
     bench.stable(0)
     synced = bench.now
     bench.until_heartbeat()
@@ -367,7 +377,10 @@ def test_a_rebalance_drains_before_it_joins(member):
 
 def test_the_drain_fits_into_the_rebalance_timeout(member):
     member.heartbeat(ErrorCode.rebalance_in_progress)
-    assert member.action.drain_ms + member.config.heartbeat_interval_ms <= member.config.rebalance_timeout_ms
+    assert (
+        member.action.drain_ms + member.config.heartbeat_interval_ms
+        <= member.config.rebalance_timeout_ms
+    )
 
 
 def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_failed(bench):
@@ -383,7 +396,9 @@ def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_f
 def test_what_drains_is_lost_when_the_group_cannot_have_waited_for_longer():
     bench = Bench(rebalance_timeout_ms=10_000, drain_timeout_ms=7_000).stable(0)
     bench.heartbeat()
-    assert bench.let_pass(9_900, heartbeats=ErrorCode.rebalance_in_progress) == [(End.REVOKED, None)]
+    assert bench.let_pass(9_900, heartbeats=ErrorCode.rebalance_in_progress) == [
+        (End.REVOKED, None)
+    ]
     assert bench.let_pass(100, heartbeats=ErrorCode.rebalance_in_progress) == [(End.LOST, None)]
 
 
@@ -460,11 +475,18 @@ def test_heartbeats_go_on_while_a_cooperative_member_joins(cooperative):
     assert cooperative.member.phase is Phase.JOINING
 
 
-def test_a_cooperative_member_whose_joins_fail_loses_what_it_has_though_heartbeats_are_answered(cooperative):
+def test_a_cooperative_member_whose_joins_fail_loses_what_it_has_though_heartbeats_are_answered(
+    cooperative,
+):
     """The group waits for its join, not for its heartbeats."""
     cooperative.heartbeat()
-    assert cooperative.let_pass(29_900, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True) == []
-    assert cooperative.let_pass(100, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True) == [(End.LOST, None)]
+    assert (
+        cooperative.let_pass(29_900, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True)
+        == []
+    )
+    assert cooperative.let_pass(
+        100, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True
+    ) == [(End.LOST, None)]
     cause = next(each.detail for each in cooperative.told if each.what == "lost")
     assert "the group waits 30000 ms for a member" in cause
 
@@ -593,7 +615,9 @@ def test_a_rebalance_does_not_stop_a_leave(member):
     assert isinstance(member.request, LeaveGroup)
 
 
-def test_a_cooperative_member_that_leaves_still_follows_the_rebalance_for_its_last_commits(cooperative):
+def test_a_cooperative_member_that_leaves_still_follows_the_rebalance_for_its_last_commits(
+    cooperative,
+):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.do(cooperative.member.leave(cooperative.now, "bye"))
     assert cooperative.ends == [(End.CLOSED, None)]

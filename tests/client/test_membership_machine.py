@@ -1,11 +1,11 @@
 """Whatever happens in whatever order, a member
 
-- has one JoinGroup or SyncGroup in flight at a time, and one heartbeat;
-- joins only when nothing drains, eagerly without anything, and cooperatively with what it has;
-- never starts an eager generation before the one before has ended, nor one that is not newer without a loss between;
-- is never woken for nothing: after `tick` at its deadline, that has passed or moved;
-- is a stable member soon after everything goes well again, or has said why not;
-- does nothing any more once it is over.
+- has one JoinGroup or SyncGroup in flight at a time, and one heartbeat; - joins only when nothing
+drains, eagerly without anything, and cooperatively with what it has; - never starts an eager
+generation before the one before has ended, nor one that is not newer without a loss between; - is
+never woken for nothing: after `tick` at its deadline, that has passed or moved; - is a stable
+member soon after everything goes well again, or has said why not; - does nothing any more once it
+is over.
 """
 
 from hypothesis import HealthCheck, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from membership_bench import Bench, joined_member, tps
 
-from kohort.client.membership_events import (
+from kohort.client.membership.events import (
     EndPartitions,
     Heartbeat,
     JoinGroup,
@@ -26,7 +26,7 @@ from kohort.client.membership_events import (
     SyncAnswer,
     SyncGroup,
 )
-from kohort.client.membership_state import Phase
+from kohort.client.membership.state import Phase
 from kohort.errors import ErrorCode
 from kohort.protocol.subscription import Assignment, decode_subscription, encode_assignment
 
@@ -49,7 +49,9 @@ class MembershipMachine(RuleBasedStateMachine):
     @initialize(cooperative=st.booleans(), static=st.booleans())
     def begin(self, cooperative, static):
         self.cooperative = cooperative
-        self.bench = Bench(cooperative=cooperative, instance_id="i" if static else None, retry_timeout_ms=600_000)
+        self.bench = Bench(
+            cooperative=cooperative, instance_id="i" if static else None, retry_timeout_ms=600_000
+        )
         self.member = self.bench.member
         self.draining = False
         self.running = None
@@ -76,7 +78,11 @@ class MembershipMachine(RuleBasedStateMachine):
                     self.over = True
 
     def sends(self, send):
-        kinds = (Heartbeat,) if isinstance(send.request, Heartbeat) else (JoinGroup, SyncGroup, LeaveGroup)
+        kinds = (
+            (Heartbeat,)
+            if isinstance(send.request, Heartbeat)
+            else (JoinGroup, SyncGroup, LeaveGroup)
+        )
         known = self.member.session.in_flight if kinds == (Heartbeat,) else self.member.awaited
         assert known == send.number
         if isinstance(send.request, JoinGroup):
@@ -96,7 +102,9 @@ class MembershipMachine(RuleBasedStateMachine):
         self.running = grant.generation
 
     def in_flight(self, *kinds):
-        found = [number for number, send in self.bench.sent.items() if isinstance(send.request, kinds)]
+        found = [
+            number for number, send in self.bench.sent.items() if isinstance(send.request, kinds)
+        ]
         return max(found, default=None)
 
     # --- what happens ---
@@ -111,7 +119,13 @@ class MembershipMachine(RuleBasedStateMachine):
         leader = "m1" if leads else "other"
         members = (joined_member("m1"),) if leads else ()
         self.handle(
-            self.bench.joined(self.generation, leader=leader, member_id="m1", members=members, skip_assignment=skip)
+            self.bench.joined(
+                self.generation,
+                leader=leader,
+                member_id="m1",
+                members=members,
+                skip_assignment=skip,
+            )
         )
 
     @precondition(lambda self: self.awaited(JoinGroup))
@@ -122,7 +136,9 @@ class MembershipMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.member.phase is Phase.ASSIGNING)
     @rule()
     def assignment_is_made(self):
-        self.handle(self.bench.do(self.member.assigned(self.bench.now, self.member.generation, {"m1": b""})))
+        self.handle(
+            self.bench.do(self.member.assigned(self.bench.now, self.member.generation, {"m1": b""}))
+        )
 
     @precondition(lambda self: self.awaited(SyncGroup))
     @rule(some=partitions)
@@ -179,7 +195,10 @@ class MembershipMachine(RuleBasedStateMachine):
     def topics_change(self):
         self.handle(self.bench.do(self.member.rejoin(self.bench.now, "changed")))
 
-    @rule(code=st.sampled_from((ErrorCode.unknown_member_id, ErrorCode.illegal_generation)), old=st.booleans())
+    @rule(
+        code=st.sampled_from((ErrorCode.unknown_member_id, ErrorCode.illegal_generation)),
+        old=st.booleans(),
+    )
     def a_commit_is_fenced(self, code, old):
         generation = self.member.generation - old
         self.handle(self.bench.do(self.member.fenced(self.bench.now, generation, code)))
@@ -218,11 +237,15 @@ class MembershipMachine(RuleBasedStateMachine):
             assert (self.member.awaited, self.member.session.in_flight) == (None, None)
 
     def teardown(self):
-        """Everything goes well from here on: the member is stable, or out because somebody wanted that."""
+        """Everything goes well from here on: the member is stable, or out because somebody wanted
+        that.
+        """
         if not hasattr(self, "bench"):
             return
         for _ in range(60):
-            if self.over or (self.member.phase is Phase.STABLE and self.running is not None and not self.draining):
+            if self.over or (
+                self.member.phase is Phase.STABLE and self.running is not None and not self.draining
+            ):
                 return
             self.all_goes_well()
         raise AssertionError(f"{self.member!r} after {self.bench.history[-5:]}")

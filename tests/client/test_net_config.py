@@ -22,7 +22,9 @@ def test_bootstrap_servers(bootstrap: Any, servers: Any) -> None:
     assert ClientConfig(bootstrap=bootstrap).servers == servers
 
 
-@pytest.mark.parametrize("bootstrap", ["", ",", [], "localhost", "localhost:", ":9092", "a:0", "a:65536", "::1:9092"])
+@pytest.mark.parametrize(
+    "bootstrap", ["", ",", [], "localhost", "localhost:", ":9092", "a:0", "a:65536", "::1:9092"]
+)
 def test_bootstrap_servers_that_are_none(bootstrap: Any) -> None:
     with pytest.raises(ConfigError, match="localhost:9092"):
         ClientConfig(bootstrap=bootstrap)
@@ -34,7 +36,10 @@ def test_bootstrap_servers_that_are_none(bootstrap: Any) -> None:
         ({"request_timeout_ms": 0}, "request_timeout_ms is 0; it has to be a whole number from 1"),
         ({"retry_backoff_ms": 1.5}, "retry_backoff_ms is 1.5"),
         ({"metadata_max_age_ms": True}, "metadata_max_age_ms is True"),
-        ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection is 0"),
+        (
+            {"max_in_flight_requests_per_connection": 0},
+            ("max_in_flight_requests_per_connection is 0"),
+        ),
         ({"client_id": "x" * 40_000}, "client_id is longer"),
     ],
 )
@@ -50,7 +55,10 @@ def test_values_out_of_bounds(options: dict[str, Any], told: str) -> None:
         ({"mechanism": "PLAIN"}, "set protocol to SASL_SSL"),
         ({"protocol": "SASL_SSL"}, "SASL mechanism None: it is one of PLAIN"),
         ({"protocol": "SASL_SSL", "mechanism": "GSSAPI"}, "SCRAM-SHA-512"),
-        ({"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "u"}, "needs username and password"),
+        (
+            {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "u"},
+            "needs username and password",
+        ),
         ({"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER"}, "needs token"),
         ({"ssl_cafile": "ca.pem"}, "set protocol to SSL"),
         ({"protocol": "SSL", "ssl_keyfile": "key.pem"}, "certificate of the key"),
@@ -67,5 +75,7 @@ def test_files_that_cannot_be_used() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="secret", extensions={})
+    security = Security(
+        protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="secret", extensions={}
+    )
     assert "secret" not in repr(ClientConfig(security=security))

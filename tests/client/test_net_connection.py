@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from test_net_security import scram_server
 
 from kohort.client.config import ClientConfig
-from kohort.client.connection import Connection
 from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from kohort.client.net.connection import Connection
 from kohort.client.security import Security
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
@@ -54,7 +54,9 @@ async def test_speaks_with_our_own_server(broker: Broker, config: ClientConfig) 
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 4])
-async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(fake: FakeBroker, most: int) -> None:
+async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
+    fake: FakeBroker, most: int
+) -> None:
     fake.versions["api_versions"] = (0, most)
     connection = await opened(fake)
     assert connection.version("heartbeat") == 4
@@ -69,7 +71,9 @@ async def test_the_highest_common_version_within_what_the_caller_can_use(fake: F
     await connection.send("heartbeat", **HEARTBEAT)
     await connection.send("heartbeat", max_version=2, **HEARTBEAT)
     assert [each.__version__ for each in fake.asked("heartbeat")] == [3, 2]
-    with pytest.raises(UnsupportedVersionError, match="heartbeat v4 to v4 is needed, the broker speaks v1 to v3"):
+    with pytest.raises(
+        UnsupportedVersionError, match=("heartbeat v4 to v4 is needed, the broker speaks v1 to v3")
+    ):
         await connection.send("heartbeat", min_version=4, **HEARTBEAT)
     with pytest.raises(UnsupportedVersionError, match="does not know it"):
         await connection.send("describe_cluster")
@@ -85,7 +89,10 @@ async def test_requests_are_pipelined(fake: FakeBroker) -> None:
 
     fake.on("heartbeat", answer)
     connection = await opened(fake)
-    calls = [asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n})) for n in range(20)]
+    calls = [
+        asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n}))
+        for n in range(20)
+    ]
     await asyncio.sleep(0.01)
     assert connection.in_flight == 20
     gate.set()
@@ -101,7 +108,8 @@ async def test_requests_in_flight_are_bounded(fake: FakeBroker) -> None:
     assert connection.in_flight == 3
     await connection.close()
     assert all(
-        isinstance(each, BrokerUnreachableError) for each in await asyncio.gather(*calls, return_exceptions=True)
+        isinstance(each, BrokerUnreachableError)
+        for each in await asyncio.gather(*calls, return_exceptions=True)
     )
 
 
@@ -135,7 +143,8 @@ async def test_a_cancelled_call_leaves_the_order_intact(fake: FakeBroker) -> Non
     fake.on("heartbeat", answer)
     connection = await opened(fake)
     first, second = (
-        asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n})) for n in (1, 2)
+        asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n}))
+        for n in (1, 2)
     )
     await asyncio.sleep(0)
     first.cancel()
@@ -164,18 +173,25 @@ async def test_answers_that_are_none(fake: FakeBroker, answer: Any, told: str) -
 
 
 async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
-    fake.on("heartbeat", lambda _request: struct.pack(">iib", 11, 2, 0) + b"\0" * 6 + struct.pack(">ii", 4, 3))
+    fake.on(
+        "heartbeat",
+        lambda _request: struct.pack(">iib", 11, 2, 0) + b"\0" * 6 + struct.pack(">ii", 4, 3),
+    )
     connection = await opened(fake)
     await asyncio.gather(connection.send("heartbeat", **HEARTBEAT), return_exceptions=True)
     assert connection.closed
     assert "nobody asked for" in connection.reason
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     version=st.sampled_from([1, 5, 9, 12]),
     head=st.sampled_from([b"", b"\0", b"\0\0\0\0", b"\0\0\0\0\0"]),
-    count=st.sampled_from([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x80"]),
+    count=st.sampled_from(
+        [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x80"]
+    ),
     rest=st.binary(max_size=60),
 )
 async def test_a_count_that_lies_ends_nothing_but_the_connection(
@@ -185,13 +201,20 @@ async def test_a_count_that_lies_ends_nothing_but_the_connection(
     fake.on("metadata", lambda _request: struct.pack(">ii", 4 + len(body), 2) + body)
     connection = await opened(fake)
     answer = (
-        await asyncio.gather(connection.send("metadata", max_version=version, topics=[]), return_exceptions=True)
+        await asyncio.gather(
+            connection.send("metadata", max_version=version, topics=[]), return_exceptions=True
+        )
     )[0]
-    assert isinstance(answer, BrokerUnreachableError) or answer.__class__.__name__ == "MetadataResponse"
+    assert (
+        isinstance(answer, BrokerUnreachableError)
+        or answer.__class__.__name__ == "MetadataResponse"
+    )
     await connection.close()
 
 
-@pytest.mark.parametrize("answer", [HANG_UP, b"SSH-2.0-OpenSSH_9.6\r\n", struct.pack(">iib", 5, 1, 0)])
+@pytest.mark.parametrize(
+    "answer", [HANG_UP, b"SSH-2.0-OpenSSH_9.6\r\n", struct.pack(">iib", 5, 1, 0)]
+)
 async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any) -> None:
     fake.on("api_versions", lambda _request: answer)
     with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}"):
@@ -200,7 +223,9 @@ async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any) -> None:
 
 async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker) -> None:
     fake.on("api_versions", lambda _request: HANG)
-    with pytest.raises(BrokerUnreachableError, match=r"did not complete a connection within 0\.05 s"):
+    with pytest.raises(
+        BrokerUnreachableError, match=(r"did not complete a connection within 0\.05 s")
+    ):
         await opened(fake, socket_connection_setup_timeout_ms=50)
 
 
@@ -226,7 +251,9 @@ async def test_large_requests_and_answers(fake: FakeBroker) -> None:
     fake.on("sasl_authenticate", lambda request: {"auth_bytes": request.body.auth_bytes[::-1]})
     connection = await opened(fake)
     sent = bytes(range(250)) * (size // 250)
-    answers = await asyncio.gather(*(connection.send("sasl_authenticate", auth_bytes=sent) for _ in range(3)))
+    answers = await asyncio.gather(
+        *(connection.send("sasl_authenticate", auth_bytes=sent) for _ in range(3))
+    )
     assert [each.auth_bytes == sent[::-1] for each in answers] == [True] * 3
     await connection.close()
 
@@ -243,12 +270,18 @@ async def test_sasl_plain(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {"mechanisms": ["PLAIN"]})
     fake.on("sasl_authenticate", {"auth_bytes": b""})
     connection = await opened(fake, security=sasl())
-    assert [name for name, _ in fake.requests] == ["api_versions", "sasl_handshake", "sasl_authenticate"]
+    assert [name for name, _ in fake.requests] == [
+        "api_versions",
+        "sasl_handshake",
+        "sasl_authenticate",
+    ]
     assert fake.asked("sasl_authenticate")[0].auth_bytes == b"\0u\0secret"
     await connection.close()
 
 
-@pytest.mark.parametrize(("mechanism", "digest"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
+@pytest.mark.parametrize(
+    ("mechanism", "digest"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
+)
 async def test_sasl_scram(fake: FakeBroker, mechanism: str, digest: str) -> None:
     server = scram_server(digest, "secret")
     fake.on("sasl_handshake", {"mechanisms": [mechanism]})
@@ -268,14 +301,18 @@ async def test_a_wrong_password_is_told(fake: FakeBroker) -> None:
 
 async def test_what_the_broker_says_of_refused_credentials_is_told(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {})
-    fake.on("sasl_authenticate", {"error_code": 58, "error_message": "Invalid username or password"})
+    fake.on(
+        "sasl_authenticate", {"error_code": 58, "error_message": "Invalid username or password"}
+    )
     with pytest.raises(AuthenticationError, match="PLAIN: Invalid username or password"):
         await opened(fake, security=sasl())
 
 
 async def test_a_mechanism_that_is_not_offered(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {"error_code": 33, "mechanisms": ["GSSAPI", "PLAIN"]})
-    with pytest.raises(AuthenticationError, match="does not offer SCRAM-SHA-512, it offers GSSAPI, PLAIN"):
+    with pytest.raises(
+        AuthenticationError, match=("does not offer SCRAM-SHA-512, it offers GSSAPI, PLAIN")
+    ):
         await opened(fake, security=sasl("SCRAM-SHA-512"))
 
 
@@ -290,12 +327,19 @@ async def test_a_session_is_renewed_before_it_ends(fake: FakeBroker) -> None:
     names = [name for name, _ in fake.requests]
     begins = [at for at, name in enumerate(names) if name == "sasl_handshake"]
     assert len(begins) >= 2
-    assert all(names[at + 1] == "sasl_authenticate" for at in begins), "another request came in between"
+    assert all(names[at + 1] == "sasl_authenticate" for at in begins), (
+        "another request came in between"
+    )
     await connection.close()
 
 
 async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBroker) -> None:
-    answers = iter(({"auth_bytes": b"", "session_lifetime_ms": 20}, {"error_code": 58, "error_message": "expired"}))
+    answers = iter(
+        (
+            {"auth_bytes": b"", "session_lifetime_ms": 20},
+            {"error_code": 58, "error_message": "expired"},
+        )
+    )
     fake.on("sasl_handshake", {})
     fake.on("sasl_authenticate", lambda _request: next(answers))
     connection = await opened(fake, security=sasl())
@@ -311,9 +355,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         pytest.skip("openssl is not on the PATH")
     directory = tmp_path_factory.mktemp("tls")
     cert, key = directory / "cert.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
     names = ["-subj", "/CN=kohort", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    subprocess.run(
+        [*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
     return cert, key
 
 
@@ -329,7 +384,9 @@ async def tls(certificate: tuple[Path, Path]) -> AsyncIterator[FakeBroker]:
 
 
 async def test_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
-    connection = await opened(tls, security=Security(protocol="SSL", ssl_cafile=str(certificate[0])))
+    connection = await opened(
+        tls, security=Security(protocol="SSL", ssl_cafile=str(certificate[0]))
+    )
     assert (await connection.send("heartbeat", **HEARTBEAT)).error_code is ErrorCode.none
     await connection.close()
 
@@ -337,7 +394,13 @@ async def test_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
 async def test_tls_and_sasl(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
     tls.on("sasl_handshake", {})
     tls.on("sasl_authenticate", {"auth_bytes": b""})
-    both = Security(protocol="SASL_SSL", ssl_cafile=str(certificate[0]), mechanism="PLAIN", username="u", password="p")
+    both = Security(
+        protocol="SASL_SSL",
+        ssl_cafile=str(certificate[0]),
+        mechanism="PLAIN",
+        username="u",
+        password="p",
+    )
     connection = await opened(tls, security=both)
     await connection.close()
     assert tls.asked("sasl_authenticate")
@@ -367,7 +430,9 @@ async def test_a_broker_that_asks_for_a_pause_gets_one(fake: FakeBroker) -> None
     await connection.close()
 
 
-async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request(fake: FakeBroker) -> None:
+async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request(
+    fake: FakeBroker,
+) -> None:
     connection = await opened(fake, request_timeout_ms=120)
     began = asyncio.get_running_loop().time()
     connection.throttle(86_400)
@@ -377,7 +442,9 @@ async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request
     await connection.close()
 
 
-async def test_who_waits_for_a_pause_to_end_learns_that_the_connection_broke(fake: FakeBroker) -> None:
+async def test_who_waits_for_a_pause_to_end_learns_that_the_connection_broke(
+    fake: FakeBroker,
+) -> None:
     connection = await opened(fake)
     connection.throttle(20)
     waiting = asyncio.ensure_future(connection.send("heartbeat", **HEARTBEAT))
@@ -401,7 +468,9 @@ async def test_a_full_transport_stays_full_when_a_pause_ends(fake: FakeBroker) -
 
 
 async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker) -> None:
-    """Not even what had to wait for others' answers when it began: a broker takes nothing else then."""
+    """Not even what had to wait for others' answers when it began: a broker takes nothing else
+    then.
+    """
     lifetimes = [300, 0]
 
     async def handshake(_: SimpleNamespace) -> Any:
@@ -413,9 +482,13 @@ async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker)
         return {}
 
     fake.on("sasl_handshake", handshake)
-    fake.on("sasl_authenticate", lambda _: {"auth_bytes": b"", "session_lifetime_ms": lifetimes.pop(0)})
+    fake.on(
+        "sasl_authenticate", lambda _: {"auth_bytes": b"", "session_lifetime_ms": lifetimes.pop(0)}
+    )
     fake.on("heartbeat", slowly)
-    security = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="user", password="secret")
+    security = Security(
+        protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="user", password="secret"
+    )
     connection = await opened(fake, security=security, max_in_flight_requests_per_connection=1)
     await asyncio.gather(*(connection.send("heartbeat", **HEARTBEAT) for _ in range(2)))
     await connection.close()

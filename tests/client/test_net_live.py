@@ -10,14 +10,14 @@ from live_app import App, until
 from live_brokers import Site
 
 from interop.trial import SOON
-from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.cluster.list_offsets import Offset, list_offsets
 from kohort.client.config import ClientConfig
 from kohort.client.errors import GaveUpError, OffsetOutOfRangeError, TopicRecreatedError
-from kohort.client.fetcher import EARLIEST, LATEST, Fetcher
-from kohort.client.offsets import Offset, list_offsets
-from kohort.client.producer import Producer
+from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import GroupId, TopicPartition
@@ -27,7 +27,9 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture
 async def cluster(site: Site) -> AsyncIterator[Cluster]:
-    async with Cluster(ClientConfig(bootstrap=site.address, client_id="net", retry_backoff_ms=20)) as opened:
+    async with Cluster(
+        ClientConfig(bootstrap=site.address, client_id="net", retry_backoff_ms=20)
+    ) as opened:
         yield opened
 
 
@@ -73,14 +75,25 @@ async def test_what_is_produced_with_every_codec_is_fetched(cluster: Cluster, to
         async with Producer(cluster, compression=codec) as producer:
             for n in range(1_500):
                 await producer.send(
-                    topic, b"%s %d" % (codec.encode(), n), key=b"%d" % n, partition=n % 3, headers=headers, timestamp=n
+                    topic,
+                    b"%s %d" % (codec.encode(), n),
+                    key=b"%d" % n,
+                    partition=n % 3,
+                    headers=headers,
+                    timestamp=n,
                 )
     found = await list_offsets(cluster, dict.fromkeys(partitions(topic), LATEST))
     assert [each.offset for each in found.values() if isinstance(each, Offset)] == [2_500] * 3
     records = await everything(cluster, topic, 7_500)
-    expected = [(index, codec, n) for index in range(3) for codec in CODECS for n in range(index, 1_500, 3)]
+    expected = [
+        (index, codec, n) for index in range(3) for codec in CODECS for n in range(index, 1_500, 3)
+    ]
     for record, (index, codec, n) in zip(records, expected, strict=True):
-        assert (record.partition, record.key, record.value) == (index, b"%d" % n, b"%s %d" % (codec.encode(), n))
+        assert (record.partition, record.key, record.value) == (
+            index,
+            b"%d" % n,
+            b"%s %d" % (codec.encode(), n),
+        )
         assert (record.timestamp, record.headers) == (n, headers)
 
 
@@ -98,9 +111,13 @@ async def test_batches_become_arrow(cluster: Cluster, topic: str) -> None:
     assert values == [b"%d" % n for n in range(1_000)]
 
 
-async def test_nothing_is_written_twice_or_out_of_order_over_connections_that_break(site: Site, topic: str) -> None:
+async def test_nothing_is_written_twice_or_out_of_order_over_connections_that_break(
+    site: Site, topic: str
+) -> None:
     """Of an idempotent producer with five requests in flight; its batches are sent again and again."""
-    config = ClientConfig(bootstrap=site.address, client_id="breaking", retry_backoff_ms=5, retry_backoff_max_ms=50)
+    config = ClientConfig(
+        bootstrap=site.address, client_id="breaking", retry_backoff_ms=5, retry_backoff_max_ms=50
+    )
     async with Cluster(config) as cluster:
         async with Producer(cluster, batch_size=500, linger_ms=0) as producer:
             for n in range(3_000):
@@ -110,12 +127,20 @@ async def test_nothing_is_written_twice_or_out_of_order_over_connections_that_br
                         await asyncio.sleep(0.02)
                 await asyncio.sleep(0)
         records = await everything(cluster, topic, 3_000)
-    assert [record.value for record in records] == [b"%d" % n for index in range(3) for n in range(index, 3_000, 3)]
+    assert [record.value for record in records] == [
+        b"%d" % n for index in range(3) for n in range(index, 3_000, 3)
+    ]
 
 
 async def test_fetching_goes_on_over_connections_that_break(site: Site, topic: str) -> None:
-    config = ClientConfig(bootstrap=site.address, client_id="breaking", retry_backoff_ms=5, retry_backoff_max_ms=50)
-    async with Cluster(config) as cluster, Producer(cluster, batch_size=200) as producer, Fetcher(cluster) as fetcher:
+    config = ClientConfig(
+        bootstrap=site.address, client_id="breaking", retry_backoff_ms=5, retry_backoff_max_ms=50
+    )
+    async with (
+        Cluster(config) as cluster,
+        Producer(cluster, batch_size=200) as producer,
+        Fetcher(cluster) as fetcher,
+    ):
         fetcher.assign(dict.fromkeys(partitions(topic), EARLIEST))
         found: list[Record] = []
         for round_ in range(10):
@@ -127,7 +152,9 @@ async def test_fetching_goes_on_over_connections_that_break(site: Site, topic: s
             found += await read(fetcher, 90)
         assert await fetcher.next_any(max_wait_ms=200) is None
     for index in range(3):
-        assert [int(record.value or b"") for record in found if record.partition == index] == list(range(index, 900, 3))
+        assert [int(record.value or b"") for record in found if record.partition == index] == list(
+            range(index, 900, 3)
+        )
 
 
 async def test_a_topic_made_anew_is_noticed(cluster: Cluster, admin: Admin, topic: str) -> None:
@@ -153,7 +180,14 @@ async def test_offsets_by_time(cluster: Cluster, topic: str) -> None:
         assert isinstance(found, Offset)
         return found.offset
 
-    assert [await offset(when) for when in (EARLIEST, LATEST, 0, 1, 4_000, 8_999)] == [0, 10, 0, 1, 4, 9]
+    assert [await offset(when) for when in (EARLIEST, LATEST, 0, 1, 4_000, 8_999)] == [
+        0,
+        10,
+        0,
+        1,
+        4,
+        9,
+    ]
 
 
 async def test_records_that_were_deleted_are_out_of_range(cluster: Cluster, topic: str) -> None:
@@ -180,7 +214,9 @@ async def test_records_larger_than_a_fetch(cluster: Cluster, topic: str) -> None
     async with Fetcher(cluster, max_partition_fetch_bytes=1_000, fetch_max_bytes=2_000) as fetcher:
         fetcher.assign(dict.fromkeys(partitions(topic), EARLIEST))
         found = await read(fetcher, 3)
-    assert sorted((record.partition, len(record.value or b"")) for record in found) == [(n, 600_000) for n in range(3)]
+    assert sorted((record.partition, len(record.value or b"")) for record in found) == [
+        (n, 600_000) for n in range(3)
+    ]
 
 
 async def test_what_the_broker_refuses_is_told(cluster: Cluster, admin: Admin, topic: str) -> None:
@@ -209,7 +245,9 @@ async def test_groups_and_offsets_administered(site: Site, admin: Admin, topic: 
         await admin.commit(name, {tps[0]: OffsetAndMetadata(offset=1)})
     assert live.value.code is ErrorCode.unknown_member_id
     await app.stop()
-    offsets = {tp: OffsetAndMetadata(offset=tp.partition, metadata=f"m{tp.partition}") for tp in tps}
+    offsets = {
+        tp: OffsetAndMetadata(offset=tp.partition, metadata=f"m{tp.partition}") for tp in tps
+    }
     assert await admin.commit(name, offsets) == dict.fromkeys(tps)
     assert (await admin.committed([name]))[name] == offsets
     assert await admin.delete_offsets(name, tps[:1]) == {tps[0]: None}
@@ -220,7 +258,10 @@ async def test_groups_and_offsets_administered(site: Site, admin: Admin, topic: 
 
 async def test_an_answer_that_does_not_come_is_bounded(site: Site, topic: str) -> None:
     config = ClientConfig(
-        bootstrap=site.address, client_id="mute", request_timeout_ms=500, default_api_timeout_ms=1_500
+        bootstrap=site.address,
+        client_id="mute",
+        request_timeout_ms=500,
+        default_api_timeout_ms=1_500,
     )
     async with Cluster(config) as cluster:
         await cluster.metadata([topic])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.receiving import SHARED, Receiver
+from kohort.client.net.receiving import SHARED, Receiver
 from kohort.protocol.framing import MalformedError
 
 
@@ -26,7 +26,10 @@ def fed(receiver: Receiver, data: bytes, at_once: int) -> list[bytes]:
 
 @given(
     st.lists(
-        st.one_of(st.integers(4, 300), st.sampled_from([SHARED // 2 - 4, SHARED // 2, SHARED, 3 * SHARED])), max_size=8
+        st.one_of(
+            st.integers(4, 300), st.sampled_from([SHARED // 2 - 4, SHARED // 2, SHARED, 3 * SHARED])
+        ),
+        max_size=8,
     ),
     st.sampled_from([1, 3, 7, 1000, SHARED - 1, SHARED, 1 << 20]),
 )

@@ -25,7 +25,9 @@ async def spoken(exchange: security.Exchange, *answers: bytes) -> list[bytes]:
 
 async def test_scram_sha_256_as_in_rfc_7677() -> None:
     exchange = _scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
-    first = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    first = (
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
     final = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     assert await spoken(exchange, first, final) == [
         b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
@@ -95,13 +97,22 @@ async def test_oauthbearer_asks_for_a_fresh_token_each_time() -> None:
         return next(tokens)
 
     wanted = Security(
-        protocol="SASL_SSL", mechanism="OAUTHBEARER", token=source, extensions={"logicalCluster": "lkc-1"}
+        protocol="SASL_SSL",
+        mechanism="OAUTHBEARER",
+        token=source,
+        extensions={"logicalCluster": "lkc-1"},
     )
-    assert await spoken(wanted.exchange(), b"") == [b"n,,\x01auth=Bearer one\x01logicalCluster=lkc-1\x01\x01"]
-    assert await spoken(wanted.exchange(), b"") == [b"n,,\x01auth=Bearer two\x01logicalCluster=lkc-1\x01\x01"]
+    assert await spoken(wanted.exchange(), b"") == [
+        (b"n,,\x01auth=Bearer one\x01logicalCluster=lkc-1\x01\x01")
+    ]
+    assert await spoken(wanted.exchange(), b"") == [
+        (b"n,,\x01auth=Bearer two\x01logicalCluster=lkc-1\x01\x01")
+    ]
 
 
-@pytest.mark.parametrize(("answer", "told"), [(b'{"status":"invalid_token"}', "invalid_token"), (b"no", "no")])
+@pytest.mark.parametrize(
+    ("answer", "told"), [(b'{"status":"invalid_token"}', "invalid_token"), (b"no", "no")]
+)
 async def test_oauthbearer_that_is_refused(answer: bytes, told: str) -> None:
     wanted = Security(protocol="SASL_SSL", mechanism="OAUTHBEARER", token=lambda: "t")
     with pytest.raises(AuthenticationError, match=told):

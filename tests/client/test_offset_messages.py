@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.group.offset_requests import commit_offsets, fetch_offsets
 from kohort.client.group_config import GroupConfig
-from kohort.client.offset_messages import commit_offsets, fetch_offsets
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
@@ -33,7 +33,11 @@ class Connection:
 
 def topics(*ids):
     partition = SimpleNamespace(
-        partition_index=0, error_code=ErrorCode.none, committed_offset=7, committed_leader_epoch=1, metadata=""
+        partition_index=0,
+        error_code=ErrorCode.none,
+        committed_offset=7,
+        committed_leader_epoch=1,
+        metadata="",
     )
     return [SimpleNamespace(topic_id=each, partitions=[partition]) for each in ids]
 
@@ -42,7 +46,9 @@ async def test_a_commit_is_told_although_its_topic_was_forgotten_meanwhile():
     ids = {"orders": ORDERS}
     connection = Connection(SimpleNamespace(topics=topics(ORDERS)), ids.clear)
     offsets = {TP: OffsetAndMetadata(offset=7)}
-    told = await commit_offsets(connection, CONFIG, offsets, generation=1, member_id="m", topic_ids=ids)
+    told = await commit_offsets(
+        connection, CONFIG, offsets, generation=1, member_id="m", topic_ids=ids
+    )
     assert told == {TP: ErrorCode.none}
 
 

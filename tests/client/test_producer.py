@@ -7,12 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from kohort.client.cluster import Cluster
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError
-from kohort.client.fetcher import EARLIEST, Fetcher
-from kohort.client.partitioner import murmur2_partitioner
-from kohort.client.producer import Producer
+from kohort.client.fetch.fetcher import EARLIEST, Fetcher
+from kohort.client.produce.partitioner import murmur2_partitioner
+from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
@@ -50,7 +50,9 @@ async def test_every_codec(broker: Broker, cluster: Cluster, compression: str) -
     headers = (("a", b"1"), ("b", None), ("a", b""))
     async with Producer(cluster, compression=compression) as producer:
         deliveries = [
-            await producer.send("orders", b"v%d" % n, key=b"k%d" % n, headers=headers, timestamp=1000 + n)
+            await producer.send(
+                "orders", b"v%d" % n, key=b"k%d" % n, headers=headers, timestamp=1000 + n
+            )
             for n in range(1000)
         ]
         told = [await delivery for delivery in deliveries]
@@ -79,7 +81,10 @@ async def test_records_of_a_partition_keep_their_order(cluster: Cluster) -> None
 async def test_null_keys_and_values(cluster: Cluster, producer: Producer) -> None:
     await (await producer.send("orders", None, key=None, partition=2))
     await (await producer.send("orders", b"", key=b"", partition=2))
-    assert [(record.key, record.value) for record in await everything(cluster)] == [(None, None), (b"", b"")]
+    assert [(record.key, record.value) for record in await everything(cluster)] == [
+        (None, None),
+        (b"", b""),
+    ]
 
 
 async def test_records_that_linger_go_together(broker: Broker, cluster: Cluster) -> None:
@@ -118,7 +123,9 @@ async def test_acks(cluster: Cluster, acks: Any) -> None:
 async def test_sequences_go_on(broker: Broker, cluster: Cluster) -> None:
     async with Producer(cluster, linger_ms=0) as producer:
         for count in (3, 2, 1):
-            for delivery in [await producer.send("orders", b"x", partition=0) for _ in range(count)]:
+            for delivery in [
+                await producer.send("orders", b"x", partition=0) for _ in range(count)
+            ]:
                 await delivery
     stored = broker.topics.get("orders").partitions[0].read(0, 10_000)  # type: ignore[union-attr]
     headers = [header for _, header in batches.iterate(stored)]
@@ -134,7 +141,9 @@ async def test_without_idempotence_there_are_none(broker: Broker, cluster: Clust
     assert batches.read_header(stored).producer_id == -1
 
 
-async def test_a_topic_is_made_when_the_broker_makes_topics(cluster: Cluster, producer: Producer) -> None:
+async def test_a_topic_is_made_when_the_broker_makes_topics(
+    cluster: Cluster, producer: Producer
+) -> None:
     metadata = await (await producer.send("fresh", b"x"))
     assert metadata.topic == "fresh"
 
@@ -167,7 +176,9 @@ async def test_a_batch_that_is_too_large_is_sent_in_parts(broker: Broker, cluste
     assert [int((record.value or b"")[:4]) for record in found] == list(range(100))
 
 
-async def test_a_refused_batch_names_its_partition_and_the_rest_goes_on(broker: Broker, cluster: Cluster) -> None:
+async def test_a_refused_batch_names_its_partition_and_the_rest_goes_on(
+    broker: Broker, cluster: Cluster
+) -> None:
     broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster, linger_ms=0) as producer:
         refused = await producer.send("compacted", b"without a key")
@@ -177,7 +188,9 @@ async def test_a_refused_batch_names_its_partition_and_the_rest_goes_on(broker: 
         assert (await (await producer.send("compacted", b"v", key=b"k"))).offset == 0
 
 
-async def test_an_error_that_nobody_awaited_is_raised_by_flush(broker: Broker, cluster: Cluster) -> None:
+async def test_an_error_that_nobody_awaited_is_raised_by_flush(
+    broker: Broker, cluster: Cluster
+) -> None:
     broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster) as producer:
         await producer.send("compacted", b"without a key")
@@ -189,7 +202,9 @@ async def test_an_error_that_nobody_awaited_is_raised_by_flush(broker: Broker, c
             await producer.send("compacted", b"without a key")
 
 
-async def test_an_error_of_the_application_is_not_hidden_by_ours(broker: Broker, cluster: Cluster) -> None:
+async def test_an_error_of_the_application_is_not_hidden_by_ours(
+    broker: Broker, cluster: Cluster
+) -> None:
     broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
 
     async def fail() -> None:
@@ -224,27 +239,37 @@ async def test_sending_without_pause_is_held_back(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
-async def test_encoded_batches_as_they_are_from_memory_that_is_used_again(cluster: Cluster, codec: str) -> None:
+async def test_encoded_batches_as_they_are_from_memory_that_is_used_again(
+    cluster: Cluster, codec: str
+) -> None:
     content = [batches.Record(b"k", b"v%d" % n, (), 1000 + n) for n in range(50)]
     payload = bytearray(batches.build(content)[batches.HEADER_SIZE :])
     tp = TopicPartition("orders", 1)
     async with Producer(cluster, compression=codec) as producer:
         await producer.send("orders", b"before", partition=1)
-        first = await producer.send_encoded(tp, memoryview(payload), 50, base_timestamp=1000, max_timestamp=1049)
+        first = await producer.send_encoded(
+            tp, memoryview(payload), 50, base_timestamp=1000, max_timestamp=1049
+        )
         payload[:] = bytes(len(payload))
         await producer.send("orders", b"behind", partition=1)
         assert (await first).offset == 1
     found = await everything(cluster)
-    assert [record.value for record in found] == [b"before", *(b"v%d" % n for n in range(50)), b"behind"]
+    assert [record.value for record in found] == [
+        b"before",
+        *(b"v%d" % n for n in range(50)),
+        b"behind",
+    ]
     assert [record.timestamp for record in found[1:51]] == list(range(1000, 1050))
 
 
-async def test_what_cannot_be_compressed_leaves_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_compressed_leaves_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     payload = batches.build([batches.Record(b"k", b"v", (), 1000)])[batches.HEADER_SIZE :]
     tp = TopicPartition("orders", 1)
     async with Producer(cluster, compression="lz4") as producer:
         with monkeypatch.context() as patch:
-            patch.setattr("kohort.client.producer.compress", Mock(side_effect=MemoryError))
+            patch.setattr("kohort.client.produce.producer.compress", Mock(side_effect=MemoryError))
             with pytest.raises(MemoryError):
                 await producer.send_encoded(tp, payload, 1, base_timestamp=1000, max_timestamp=1000)
         await producer.send_encoded(tp, payload, 1, base_timestamp=1000, max_timestamp=1000)
@@ -292,7 +317,9 @@ async def test_no_room_for_too_long(broker: Broker, cluster: Cluster) -> None:
         ({"max_block_ms": -1}, "max_block_ms"),
     ],
 )
-async def test_values_that_are_refused(config: ClientConfig, options: dict[str, Any], told: str) -> None:
+async def test_values_that_are_refused(
+    config: ClientConfig, options: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         Producer(config, **options)
 

@@ -1,4 +1,6 @@
-"""Producing while brokers fail: every record once and in order, or an error that says what was tried."""
+"""Producing while brokers fail: every record once and in order, or an error that says what was
+tried.
+"""
 
 import asyncio
 import random
@@ -12,11 +14,16 @@ from fake_cluster import HANG, HANG_UP, FakeCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kohort.client.cluster import Cluster
-from kohort.client.errors import AuthenticationError, DeliveryTimeoutError, GaveUpError, UnsupportedVersionError
-from kohort.client.produce_batch import ProduceBatch, ProducerId
-from kohort.client.produce_partition import ProducePartition
-from kohort.client.producer import Producer
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.errors import (
+    AuthenticationError,
+    DeliveryTimeoutError,
+    GaveUpError,
+    UnsupportedVersionError,
+)
+from kohort.client.produce.batch import ProduceBatch, ProducerId
+from kohort.client.produce.partition import ProducePartition
+from kohort.client.produce.producer import Producer
 from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
@@ -28,9 +35,11 @@ OUT_OF_ORDER = 45
 
 
 class Log:
-    """One partition as a broker keeps it: sequences checked, duplicates known (Kafka's ProducerStateManager).
+    """One partition as a broker keeps it: sequences checked, duplicates known (Kafka's
+    ProducerStateManager).
 
-    A producer that it does not know may begin with any sequence (ProducerAppendInfo), unless it `insists` on 0.
+    A producer that it does not know may begin with any sequence (ProducerAppendInfo), unless it
+    `insists` on 0.
     """
 
     def __init__(self) -> None:
@@ -66,7 +75,9 @@ class Log:
 
 
 class Logs:
-    """Answers Produce; `trouble` may say otherwise for a request, before or after it was carried out."""
+    """Answers Produce; `trouble` may say otherwise for a request, before or after it was carried
+    out.
+    """
 
     def __init__(self, fake: FakeCluster) -> None:
         self.by_partition: dict[tuple[str, int], Log] = {}
@@ -84,7 +95,9 @@ class Logs:
             return self._answer(request.body, lambda *_: (before, -1))
         if before is not None:
             return before
-        answer = self._answer(request.body, lambda topic, index, data: self._log(topic, index).append(data))
+        answer = self._answer(
+            request.body, lambda topic, index, data: self._log(topic, index).append(data)
+        )
         after = self.after.pop(0) if self.after else None
         return answer if after is None else after
 
@@ -120,7 +133,10 @@ async def cluster(fake: FakeCluster) -> AsyncIterator[Cluster]:
 
 
 async def send(producer: Producer, count: int, first: int = 0, partition: int = 0) -> list[Any]:
-    return [await producer.send("orders", b"%d" % n, partition=partition) for n in range(first, first + count)]
+    return [
+        await producer.send("orders", b"%d" % n, partition=partition)
+        for n in range(first, first + count)
+    ]
 
 
 def numbers(count: int) -> list[bytes]:
@@ -128,7 +144,9 @@ def numbers(count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-async def test_every_version_of_produce(fake: FakeCluster, logs: Logs, cluster: Cluster, version: int) -> None:
+async def test_every_version_of_produce(
+    fake: FakeCluster, logs: Logs, cluster: Cluster, version: int
+) -> None:
     for broker in fake.brokers:
         broker.versions["produce"] = (0, version)
     async with Producer(cluster) as producer:
@@ -137,17 +155,24 @@ async def test_every_version_of_produce(fake: FakeCluster, logs: Logs, cluster: 
     assert {request.__version__ for request in fake.asked("produce")} == {version}
 
 
-async def test_zstd_needs_a_broker_that_knows_it(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_zstd_needs_a_broker_that_knows_it(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     for broker in fake.brokers:
         broker.versions["produce"] = (0, 6)
     async with Producer(cluster, compression="zstd") as producer:
         (delivery,) = await send(producer, 1)
-        with pytest.raises(UnsupportedVersionError, match="produce v7 to v12 is needed, the broker speaks v0 to v6"):
+        with pytest.raises(
+            UnsupportedVersionError,
+            match=("produce v7 to v12 is needed, the broker speaks v0 to v6"),
+        ):
             await delivery
 
 
 @pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS, 20, 6, 5, 3, 7, 56])
-async def test_errors_that_pass_are_tried_again_in_order(logs: Logs, cluster: Cluster, code: int) -> None:
+async def test_errors_that_pass_are_tried_again_in_order(
+    logs: Logs, cluster: Cluster, code: int
+) -> None:
     logs.before = [code, None, code]
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         deliveries = await send(producer, 40)
@@ -180,7 +205,9 @@ async def test_a_leader_that_moves(fake: FakeCluster, logs: Logs, cluster: Clust
     assert fake.brokers[1].asked("produce")
 
 
-async def test_without_idempotence_one_batch_is_in_flight(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_without_idempotence_one_batch_is_in_flight(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     logs.before = [NOT_ENOUGH_REPLICAS, None, NOT_ENOUGH_REPLICAS]
     async with Producer(cluster, enable_idempotence=False, batch_size=150, linger_ms=0) as producer:
         for delivery in await send(producer, 40):
@@ -188,7 +215,9 @@ async def test_without_idempotence_one_batch_is_in_flight(fake: FakeCluster, log
     assert logs[0].values == numbers(40)
 
 
-async def test_several_batches_are_in_flight(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_several_batches_are_in_flight(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     gate = asyncio.Event()
     plain = logs.produce
 
@@ -208,7 +237,9 @@ async def test_several_batches_are_in_flight(fake: FakeCluster, logs: Logs, clus
 
 
 async def test_the_first_batch_goes_alone(logs: Logs, cluster: Cluster) -> None:
-    """A broker takes any sequence of a producer that is new to it: one that overtook the first would stay before it."""
+    """A broker takes any sequence of a producer that is new to it: one that overtook the first
+    would stay before it.
+    """
     logs.before = [3]
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         await send(producer, 100)
@@ -232,8 +263,12 @@ async def test_nothing_is_due_while_sequences_that_were_lost_are_in_flight() -> 
     assert partition.due(0.0, hurry=True) == 0.0
 
 
-async def test_a_broker_that_lost_the_sequences(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
-    """The producer goes on under the next epoch; nothing is lost, or appended twice, that was acknowledged."""
+async def test_a_broker_that_lost_the_sequences(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
+    """The producer goes on under the next epoch; nothing is lost, or appended twice, that was
+    acknowledged.
+    """
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         for delivery in [*await send(producer, 30), *await send(producer, 5, partition=1)]:
             await delivery
@@ -245,7 +280,9 @@ async def test_a_broker_that_lost_the_sequences(fake: FakeCluster, logs: Logs, c
     assert len(fake.asked("init_producer_id")) == 1
 
 
-async def test_a_producer_id_that_is_not_taken_any_more(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_a_producer_id_that_is_not_taken_any_more(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     async with Producer(cluster, linger_ms=0) as producer:
         await (await send(producer, 1))[0]
         logs.before = [47]
@@ -273,11 +310,16 @@ async def _outcome(delivery: Any) -> Any:
         return error
 
 
-async def test_what_cannot_be_delivered_in_time_is_told(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_what_cannot_be_delivered_in_time_is_told(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     logs.before = [NOT_ENOUGH_REPLICAS] * 1000
     async with Producer(cluster, delivery_timeout_ms=80) as producer:
         (delivery,) = await send(producer, 1)
-        told = r"orders-0: 1 records not delivered in 0.08 s; \d+ attempts, the last: NOT_ENOUGH_REPLICAS: orders-0"
+        told = (
+            r"orders-0: 1 records not delivered in 0.08 s; \d+ attempts, the last: "
+            r"NOT_ENOUGH_REPLICAS: orders-0"
+        )
         with pytest.raises(DeliveryTimeoutError, match=told) as info:
             await delivery
         assert info.value.topic_partition == ("orders", 0)
@@ -285,7 +327,9 @@ async def test_what_cannot_be_delivered_in_time_is_told(fake: FakeCluster, logs:
         assert (await (await send(producer, 1))[0]).offset == 0
 
 
-async def test_a_partition_without_a_leader_is_waited_for(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_a_partition_without_a_leader_is_waited_for(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     fake.lead("orders", 0, node=-1, epoch=0)
     async with Producer(cluster) as producer:
         (delivery,) = await send(producer, 1)
@@ -299,7 +343,9 @@ async def test_a_partition_that_never_gets_a_leader(fake: FakeCluster, logs: Log
     config = fake.config(default_api_timeout_ms=40)
     async with Cluster(config) as cluster, Producer(cluster, delivery_timeout_ms=100) as producer:
         (delivery,) = await send(producer, 1)
-        with pytest.raises(DeliveryTimeoutError, match="it was never sent, the last: leader of orders-0: gave up"):
+        with pytest.raises(
+            DeliveryTimeoutError, match=("it was never sent, the last: leader of orders-0: gave up")
+        ):
             await delivery
 
 
@@ -312,7 +358,9 @@ async def test_no_producer_id_to_be_had(fake: FakeCluster, logs: Logs, cluster: 
         assert info.value.code is ErrorCode.cluster_authorization_failed
 
 
-async def test_a_broker_without_idempotence(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_a_broker_without_idempotence(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     for broker in fake.brokers:
         del broker.versions["init_producer_id"]
     async with Producer(cluster) as producer:
@@ -323,11 +371,15 @@ async def test_a_broker_without_idempotence(fake: FakeCluster, logs: Logs, clust
 
 async def test_a_topic_that_is_not_there(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
     async with Producer(cluster, max_block_ms=30) as producer:
-        with pytest.raises(GaveUpError, match=r"metadata of topic 'nowhere'.*UNKNOWN_TOPIC_OR_PARTITION"):
+        with pytest.raises(
+            GaveUpError, match=(r"metadata of topic 'nowhere'.*UNKNOWN_TOPIC_OR_PARTITION")
+        ):
             await producer.send("nowhere", b"x")
 
 
-async def test_closing_does_not_wait_for_a_broker_that_hangs(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+async def test_closing_does_not_wait_for_a_broker_that_hangs(
+    fake: FakeCluster, logs: Logs, cluster: Cluster
+) -> None:
     fake.on("produce", lambda _request: HANG)
     producer = Producer(cluster, linger_ms=0)
     (delivery,) = await send(producer, 1)
@@ -337,7 +389,9 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(fake: FakeCluster, 
         await delivery
 
 
-async def test_refused_credentials_are_told(fake: FakeCluster, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_credentials_are_told(
+    fake: FakeCluster, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Cluster(fake.config()) as cluster, Producer(cluster) as producer:
         await (await send(producer, 1))[0]
 
@@ -346,12 +400,14 @@ async def test_refused_credentials_are_told(fake: FakeCluster, logs: Logs, monke
 
         fake.brokers[0].hang_up()
         await asyncio.sleep(0.01)
-        monkeypatch.setattr("kohort.client.connection.Connection.open", refused)
+        monkeypatch.setattr("kohort.client.net.connection.Connection.open", refused)
         with pytest.raises(AuthenticationError):
             await (await send(producer, 1))[0]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     before=st.lists(st.sampled_from([None, None, NOT_ENOUGH_REPLICAS, 6, HANG_UP]), max_size=12),
     after=st.lists(st.sampled_from([None, None, HANG_UP]), max_size=12),
@@ -365,7 +421,10 @@ async def test_whatever_happens_every_record_is_there_once_and_in_order(
         logs = Logs(fake)
         logs.before, logs.after = list(before), list(after)
         chance = random.Random(seed)
-        async with Cluster(fake.config()) as cluster, Producer(cluster, batch_size=200, linger_ms=0) as producer:
+        async with (
+            Cluster(fake.config()) as cluster,
+            Producer(cluster, batch_size=200, linger_ms=0) as producer,
+        ):
             deliveries = []
             for n in range(120):
                 deliveries.append(await producer.send("orders", b"%d" % n, partition=n % 2))
@@ -379,7 +438,9 @@ async def test_whatever_happens_every_record_is_there_once_and_in_order(
             assert offsets[partition::2] == list(range(60))
 
 
-async def test_what_cannot_be_sent_is_told_and_holds_up_nothing(logs: Logs, cluster: Cluster) -> None:
+async def test_what_cannot_be_sent_is_told_and_holds_up_nothing(
+    logs: Logs, cluster: Cluster
+) -> None:
     async with asyncio.timeout(10), Producer(cluster, linger_ms=20) as producer:
         bad = await producer.send("orders", b"bad", timestamp=2**63, partition=0)
         with pytest.raises(struct.error):
@@ -401,14 +462,20 @@ async def test_a_token_that_is_not_to_be_had_at_first(fake: FakeCluster, logs: L
     fake.on("sasl_handshake", {"mechanisms": ["OAUTHBEARER"]})
     fake.on("sasl_authenticate", {"auth_bytes": b""})
     security = Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=token)
-    async with asyncio.timeout(10), Cluster(fake.config(security=security)) as cluster, Producer(cluster) as producer:
+    async with (
+        asyncio.timeout(10),
+        Cluster(fake.config(security=security)) as cluster,
+        Producer(cluster) as producer,
+    ):
         for delivery in await send(producer, 3):
             await delivery
     assert len(asked) > 2
     assert logs[0].values == numbers(3)
 
 
-async def test_a_partition_without_a_leader_holds_up_no_other(fake: FakeCluster, logs: Logs) -> None:
+async def test_a_partition_without_a_leader_holds_up_no_other(
+    fake: FakeCluster, logs: Logs
+) -> None:
     fake.lead("orders", 0, node=-1, epoch=1)
     fake.lead("orders", 1, node=0, epoch=1)
     async with (

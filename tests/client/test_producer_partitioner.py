@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kohort.client.partitioner import Sticky, murmur2, murmur2_partitioner
+from kohort.client.produce.partitioner import Sticky, murmur2, murmur2_partitioner
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
-from kohort.client.holding import Holding
-from kohort.client.streaming import stream
+from kohort.client.group.owned_partition import Holding
+from kohort.client.group.streaming import stream
 from kohort.types import TopicPartition
 
 TP = TopicPartition("orders", 0)

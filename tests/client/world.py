@@ -1,9 +1,10 @@
-"""A simulated world: members of one group, run for real, and a coordinator, all on a clock that jumps.
+"""A simulated world: members of one group, run for real, and a coordinator, all on a clock that
+jumps.
 
-What is real: `ConsumerGroup` with everything beneath it down to the connection, the assignors, and the coordinator's
-core. What is simulated: the network (delays, connections that break before or after a request arrived, members that are
-cut off while what they sent still arrives later), the records, and time: where everybody would wait, it jumps.
-The same seed gives the same run.
+What is real: `ConsumerGroup` with everything beneath it down to the connection, the assignors, and
+the coordinator's core. What is simulated: the network (delays, connections that break before or
+after a request arrived, members that are cut off while what they sent still arrives later), the
+records, and time: where everybody would wait, it jumps. The same seed gives the same run.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from uuid import UUID
 
 from core.virtual_time import VirtualLoop
 from kohort.client.backoff import Backoff
+from kohort.client.cluster.list_offsets import EARLIEST, Offset
+from kohort.client.cluster.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
-from kohort.client.group import ConsumerGroup
-from kohort.client.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
-from kohort.client.offsets import EARLIEST, Offset
-from kohort.client.versions import spoken
+from kohort.client.group.group import ConsumerGroup
+from kohort.client.net.versions import spoken
 from kohort.coordinator.config import GroupConfig as CoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.errors import ErrorCode
@@ -39,8 +40,8 @@ def run(world_test, seed=0, **options):
 async def _run(world_test, seed, options):
     world = World(seed, **options)
     with (
-        patch("kohort.client.starting.list_offsets", list_offsets),
-        patch("kohort.client.group.Random", lambda: world.random),
+        patch("kohort.client.group.start_offsets.list_offsets", list_offsets),
+        patch("kohort.client.group.group.Random", lambda: world.random),
     ):
         try:
             return await world_test(world)
@@ -98,7 +99,9 @@ class Coordinator:
 
 
 class World:
-    def __init__(self, seed=0, *, topics=None, delay_ms=(0, 5), break_probability=0.0, **coordinator):
+    def __init__(
+        self, seed=0, *, topics=None, delay_ms=(0, 5), break_probability=0.0, **coordinator
+    ):
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
         self.coordinator = Coordinator(**coordinator)
@@ -198,7 +201,9 @@ class FakeCluster:
         found = {}
         for name in world.topics if topics is None else topics:
             if name in world.topics:
-                partitions = tuple(PartitionMetadata(index=i, leader=0) for i in range(len(world.topics[name])))
+                partitions = tuple(
+                    PartitionMetadata(index=i, leader=0) for i in range(len(world.topics[name]))
+                )
                 found[name] = TopicMetadata(name=name, id=world.ids[name], partitions=partitions)
             else:
                 found[name] = TopicMetadata(name=name, error=ErrorCode.unknown_topic_or_partition)
@@ -228,7 +233,9 @@ class FakeConnection:
         asking = self.world.loop.create_task(self._travel(api, fields))
         closing = self.world.loop.create_task(self.open.wait())
         try:
-            await asyncio.wait((asking, closing), timeout=timeout_ms / 1_000, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (asking, closing), timeout=timeout_ms / 1_000, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             closing.cancel()
             if not asking.done():
@@ -291,7 +298,9 @@ async def _join(coordinator, connection, fields):
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            SimpleNamespace(member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata)
+            SimpleNamespace(
+                member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata
+            )
             for each in answer.members
         ],
     )
@@ -325,7 +334,8 @@ async def _leave(coordinator, _connection, fields):
     members = [(each["member_id"], each["group_instance_id"]) for each in fields["members"]]
     answer = await coordinator.ask("leave", fields["group_id"], *members)
     return SimpleNamespace(
-        error_code=answer.error, members=[SimpleNamespace(error_code=each.error) for each in answer.members]
+        error_code=answer.error,
+        members=[SimpleNamespace(error_code=each.error) for each in answer.members],
     )
 
 
@@ -365,7 +375,9 @@ async def _commit(coordinator, _connection, fields):
 
 async def _fetch(coordinator, _connection, fields):
     (group,) = fields["groups"]
-    asked = [(topic["name"], index) for topic in group["topics"] for index in topic["partition_indexes"]]
+    asked = [
+        (topic["name"], index) for topic in group["topics"] for index in topic["partition_indexes"]
+    ]
     answer = await coordinator.ask("fetch", group["group_id"], *asked)
     told = _by_topic(
         (
@@ -386,7 +398,9 @@ async def _fetch(coordinator, _connection, fields):
 def _by_topic(told):
     topics: dict[str, Any] = {}
     for tp, each in told:
-        topics.setdefault(tp.topic, SimpleNamespace(name=tp.topic, partitions=[])).partitions.append(each)
+        topics.setdefault(
+            tp.topic, SimpleNamespace(name=tp.topic, partitions=[])
+        ).partitions.append(each)
     return SimpleNamespace(topics=list(topics.values()))
 
 
@@ -461,7 +475,11 @@ class FakeFetcher:
     async def wait(self, tp, *, max_wait_ms):
         until = self.world.loop.time() + max_wait_ms / 1_000
         while self.world.loop.time() < until and tp not in self.fails:
-            if self.positions[tp] < self.end(tp) and tp not in self.paused and not self.cluster.is_dead:
+            if (
+                self.positions[tp] < self.end(tp)
+                and tp not in self.paused
+                and not self.cluster.is_dead
+            ):
                 return
             await asyncio.sleep(0.1)
 
@@ -472,4 +490,7 @@ class FakeFetcher:
 async def list_offsets(cluster, asked, isolation, *, timeout_ms):
     await cluster.coordinator_node(GROUP)
     world = cluster.world
-    return {tp: Offset(0 if when == EARLIEST else world.topics[tp.topic][tp.partition]) for tp, when in asked.items()}
+    return {
+        tp: Offset(0 if when == EARLIEST else world.topics[tp.topic][tp.partition])
+        for tp, when in asked.items()
+    }

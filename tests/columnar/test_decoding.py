@@ -16,11 +16,17 @@ NOW = 1_700_000_000_000
 quick = settings(deadline=None, max_examples=80)
 thorough = settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 
-contents = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size))
+contents = st.one_of(
+    st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size)
+)
 names = st.text(max_size=20)
-headers = st.lists(st.tuples(names, st.one_of(st.none(), st.binary(max_size=20))), max_size=3).map(tuple)
+headers = st.lists(st.tuples(names, st.one_of(st.none(), st.binary(max_size=20))), max_size=3).map(
+    tuple
+)
 timestamps = st.one_of(st.integers(NOW - 10**6, NOW + 10**6), st.integers(-1, 2**50))
-some_records = st.lists(st.builds(Record, contents, contents, headers, timestamps), min_size=1, max_size=8)
+some_records = st.lists(
+    st.builds(Record, contents, contents, headers, timestamps), min_size=1, max_size=8
+)
 codecs = st.sampled_from(Codec)
 
 
@@ -29,7 +35,9 @@ def read(data, **options):
     found = decode(data, topic="t", partition=3, **options)
     found.validate(full=True)
     timestamps = found.column("timestamp").cast(pa.int64())  # Python's dates end with the year 9999
-    return found.set_column(found.schema.get_field_index("timestamp"), "timestamp", timestamps).to_pylist()
+    return found.set_column(
+        found.schema.get_field_index("timestamp"), "timestamp", timestamps
+    ).to_pylist()
 
 
 def expected(data, from_offset=0, to_offset=2**63 - 1, include_headers=False):
@@ -37,7 +45,9 @@ def expected(data, from_offset=0, to_offset=2**63 - 1, include_headers=False):
     for position, header in batches.iterate(data):
         found = [] if header.is_control else batches.decode_records(data, position)
         wanted = [record for record in found if from_offset <= record.offset < to_offset]
-        rows += [row_of(record, int(header.is_log_append_time), include_headers) for record in wanted]
+        rows += [
+            row_of(record, int(header.is_log_append_time), include_headers) for record in wanted
+        ]
     return rows
 
 
@@ -52,14 +62,19 @@ def row_of(record, timestamp_type, include_headers):
         "timestampType": timestamp_type,
     }
     if include_headers:
-        readable = [(name.encode(errors="surrogateescape").decode(errors="replace"), v) for name, v in record.headers]
+        readable = [
+            (name.encode(errors="surrogateescape").decode(errors="replace"), v)
+            for name, v in record.headers
+        ]
         row["headers"] = [{"key": name, "value": content} for name, content in readable] or None
     return row
 
 
 class TestWhatIsThere:
     @quick
-    @given(st.lists(st.tuples(some_records, codecs), min_size=1, max_size=4), st.booleans(), st.data())
+    @given(
+        st.lists(st.tuples(some_records, codecs), min_size=1, max_size=4), st.booleans(), st.data()
+    )
     def test_is_what_comes_out(self, batched, include_headers, draw):
         data, end = b"", 7
         for content, codec in batched:
@@ -70,13 +85,17 @@ class TestWhatIsThere:
             "to_offset": draw.draw(st.integers(0, end + 1)),
             "include_headers": include_headers,
         }
-        assert read(data, include_headers=include_headers) == expected(data, include_headers=include_headers)
+        assert read(data, include_headers=include_headers) == expected(
+            data, include_headers=include_headers
+        )
         assert read(data, **cut) == expected(data, **cut)
 
     def test_the_columns_are_those_of_sparks_source(self):
         data = batches.build([Record(None, None, (), NOW)])
         assert decode(data, topic="t", partition=0).schema.equals(RECORDS)
-        assert decode(data, topic="t", partition=0, include_headers=True).schema.equals(RECORDS_WITH_HEADERS)
+        assert decode(data, topic="t", partition=0, include_headers=True).schema.equals(
+            RECORDS_WITH_HEADERS
+        )
         assert str(RECORDS.field("timestamp").type) == "timestamp[us, tz=UTC]"
 
     @pytest.mark.parametrize("include_headers", [True, False])
@@ -97,7 +116,10 @@ class TestWhatIsThere:
 
     def test_log_append_time_is_that_of_every_record(self):
         batch = batches.build([Record(b"a", b"1", (), 5), Record(b"b", b"2", (), 9)])
-        stamped = batches.stamp_append_time(batch, batches.read_header(batch), NOW) + batch[batches.HEADER_SIZE :]
+        stamped = (
+            batches.stamp_append_time(batch, batches.read_header(batch), NOW)
+            + batch[batches.HEADER_SIZE :]
+        )
         rows = read(stamped)
         assert rows == expected(stamped)
         assert [row["timestampType"] for row in rows] == [1, 1]
@@ -124,11 +146,21 @@ class TestWhatIsThere:
     def test_headers_of_records_that_are_not_read_cost_nothing(self):
         content = [Record(b"k", b"v", (("h", b"%d" % at),) * (at % 3), NOW) for at in range(9)]
         data = batches.build(content)
-        assert read(data, from_offset=4, to_offset=7, include_headers=True) == expected(data, 4, 7, True)
+        assert read(data, from_offset=4, to_offset=7, include_headers=True) == expected(
+            data, 4, 7, True
+        )
 
     def test_a_timestamp_that_microseconds_cannot_hold_is_the_nearest_that_they_can(self):
-        late, early = batches.build([Record(b"", b"", (), 2**62)]), batches.build([Record(b"", b"", (), -(2**62))])
-        found = decode(late + early, topic="t", partition=0).column("timestamp").cast(pa.int64()).to_pylist()
+        late, early = (
+            batches.build([Record(b"", b"", (), 2**62)]),
+            batches.build([Record(b"", b"", (), -(2**62))]),
+        )
+        found = (
+            decode(late + early, topic="t", partition=0)
+            .column("timestamp")
+            .cast(pa.int64())
+            .to_pylist()
+        )
         assert found == [(2**63 - 1) // 1000 * 1000, -((2**63 - 1) // 1000) * 1000]
 
 
@@ -141,7 +173,9 @@ class TestBatchesOfRows:
             for at in range(0, 300, 10)
         )
         found = list(decode_batches(data, topic="t", partition=3, max_rows=max_rows))
-        assert [row["key"] for batch in found for row in batch.to_pylist()] == [row["key"] for row in expected(data)]
+        assert [row["key"] for batch in found for row in batch.to_pylist()] == [
+            row["key"] for row in expected(data)
+        ]
         assert max(batch.num_rows for batch in found) == min(max_rows, 300)
 
     def test_are_bounded_in_bytes_however_well_something_was_compressed(self):
@@ -153,17 +187,26 @@ class TestBatchesOfRows:
     def test_two_may_be_read_in_turns(self, codec):
         """What is inflated is put where the next will be: nothing of it may be needed any more."""
         one, other = (
-            b"".join(batches.build([Record(key, b"%d" % at, (), NOW)], base_offset=at, codec=codec) for at in range(9))
+            b"".join(
+                batches.build([Record(key, b"%d" % at, (), NOW)], base_offset=at, codec=codec)
+                for at in range(9)
+            )
             for key in (b"one", b"other")
         )
-        in_turns = [decode_batches(data, topic="t", partition=0, max_rows=2) for data in (one, other)]
+        in_turns = [
+            decode_batches(data, topic="t", partition=0, max_rows=2) for data in (one, other)
+        ]
         found = [batch.to_pylist() for both in zip(*in_turns, strict=True) for batch in both]
         assert [{row["key"] for row in rows} for rows in found] == [{b"one"}, {b"other"}] * 5
-        assert [row["value"] for rows in found[::2] for row in rows] == [b"%d" % at for at in range(9)]
+        assert [row["value"] for rows in found[::2] for row in rows] == [
+            b"%d" % at for at in range(9)
+        ]
 
     def test_codecs_may_alternate(self):
         data = b"".join(
-            batches.build([Record(b"%d" % at, b"v" * at, (), NOW)], base_offset=at, codec=list(Codec)[at % 5])
+            batches.build(
+                [Record(b"%d" % at, b"v" * at, (), NOW)], base_offset=at, codec=list(Codec)[at % 5]
+            )
             for at in range(40)
         )
         assert read(data) == expected(data)
@@ -176,14 +219,18 @@ class TestTransactions:
     def batch(offset, producer_id, *, transactional=True):
         attributes = batches.TRANSACTIONAL if transactional else 0
         content = [Record(b"p%d" % producer_id, b"v", (), NOW)] * 2
-        return batches.build(content, base_offset=offset, producer_id=producer_id, attributes=attributes)
+        return batches.build(
+            content, base_offset=offset, producer_id=producer_id, attributes=attributes
+        )
 
     @staticmethod
     def marker(offset, producer_id, *, commit):
         key = b"\x00\x00\x00\x01" if commit else b"\x00\x00\x00\x00"
         attributes = batches.TRANSACTIONAL | batches.CONTROL
         content = [Record(key, b"\x00\x00\x00\x00\x00\x00", (), NOW)]
-        return batches.build(content, base_offset=offset, producer_id=producer_id, attributes=attributes)
+        return batches.build(
+            content, base_offset=offset, producer_id=producer_id, attributes=attributes
+        )
 
     @pytest.fixture
     def log(self):
@@ -212,14 +259,33 @@ class TestTransactions:
 
     def test_a_transaction_that_began_before_what_was_fetched(self, log):
         tail = log[len(self.batch(0, 1)) :]
-        assert [row["offset"] for row in read(tail, aborted=[(1, 0)])] == [2, 3, 4, 5, 7, 8, 10, 11, 13, 14]
+        assert [row["offset"] for row in read(tail, aborted=[(1, 0)])] == [
+            2,
+            3,
+            4,
+            5,
+            7,
+            8,
+            10,
+            11,
+            13,
+            14,
+        ]
 
     def test_what_follows_the_end_of_the_range_does_not_matter(self, log):
-        assert [row["offset"] for row in read(log, to_offset=8, aborted=[(1, 0)])] == [2, 3, 4, 5, 7]
+        assert [row["offset"] for row in read(log, to_offset=8, aborted=[(1, 0)])] == [
+            2,
+            3,
+            4,
+            5,
+            7,
+        ]
 
 
 class TestCorruptBytes:
-    """Whatever the bytes, nothing but KafkaError comes out, and nothing is read that was not written."""
+    """Whatever the bytes, nothing but KafkaError comes out, and nothing is read that was not
+    written.
+    """
 
     @staticmethod
     def agrees(data):
@@ -250,7 +316,11 @@ class TestCorruptBytes:
         self.agrees(with_payload(codec, compress(codec, payload), count))
 
     @thorough
-    @given(st.lists(st.one_of(st.integers(-3, 70), st.sampled_from([2**31, 2**62, -(2**63)])), max_size=30))
+    @given(
+        st.lists(
+            st.one_of(st.integers(-3, 70), st.sampled_from([2**31, 2**62, -(2**63)])), max_size=30
+        )
+    )
     def test_any_numbers(self, numbers):
         payload = b"".join(map(encode_varint, numbers))
         for count in (1, 2, 3):
@@ -276,7 +346,9 @@ class TestCorruptBytes:
     def test_the_crc(self):
         data = bytearray(batches.build([Record(b"key", b"value", (), NOW)], base_offset=5))
         data[-3] ^= 1
-        with pytest.raises(KafkaError, match=r"CORRUPT_MESSAGE: t-3: the batch at offset 5 .* \(CRC\)"):
+        with pytest.raises(
+            KafkaError, match=(r"CORRUPT_MESSAGE: t-3: the batch at offset 5 .* \(CRC\)")
+        ):
             read(data)
         assert read(data, check_crcs=False)[0]["value"] != b"value"
 
@@ -293,8 +365,14 @@ class TestCorruptBytes:
 
 def _beyond_64_bits(data):
     """Offsets and timestamps wrap where Python's grow: no log has such a record."""
-    found = [r for position, _ in batches.iterate(data) for r in batches.decode_records(data, position)]
-    return any(not -(2**53) < number < 2**53 for record in found for number in (record.offset, record.timestamp))
+    found = [
+        r for position, _ in batches.iterate(data) for r in batches.decode_records(data, position)
+    ]
+    return any(
+        not -(2**53) < number < 2**53
+        for record in found
+        for number in (record.offset, record.timestamp)
+    )
 
 
 def with_payload(codec, payload, count):

@@ -1,4 +1,6 @@
-"""Records from Arrow columns: what `protocol.records` and `client.partitioner` do row by row is the judge."""
+"""Records from Arrow columns: what `protocol.records` and `client.partitioner` do row by row is the
+judge.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kohort.client.partitioner import murmur2_partitioner
+from kohort.client.produce.partitioner import murmur2_partitioner
 from kohort.columnar.encoding import Rows, encode, partitions_of
 from kohort.columnar.schema import HEADERS
 from kohort.errors import KafkaError
@@ -16,20 +18,30 @@ from kohort.protocol.records import Record
 quick = settings(deadline=None, max_examples=80)
 NOW = 1_700_000_000_000
 LARGE = 1 << 20
-contents = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size))
-headers = st.none() | st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=3)
+contents = st.one_of(
+    st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size)
+)
+headers = st.none() | st.lists(
+    st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=3
+)
 times = st.none() | st.integers(NOW - 10_000, NOW + 10_000) | st.integers(-1, 2**40)
 found_rows = st.lists(st.tuples(contents, contents, headers, times), max_size=30)
 
 
 def record_batch(found):
-    lists = [None if some is None else [{"key": k, "value": v} for k, v in some] for _, _, some, _ in found]
+    lists = [
+        None if some is None else [{"key": k, "value": v} for k, v in some]
+        for _, _, some, _ in found
+    ]
     return pa.RecordBatch.from_arrays(
         [
             pa.array([row[0] for row in found], pa.binary()),
             pa.array([row[1] for row in found], pa.binary()),
             pa.array(lists, HEADERS),
-            pa.array([None if row[3] is None else row[3] * 1000 for row in found], pa.timestamp("us", tz="UTC")),
+            pa.array(
+                [None if row[3] is None else row[3] * 1000 for row in found],
+                pa.timestamp("us", tz="UTC"),
+            ),
         ],
         ["key", "value", "headers", "timestamp"],
     )
@@ -67,7 +79,9 @@ def test_every_row_is_encoded_once_in_order_where_java_puts_it(found, count, bat
 def test_the_bytes_are_those_of_the_other_encoder(found):
     rows = Rows.of(record_batch(found), NOW)
     (batch,) = encode(rows, np.zeros(len(found), np.int32), batch_size=LARGE, max_size=LARGE)
-    expected = [records.encode(record(row), at, batch.base_timestamp) for at, row in enumerate(found)]
+    expected = [
+        records.encode(record(row), at, batch.base_timestamp) for at, row in enumerate(found)
+    ]
     assert batch.records == b"".join(expected)
 
 
@@ -84,7 +98,9 @@ class TestPartitions:
 
 
 def test_text_is_taken_as_its_bytes():
-    rows = Rows.of(pa.RecordBatch.from_pydict({"key": pa.array(["ö"], pa.large_string()), "value": ["ä"]}), NOW)
+    rows = Rows.of(
+        pa.RecordBatch.from_pydict({"key": pa.array(["ö"], pa.large_string()), "value": ["ä"]}), NOW
+    )
     (batch,) = encode(rows, np.zeros(1, np.int32), batch_size=100, max_size=100)
     assert [(each.key, each.value) for each in decoded(batch)] == [("ö".encode(), "ä".encode())]
 
@@ -92,7 +108,9 @@ def test_text_is_taken_as_its_bytes():
 @pytest.mark.parametrize("batch_size", [100, 1000])
 def test_a_record_that_brokers_would_refuse_is_refused_with_its_size(batch_size):
     rows = Rows.of(pa.RecordBatch.from_pydict({"value": [b"x" * 200]}), NOW)
-    with pytest.raises(KafkaError, match=r"a record for partition 0 takes 2\d\d bytes, and 150 are allowed"):
+    with pytest.raises(
+        KafkaError, match=(r"a record for partition 0 takes 2\d\d bytes, and 150 are allowed")
+    ):
         list(encode(rows, np.zeros(1, np.int32), batch_size=batch_size, max_size=150))
 
 

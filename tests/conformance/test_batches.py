@@ -1,4 +1,6 @@
-"""The judge's own record batches: correct ones, spoiled ones, and what is told of those that come back."""
+"""The judge's own record batches: correct ones, spoiled ones, and what is told of those that come
+back.
+"""
 
 from typing import Any
 
@@ -15,10 +17,14 @@ def one(data: bytes) -> dict[str, Any]:
 
 
 def test_a_batch_is_what_its_description_says() -> None:
-    sent = Batch(records(b"a", b"b", timestamp=5_000), producer_id=9, producer_epoch=1, base_sequence=3)
+    sent = Batch(
+        records(b"a", b"b", timestamp=5_000), producer_id=9, producer_epoch=1, base_sequence=3
+    )
     told = one(sent.encode())
     assert told["crc"] == "holds"
-    assert [told[name] for name in ("count", "last_offset_delta", "base_timestamp", "max_timestamp")] == [
+    assert [
+        told[name] for name in ("count", "last_offset_delta", "base_timestamp", "max_timestamp")
+    ] == [
         2,
         1,
         5_000,

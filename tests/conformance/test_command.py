@@ -27,9 +27,13 @@ def as_kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     otherwise: dict[str, Any] = {}
     reference = load()
 
-    async def run_all(host: str, port: int, scenarios: Sequence[Scenario], **_: object) -> list[Run]:
+    async def run_all(
+        host: str, port: int, scenarios: Sequence[Scenario], **_: object
+    ) -> list[Run]:
         assert (host, port) == ("127.0.0.1", 9092)
-        return [Run(one, otherwise.get(one.name, reference.steps[one.name]), 0.0) for one in scenarios]
+        return [
+            Run(one, otherwise.get(one.name, reference.steps[one.name]), 0.0) for one in scenarios
+        ]
 
     monkeypatch.setattr(command, "run_all", run_all)
     return otherwise
@@ -41,7 +45,9 @@ def test_a_server_like_kafka(capsys: pytest.CaptureFixture[str]) -> None:
     assert "scenarios as Apache Kafka 4.3.0 (100.0 %)" in capsys.readouterr().out
 
 
-def test_a_server_that_differs(as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_differs(
+    as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     as_kafka["heartbeats.pending_member"] = []
     assert run("127.0.0.1:9092", "--only", "heartbeats") == 1
     assert "heartbeats.pending_member" in capsys.readouterr().out

@@ -26,7 +26,11 @@ def decoded(api: str, version: int, **values: Any) -> Any:
     cls = request_class(api, version)
     frame = encode_request(api, version, values, 7, "me")
     header, size = entity_reader(cls.__header_schema__)(frame, 0)
-    assert (header.correlation_id, header.client_id, header.request_api_version) == (7, "me", version)
+    assert (header.correlation_id, header.client_id, header.request_api_version) == (
+        7,
+        "me",
+        version,
+    )
     entity, rest = entity_reader(cls)(frame, size)
     assert size + rest == len(frame)
     return entity
@@ -61,20 +65,28 @@ def test_a_name_of_no_version_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="generation in any version"):
         encode_request("Heartbeat", 4, {"generation": 3}, 1, None)
     with pytest.raises(ValueError, match="ofset"):
-        build(request_class("OffsetCommit", 9), {"topics": [{"name": "t", "partitions": [{"ofset": 1}]}]})
+        build(
+            request_class("OffsetCommit", 9),
+            {"topics": [{"name": "t", "partitions": [{"ofset": 1}]}]},
+        )
 
 
 def answer(api: str, version: int, **values: Any) -> bytes:
     cls = response_class(api, version)
     with io.BytesIO() as out:
-        out.write(struct.pack(">i", 1) + (b"\0" if cls.__flexible__ and api != "ApiVersions" else b""))
+        out.write(
+            struct.pack(">i", 1) + (b"\0" if cls.__flexible__ and api != "ApiVersions" else b"")
+        )
         entity_writer(cls)(out, build(cls, values))
         return out.getvalue()
 
 
 def test_an_answer_becomes_plain_values() -> None:
     frame = answer("Heartbeat", 4, error_code=ErrorCode.rebalance_in_progress, throttle_time=5)
-    assert decode_response("Heartbeat", 4, frame) == {"throttle_time": 5, "error_code": "REBALANCE_IN_PROGRESS (27)"}
+    assert decode_response("Heartbeat", 4, frame) == {
+        "throttle_time": 5,
+        "error_code": "REBALANCE_IN_PROGRESS (27)",
+    }
 
 
 def test_bytes_behind_an_answer_are_told() -> None:
@@ -91,7 +103,16 @@ def test_an_answer_that_ends_too_early_is_undecodable(cut: int) -> None:
 
 def test_plain_values_of_every_kind() -> None:
     moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
-    values = (None, True, "s", b"\x01", uuid.UUID(int=7), moment, datetime.timedelta(milliseconds=-1), ErrorCode.none)
+    values = (
+        None,
+        True,
+        "s",
+        b"\x01",
+        uuid.UUID(int=7),
+        moment,
+        datetime.timedelta(milliseconds=-1),
+        ErrorCode.none,
+    )
     assert plain(values) == [
         None, True, "s", "01", "00000000-0000-0000-0000-000000000007", 1_704_067_200_000, -1, "NONE (0)",
     ]  # fmt: skip

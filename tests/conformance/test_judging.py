@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kohort.conformance import argued
-from kohort.conformance.argued import Argued, argument
+from kohort.conformance import known_differences
 from kohort.conformance.comparing import Difference, differences
+from kohort.conformance.known_differences import Argued, argument
 from kohort.conformance.reference import Reference, dump, load, parse
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run
@@ -34,7 +34,10 @@ def step(answer: Any, label: str = "a: X v1") -> dict[str, Any]:
 
 
 def test_the_same_is_no_difference() -> None:
-    steps = [step({"error_code": "NONE (0)", "members": [{"id": 1}]}), {"step": "b", "outcome": "connection closed"}]
+    steps = [
+        step({"error_code": "NONE (0)", "members": [{"id": 1}]}),
+        {"step": "b", "outcome": "connection closed"},
+    ]
     assert found(steps, steps) == []
 
 
@@ -65,14 +68,20 @@ def test_null_empty_false_and_zero_are_four_things() -> None:
 
 def test_an_answer_in_place_of_a_hang_up_differs() -> None:
     expected = [{"step": "a", "outcome": "connection closed"}]
-    assert found(expected, [step({"error_code": "X (1)"}, "a")]) == [("1. a", "outcome", "connection closed", "X (1)")]
+    assert found(expected, [step({"error_code": "X (1)"}, "a")]) == [
+        ("1. a", "outcome", "connection closed", "X (1)")
+    ]
     assert found(expected, []) == [("1. a", "step", "a: connection closed", "(absent)")]
     assert found([], [step(True, "note")]) == [("1. note", "step", "(absent)", "note: True")]
 
 
 def report(*runs: tuple[str, Any]) -> Report:
     reference = Reference("Kafka", {name: [step({"f": 1})] for name, _ in runs})
-    return judge("here:1", reference, [Run(scenario(name), [step({"f": value})], 0.0) for name, value in runs])
+    return judge(
+        "here:1",
+        reference,
+        [Run(scenario(name), [step({"f": value})], 0.0) for name, value in runs],
+    )
 
 
 def test_the_score_counts_scenarios() -> None:
@@ -90,7 +99,7 @@ def test_a_scenario_without_reference_differs() -> None:
 
 
 def test_an_argued_value_is_no_failure_but_any_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(argued, "ARGUED", (Argued("joining.one", "f", 2, "because"),))
+    monkeypatch.setattr(known_differences, "ARGUED", (Argued("joining.one", "f", 2, "because"),))
     assert report(("joining.one", 2)).conforms
     assert report(("joining.one", 2)).count("argued") == 1
     assert not report(("joining.one", 3)).conforms
@@ -100,14 +109,21 @@ def test_an_argued_value_is_no_failure_but_any_other_is(monkeypatch: pytest.Monk
 
 def test_every_argument_is_about_a_scenario_that_there_is() -> None:
     known = {one.name for one in all_scenarios(None)}
-    assert {one.scenario for one in argued.ARGUED} <= known
+    assert {one.scenario for one in known_differences.ARGUED} <= known
 
 
 def test_json_tells_every_difference() -> None:
     told = json.loads(as_json(report(("joining.one", 1), ("joining.two", 2))))
     assert (told["scenarios"], told["same"], told["argued"], told["differs"]) == (2, 1, 0, 1)
     assert told["differences"] == [
-        {"scenario": "joining.two", "step": "1. a: X v1", "field": "f", "expected": 1, "got": 2, "argument": None}
+        {
+            "scenario": "joining.two",
+            "step": "1. a: X v1",
+            "field": "f",
+            "expected": 1,
+            "got": 2,
+            "argument": None,
+        }
     ]
 
 
@@ -134,7 +150,11 @@ def test_every_scenario_has_its_reference_and_a_title() -> None:
 
 
 def test_no_reference_ends_in_a_scene_that_could_not_be_set() -> None:
-    broken = [name for name, steps in load().steps.items() if any(one["step"] == "could not go on" for one in steps)]
+    broken = [
+        name
+        for name, steps in load().steps.items()
+        if any(one["step"] == "could not go on" for one in steps)
+    ]
     assert broken == []
 
 
@@ -142,5 +162,8 @@ def test_patterns_choose_scenarios() -> None:
     scenarios = [scenario(name) for name in ("joining.one", "joining.two", "votes.one")]
     assert [one.name for one in matching(scenarios, ["joining"])] == ["joining.one", "joining.two"]
     assert [one.name for one in matching(scenarios, ["*.one"])] == ["joining.one", "votes.one"]
-    assert [one.name for one in matching(scenarios, ["votes", "two"])] == ["joining.two", "votes.one"]
+    assert [one.name for one in matching(scenarios, ["votes", "two"])] == [
+        "joining.two",
+        "votes.one",
+    ]
     assert matching(scenarios, []) == scenarios

@@ -1,4 +1,6 @@
-"""Kohort itself, held against the answers that Apache Kafka gave: every scenario, on servers of its own."""
+"""Kohort itself, held against the answers that Apache Kafka gave: every scenario, on servers of its
+own.
+"""
 
 import asyncio
 
@@ -23,6 +25,11 @@ def test_every_answer_is_kafkas(profile: str) -> None:
         host, _, port = address.rpartition(":")
         runs = asyncio.run(run_twice(host, int(port), all_scenarios(profile), differs))
     report = judge("Kohort", reference, runs)
-    differing = [one for each in report.verdicts if each.outcome == "differs" for one in each.differences]
-    told = [f"{one.scenario} {one.step} {one.field}: {one.expected!r}, got {one.got!r}" for one in differing]
+    differing = [
+        one for each in report.verdicts if each.outcome == "differs" for one in each.differences
+    ]
+    told = [
+        (f"{one.scenario} {one.step} {one.field}: {one.expected!r}, got {one.got!r}")
+        for one in differing
+    ]
     assert not told, "\n".join([report.score, *told])

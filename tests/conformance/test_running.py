@@ -1,4 +1,6 @@
-"""Scenarios played against small servers of this file: silent ones, closing ones, ones that answer out of turn."""
+"""Scenarios played against small servers of this file: silent ones, closing ones, ones that answer
+out of turn.
+"""
 
 import asyncio
 import struct
@@ -123,7 +125,10 @@ async def test_a_scene_that_cannot_be_set_ends_the_scenario_with_a_word_about_it
 
     begun, end = await steps_of(scene)
     assert begun == {"step": "begun", "answer": 1}
-    assert end == {"step": "could not go on", "outcome": "topic maker: CreateTopics v5: connection closed"}
+    assert end == {
+        "step": "could not go on",
+        "outcome": ("topic maker: CreateTopics v5: connection closed"),
+    }
 
 
 async def test_a_mistake_in_a_scenario_ends_it_alone() -> None:
@@ -179,7 +184,8 @@ async def test_broken_frames_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "shard"), [("", 0), ("orders", 31), ("group-1", 49), ("polygenelubricants", 0), ("\U0001f600", 49)]
+    ("group", "shard"),
+    [("", 0), ("orders", 31), ("group-1", 49), ("polygenelubricants", 0), ("\U0001f600", 49)],
 )
 def test_the_shard_of_a_group_is_kafkas(group: str, shard: int) -> None:
     assert shard_of(group) == shard
@@ -198,6 +204,11 @@ async def test_what_differs_is_played_once_more(monkeypatch: pytest.MonkeyPatch)
     async def skip(*_: object) -> None: ...
 
     monkeypatch.setattr(runner, "warm_up", skip)
-    runs = await run_twice("127.0.0.1", 1, [of("late"), of("good")], lambda run: run.scenario.name.endswith("late"))
+    runs = await run_twice(
+        "127.0.0.1", 1, [of("late"), of("good")], lambda run: run.scenario.name.endswith("late")
+    )
     assert sorted(played) == ["good", "late", "late"]
-    assert [run.steps for run in runs] == [[{"step": "time", "answer": 2}], [{"step": "time", "answer": 1}]]
+    assert [run.steps for run in runs] == [
+        [{"step": "time", "answer": 2}],
+        [{"step": "time", "answer": 1}],
+    ]

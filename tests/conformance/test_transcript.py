@@ -24,7 +24,9 @@ def test_member_ids_become_labels_by_first_appearance() -> None:
 
 
 def test_what_the_scenario_made_up_is_echoed_as_it_is() -> None:
-    assert normalised({"member_id": "nobody"}, sent={"member_id": "nobody"}) == [{"member_id": "nobody"}]
+    assert normalised({"member_id": "nobody"}, sent={"member_id": "nobody"}) == [
+        {"member_id": "nobody"}
+    ]
     assert normalised({"member_id": ""}) == [{"member_id": ""}]
 
 
@@ -39,7 +41,15 @@ def test_an_id_that_was_heard_stays_a_label_when_it_is_sent() -> None:
 def test_nodes_addresses_and_topic_ids() -> None:
     topic = "12345678-1234-1234-1234-123456789012"
     [told] = normalised(
-        {"node_id": 1, "host": "h", "port": 9092, "rack": None, "cluster_id": "x", "topic_id": topic, "isr_nodes": [1]}
+        {
+            "node_id": 1,
+            "host": "h",
+            "port": 9092,
+            "rack": None,
+            "cluster_id": "x",
+            "topic_id": topic,
+            "isr_nodes": [1],
+        }
     )
     assert told == {
         "node_id": "<node>",
@@ -53,12 +63,21 @@ def test_nodes_addresses_and_topic_ids() -> None:
 
 
 def test_no_node_no_address_no_id_stay_what_they_are() -> None:
-    nothing = {"node_id": -1, "host": "", "port": -1, "topic_id": None, "producer_id": -1, "session_id": 0}
+    nothing = {
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "topic_id": None,
+        "producer_id": -1,
+        "session_id": 0,
+    }
     assert normalised(nothing) == [nothing]
 
 
 def test_times_near_the_present_and_only_those() -> None:
-    [told] = normalised({"timestamp": 1_795_000_000_000, "offset": 2**63 - 1, "base_timestamp": 1_000})
+    [told] = normalised(
+        {"timestamp": 1_795_000_000_000, "offset": 2**63 - 1, "base_timestamp": 1_000}
+    )
     assert told == {"timestamp": "<time>", "offset": 2**63 - 1, "base_timestamp": 1_000}
 
 
@@ -71,14 +90,21 @@ def test_texts_for_humans_by_whether_there_is_one() -> None:
 
 
 def test_names_lose_the_runs_suffix_and_throttling_is_left_out() -> None:
-    assert normalised({"group_id": "joining.x-group-run1", "throttle_time": 3}) == [{"group_id": "joining.x-group"}]
+    assert normalised({"group_id": "joining.x-group-run1", "throttle_time": 3}) == [
+        {"group_id": "joining.x-group"}
+    ]
 
 
 def test_members_are_sorted_by_what_is_theirs_not_by_their_ids() -> None:
     one, two = {"member_id": B, "metadata": "01"}, {"member_id": A, "metadata": "02"}
     for members in ([one, two], [two, one]):
         assert normalised({"members": members}) == [
-            {"members": [{"member_id": "<member 1>", "metadata": "01"}, {"member_id": "<member 2>", "metadata": "02"}]}
+            {
+                "members": [
+                    {"member_id": "<member 1>", "metadata": "01"},
+                    {"member_id": "<member 2>", "metadata": "02"},
+                ]
+            }
         ]
 
 

@@ -33,7 +33,9 @@ class FakeLog:
     def read(self, offset, max_bytes, *, at_least_one=True):
         found = b""
         for batch in self.batches:
-            if read_header(batch).last_offset >= offset and (not found or len(found) + len(batch) <= max_bytes):
+            if read_header(batch).last_offset >= offset and (
+                not found or len(found) + len(batch) <= max_bytes
+            ):
                 found += batch
         return found
 
@@ -45,4 +47,7 @@ class FakeLog:
 
     def records(self):
         """(key, value) of each record, batch by batch."""
-        return [[(record.key, record.value) for record in decode_records(batch)] for batch in self.batches]
+        return [
+            [(record.key, record.value) for record in decode_records(batch)]
+            for batch in self.batches
+        ]

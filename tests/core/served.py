@@ -14,7 +14,9 @@ NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
 
 
 class Served(Bench):
-    """`logs` are the partitions of `__consumer_offsets`; calls are answered in a later turn of the loop."""
+    """`logs` are the partitions of `__consumer_offsets`; calls are answered in a later turn of the
+    loop.
+    """
 
     def __init__(self, logs, config=NO_DELAY, **options):
         super().__init__(config)

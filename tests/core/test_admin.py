@@ -42,12 +42,17 @@ def described(member_id, metadata=b"", assignment=b"", instance_id=None):
 
 @pytest.mark.parametrize("version", range(6))
 def test_up_to_version_5_an_unknown_group_is_dead(bench, version):
-    assert bench.describe("g", version=version).response == DescribeGroupResponse(group="g", state="Dead")
+    assert bench.describe("g", version=version).response == DescribeGroupResponse(
+        group="g", state="Dead"
+    )
 
 
 def test_from_version_6_on_an_unknown_group_is_not_found(bench):
     assert bench.describe("g", version=6).response == DescribeGroupResponse(
-        error=ErrorCode.group_id_not_found, error_message="Group g not found.", group="g", state="Dead"
+        error=ErrorCode.group_id_not_found,
+        error_message="Group g not found.",
+        group="g",
+        state="Dead",
     )
 
 
@@ -66,14 +71,23 @@ def test_a_stable_group_shows_metadata_and_assignments(bench):
 
 
 def test_a_rebalancing_group_shows_neither_protocol_nor_metadata(bench):
-    """§3, Describe: the assignments shown are still those of before, in Preparing and in Completing."""
+    """§3, Describe: the assignments shown are still those of before, in Preparing and in
+    Completing.
+    """
     leader, follower = bench.stable(members=2)
-    members = (described(leader, assignment=leader.encode()), described(follower, assignment=follower.encode()))
+    members = (
+        described(leader, assignment=leader.encode()),
+        described(follower, assignment=follower.encode()),
+    )
     common = {"group": "g", "protocol_type": "consumer", "protocol": "", "members": members}
     bench.join("g", leader)
-    assert bench.describe("g").response == DescribeGroupResponse(state="PreparingRebalance", **common)
+    assert bench.describe("g").response == DescribeGroupResponse(
+        state="PreparingRebalance", **common
+    )
     bench.join("g", follower)
-    assert bench.describe("g").response == DescribeGroupResponse(state="CompletingRebalance", **common)
+    assert bench.describe("g").response == DescribeGroupResponse(
+        state="CompletingRebalance", **common
+    )
 
 
 def test_members_that_wait_for_their_first_generation_are_shown(bench):
@@ -89,7 +103,9 @@ def test_members_that_wait_for_their_first_generation_are_shown(bench):
 def test_an_empty_group_keeps_its_protocol_type(bench):
     (member_id,) = bench.stable()
     bench.leave("g", member_id)
-    assert bench.describe("g").response == DescribeGroupResponse(group="g", state="Empty", protocol_type="consumer")
+    assert bench.describe("g").response == DescribeGroupResponse(
+        group="g", state="Empty", protocol_type="consumer"
+    )
 
 
 def test_a_simple_group_is_empty_and_has_no_protocol_type(bench):
@@ -151,7 +167,8 @@ def test_states_are_filtered_in_any_case(groups, states, found):
 
 
 @pytest.mark.parametrize(
-    ("types", "count"), [(["classic"], 4), (["Classic", "consumer"], 4), (["consumer"], 0), (["share"], 0)]
+    ("types", "count"),
+    [(["classic"], 4), (["Classic", "consumer"], 4), (["consumer"], 0), (["share"], 0)],
 )
 def test_types_are_filtered_in_any_case(groups, types, count):
     assert len(listed(groups.list_groups(types=types))) == count
@@ -239,8 +256,12 @@ def results(*pairs):
 
 
 def test_offsets_of_the_empty_group_id_are_invalid_and_of_an_unknown_group_not_found(bench):
-    assert bench.delete_offsets("", T0).response == OffsetDeleteResponse(error=ErrorCode.invalid_group_id)
-    assert delete_offsets(bench, T0).response == OffsetDeleteResponse(error=ErrorCode.group_id_not_found)
+    assert bench.delete_offsets("", T0).response == OffsetDeleteResponse(
+        error=ErrorCode.invalid_group_id
+    )
+    assert delete_offsets(bench, T0).response == OffsetDeleteResponse(
+        error=ErrorCode.group_id_not_found
+    )
 
 
 def test_offsets_of_an_empty_group_are_deleted_whether_they_are_there_or_not(bench):
@@ -261,7 +282,9 @@ def test_a_simple_group_without_offsets_stays_until_the_next_check(bench):
 
 def test_a_group_of_another_type_with_members_is_not_empty(bench):
     (member_id,) = bench.stable(protocol_type="connect")
-    assert delete_offsets(bench, T0).response == OffsetDeleteResponse(error=ErrorCode.non_empty_group)
+    assert delete_offsets(bench, T0).response == OffsetDeleteResponse(
+        error=ErrorCode.non_empty_group
+    )
     bench.leave("g", member_id)
     assert delete_offsets(bench, T0).response == results((T0, NONE))
 
@@ -269,7 +292,9 @@ def test_a_group_of_another_type_with_members_is_not_empty(bench):
 def test_a_subscribed_topic_keeps_its_offsets(bench):
     bench.commit("g", {("t", 0): 1, ("u", 0): 2})
     bench.stable(protocols=subscribed("t"))
-    assert delete_offsets(bench, T0, U0).response == results((T0, ErrorCode.group_subscribed_to_topic), (U0, NONE))
+    assert delete_offsets(bench, T0, U0).response == results(
+        (T0, ErrorCode.group_subscribed_to_topic), (U0, NONE)
+    )
     assert [offset.offset for offset in bench.fetch("g", T0, U0).response.offsets] == [1, -1]
 
 
@@ -307,7 +332,11 @@ def test_a_deleted_topic_takes_its_offsets_from_every_group(bench):
     bench.commit("g", {("t", 0): 1, ("t", 1): 2, ("u", 0): 3})
     bench.commit("h", {("t", 0): 4})
     result = bench.delete_topics("t", "not committed")
-    assert result.records == (offset_tombstone("g", T0), offset_tombstone("g", T1), offset_tombstone("h", T0))
+    assert result.records == (
+        offset_tombstone("g", T0),
+        offset_tombstone("g", T1),
+        offset_tombstone("h", T0),
+    )
     assert bench.fetch("g", everything=True).response.offsets[0].topic == "u"
 
 

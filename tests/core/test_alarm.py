@@ -1,9 +1,11 @@
-"""The alarm: timers ring on the loop's time, once whoever was in time has been heard, and never much later."""
+"""The alarm: timers ring on the loop's time, once whoever was in time has been heard, and never
+much later.
+"""
 
 import asyncio
 
 from core.virtual_time import LoopClock, virtual_time
-from kohort.runtime.alarm import GIVES_WAY_MS, Alarm
+from kohort.runtime.timer_driver import GIVES_WAY_MS, Alarm
 
 
 class Rings:

@@ -32,7 +32,9 @@ def outcome(call):
 
 
 def commit(bench, member_id="", generation=-1, **options):
-    return outcome(bench.commit("g", {T0: 7}, member_id=member_id, generation=generation, **options))
+    return outcome(
+        bench.commit("g", {T0: 7}, member_id=member_id, generation=generation, **options)
+    )
 
 
 def stored(bench, *partition):
@@ -45,12 +47,17 @@ def stored(bench, *partition):
 def test_generation_minus_1_makes_a_simple_group(bench):
     call = bench.commit("g", {T0: OffsetToCommit("t", 0, 7, 3, "note"), ("u", 1): 8})
     records = (
-        OffsetCommitRecord(OffsetCommitKey("g", "t", 0), OffsetCommitValue(7, 3, "note", bench.now)),
+        OffsetCommitRecord(
+            OffsetCommitKey("g", "t", 0), OffsetCommitValue(7, 3, "note", bench.now)
+        ),
         OffsetCommitRecord(OffsetCommitKey("g", "u", 1), OffsetCommitValue(8, -1, "", bench.now)),
     )
     results = ((TopicPartition("t", 0), ErrorCode.none), (TopicPartition("u", 1), ErrorCode.none))
     assert tuple(row for columns in call.result.records for row in columns.rows()) == records
-    assert call.result[1:] == Result(replies=(Reply(call.request.request_id, OffsetCommitResponse(results)),))[1:]
+    assert (
+        call.result[1:]
+        == Result(replies=(Reply(call.request.request_id, OffsetCommitResponse(results)),))[1:]
+    )
     assert bench.state() is State.EMPTY
     assert bench.group().protocol_type == ""
 
@@ -174,7 +181,15 @@ def test_a_refused_commit_stores_nothing(bench):
         (None, "none"),
         ("", "none"),
     ],
-    ids=["limit", "beyond", "limit of two bytes each", "limit of pairs", "pairs beyond", "null", "empty"],
+    ids=[
+        "limit",
+        "beyond",
+        "limit of two bytes each",
+        "limit of pairs",
+        "pairs beyond",
+        "null",
+        "empty",
+    ],
 )
 def test_metadata_is_limited_in_utf16_units(bench, metadata, error):
     call = bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata=metadata)})
@@ -193,10 +208,25 @@ def test_only_the_partition_with_too_much_metadata_is_refused(bench):
 
 def test_values_of_one_size_that_follow_each_other_are_columns(bench):
     """The records of a commit are in the order of the request, whatever they are."""
-    notes = {("t", 0): "", ("t", 1): "", ("t", 2): "note", ("u", 0): "", ("t", 3): "", ("t", 4): "note"}
-    offsets = {at: OffsetToCommit(*at, 10 * n, metadata=note) for n, (at, note) in enumerate(notes.items())}
+    notes = {
+        ("t", 0): "",
+        ("t", 1): "",
+        ("t", 2): "note",
+        ("u", 0): "",
+        ("t", 3): "",
+        ("t", 4): "note",
+    }
+    offsets = {
+        at: OffsetToCommit(*at, 10 * n, metadata=note) for n, (at, note) in enumerate(notes.items())
+    }
     call = bench.commit("g", offsets)
-    assert [list(columns.partitions) for columns in call.result.records] == [[0, 1], [2], [0], [3], [4]]
+    assert [list(columns.partitions) for columns in call.result.records] == [
+        [0, 1],
+        [2],
+        [0],
+        [3],
+        [4],
+    ]
     assert [(*row.key[1:], row.value.offset, row.value.metadata) for row in bench.log] == [
         (*at, 10 * n, note) for n, (at, note) in enumerate(notes.items())
     ]
@@ -254,13 +284,21 @@ def test_retention_minus_1_leaves_it_to_the_broker(bench):
 
 @pytest.mark.parametrize("retention_ms", [0, 2**63 - 1, -(2**63), -5])
 def test_any_retention_can_be_logged(bench, retention_ms):
-    bench.commit("g", {T0: OffsetToCommit("t", 0, 7, topic_id=TOPIC_ID)}, version=2, retention_ms=retention_ms)
+    bench.commit(
+        "g",
+        {T0: OffsetToCommit("t", 0, 7, topic_id=TOPIC_ID)},
+        version=2,
+        retention_ms=retention_ms,
+    )
     assert decode(*encode(bench.log[-1])) == bench.log[-1]
 
 
 def test_an_offset_metadata_limit_of_its_own():
     bench = Bench(GroupConfig(offset_metadata_max_bytes=3))
-    assert outcome(bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata="abcd")})) == "offset_metadata_too_large"
+    assert (
+        outcome(bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata="abcd")}))
+        == "offset_metadata_too_large"
+    )
     assert outcome(bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata="abc")})) == "none"
 
 

@@ -1,4 +1,6 @@
-"""Commits in columns: decided as any other, answered once logged, refused when the shard fails or is not there."""
+"""Commits in columns: decided as any other, answered once logged, refused when the shard fails or
+is not there.
+"""
 
 import asyncio
 
@@ -10,7 +12,14 @@ from core.fake_log import FakeLog
 from core.served import answer, serving, turns
 from core.virtual_time import virtual_time
 from kohort.coordinator.committed import CommittedOffsets
-from kohort.coordinator.records import OffsetCommits, OffsetCommitValue, decode, encode, pack_offset, pack_offsets
+from kohort.coordinator.records import (
+    OffsetCommits,
+    OffsetCommitValue,
+    decode,
+    encode,
+    pack_offset,
+    pack_offsets,
+)
 from kohort.coordinator.requests import Committer
 from kohort.runtime import host
 from kohort.testing.bench import Bench
@@ -33,7 +42,9 @@ def columns(*offsets, topic="t"):
 def commit(served, *offsets, group="g", generation=-1, member_id="", version=9):
     """The list that the answer is put into."""
     answers = []
-    served.groups.commit(answers.append, Committer(group, generation, member_id, None), version, columns(*offsets))
+    served.groups.commit(
+        answers.append, Committer(group, generation, member_id, None), version, columns(*offsets)
+    )
     return answers
 
 
@@ -42,14 +53,18 @@ def commit(served, *offsets, group="g", generation=-1, member_id="", version=9):
 
 @given(st.lists(st.tuples(int64s, int32s), min_size=1, max_size=5), int64s, st.uuids())
 def test_values_packed_together_are_those_packed_one_by_one(offsets, now, topic_id):
-    values = [OffsetCommitValue(offset, epoch, "", now, topic_id=topic_id) for offset, epoch in offsets]
+    values = [
+        OffsetCommitValue(offset, epoch, "", now, topic_id=topic_id) for offset, epoch in offsets
+    ]
     assert list(pack_offsets([position(*each) for each in offsets], now, topic_id.bytes)) == [
         pack_offset(*value) for value in values
     ]
 
 
 def test_columns_are_read_as_rows():
-    commits = OffsetCommits("g", "t", (4, 5), pack_offsets([position(1, 2), position(3)], 6, TOPIC_ID))
+    commits = OffsetCommits(
+        "g", "t", (4, 5), pack_offsets([position(1, 2), position(3)], 6, TOPIC_ID)
+    )
     rows = commits.rows()
     assert [(row.key, row.value.offset, row.value.leader_epoch) for row in rows] == [
         (("g", "t", 4), 1, 2),
@@ -69,7 +84,11 @@ def test_committed_offsets_are_a_mapping():
     offsets.store("u", (1,), (pack_offset(*value),))
     assert offsets
     assert dict(offsets) == {("t", 0): value, ("t", 1): value._replace(offset=8), ("u", 1): value}
-    assert (len(offsets), offsets.get(TopicPartition("t", 2)), offsets.get(TopicPartition("v", 0))) == (3, None, None)
+    assert (
+        len(offsets),
+        offsets.get(TopicPartition("t", 2)),
+        offsets.get(TopicPartition("v", 0)),
+    ) == (3, None, None)
     assert TopicPartition("t", 1) in offsets
     assert TopicPartition("v", 1) not in offsets
     with pytest.raises(KeyError):
@@ -140,8 +159,12 @@ async def test_answers_leave_in_the_order_of_the_decisions():
     async with serving() as served:
         order = []
         groups = served.groups
-        groups.commit(lambda error: order.append(error.name), Committer("g", -1, "", None), 9, columns(7))
-        groups.commit(lambda error: order.append(error.name), Committer("h", 1, "m", None), 9, columns(7))
+        groups.commit(
+            lambda error: order.append(error.name), Committer("g", -1, "", None), 9, columns(7)
+        )
+        groups.commit(
+            lambda error: order.append(error.name), Committer("h", 1, "m", None), 9, columns(7)
+        )
         served.fetch("g", T0)
         assert order == []
         await turns()
@@ -181,7 +204,9 @@ async def test_a_failed_append_is_answered_and_forgotten(monkeypatch):
         committed, refused = commit(served, 7), commit(served, 7, generation=1)
         await turns()
         unavailable = "coordinator_not_available"
-        assert [error.name for error in committed + refused + commit(served, 8)] == [unavailable] * 3
+        assert [error.name for error in committed + refused + commit(served, 8)] == [
+            unavailable
+        ] * 3
         log.failure = None
         await asyncio.sleep(6)
         assert served.fetch("g", T0).response.offsets[0].offset == 1
@@ -207,7 +232,9 @@ async def test_a_bug_drops_the_shard_and_answers_all(monkeypatch):
     async with serving() as served:
         waiting = commit(served, 7)
         monkeypatch.setattr(served.groups._hosts[0].shard, "commit", lambda *_: 1 / 0)
-        assert [error.name for error in commit(served, 8) + waiting] == ["coordinator_not_available"] * 2
+        assert [error.name for error in commit(served, 8) + waiting] == [
+            "coordinator_not_available"
+        ] * 2
         await turns()
         assert len(waiting) == 1
 

@@ -63,7 +63,9 @@ def test_offsets_of_an_empty_group_expire_a_retention_after_it_became_empty(benc
     commit(bench, T0, U0, member_id=member_id)
     bench.advance(50_000)
     bench.leave("g", member_id)
-    expires_in(bench, RETENTION, offset_tombstone("g", T0), offset_tombstone("g", U0), GROUP_TOMBSTONE)
+    expires_in(
+        bench, RETENTION, offset_tombstone("g", T0), offset_tombstone("g", U0), GROUP_TOMBSTONE
+    )
     assert bench.state() is State.DEAD
 
 
@@ -113,7 +115,9 @@ def test_a_group_for_which_an_id_was_handed_out_stays(bench):
 # --- Stable, of type consumer ---
 
 
-def test_offsets_of_topics_that_are_no_longer_subscribed_expire_a_retention_after_their_commit(bench):
+def test_offsets_of_topics_that_are_no_longer_subscribed_expire_a_retention_after_their_commit(
+    bench,
+):
     (member_id,) = bench.stable(**subscribed("t"))
     commit(bench, T0, member_id=member_id)
     bench.advance(10_000)
@@ -268,6 +272,8 @@ def test_subscriptions_are_read_once_however_many_offsets_there_are(bench, monke
     (member_id,) = bench.stable(**subscribed("t"))
     commit(bench, *(TopicPartition("t", number) for number in range(50)), member_id=member_id)
     read = []
-    monkeypatch.setattr(expiration, "group_subscription", lambda group: read.append(group) or frozenset({"t"}))
+    monkeypatch.setattr(
+        expiration, "group_subscription", lambda group: read.append(group) or frozenset({"t"})
+    )
     assert expire(bench) == ()
     assert len(read) == 1

@@ -25,7 +25,10 @@ def test_an_unknown_group_is_no_error(bench):
 
 def test_a_partition_that_was_never_committed_is_minus_1(bench):
     bench.commit("g", {("t", 0): 7})
-    assert fetched(bench.fetch("g", ("t", 1), ("t", 0))) == (FetchedOffset("t", 1), FetchedOffset("t", 0, 7))
+    assert fetched(bench.fetch("g", ("t", 1), ("t", 0))) == (
+        FetchedOffset("t", 1),
+        FetchedOffset("t", 0, 7),
+    )
 
 
 def test_offset_epoch_and_metadata_come_back(bench):
@@ -82,7 +85,9 @@ def test_the_offset_of_a_topic_that_had_another_id_is_not_shown(bench):
     assert fetched(bench.fetch("g", ("t", 0), topic_ids={"t": OLD})) == (FetchedOffset("t", 0, 7),)
     assert fetched(bench.fetch("g", ("t", 0))) == (FetchedOffset("t", 0, 7),)
     assert fetched(bench.fetch("g", everything=True, topic_ids={"t": NEW})) == ()
-    assert fetched(bench.fetch("g", everything=True, topic_ids={"t": OLD, "u": NEW})) == (FetchedOffset("t", 0, 7),)
+    assert fetched(bench.fetch("g", everything=True, topic_ids={"t": OLD, "u": NEW})) == (
+        FetchedOffset("t", 0, 7),
+    )
 
 
 def test_an_offset_that_was_stored_without_a_topic_id_is_shown_for_any(bench):

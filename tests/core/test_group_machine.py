@@ -27,7 +27,9 @@ PROTOCOLS = ("range", "roundrobin", "sticky")
 CONFIG = GroupConfig(initial_rebalance_delay_ms=500, max_size=4, offsets_retention_ms=60_000)
 
 groups = st.sampled_from(GROUPS)
-preferences = st.permutations(PROTOCOLS) | st.lists(st.sampled_from(PROTOCOLS), min_size=1, max_size=2, unique=True)
+preferences = st.permutations(PROTOCOLS) | st.lists(
+    st.sampled_from(PROTOCOLS), min_size=1, max_size=2, unique=True
+)
 timeouts = st.sampled_from((6_000, 10_000, 30_000))
 
 
@@ -61,7 +63,9 @@ class GroupMachine(RuleBasedStateMachine):
         return live.sessions if live else {}
 
     def draw_member(self, data, group):
-        """A member or a pending id if there is one, most of the time; else any id that was ever handed out."""
+        """A member or a pending id if there is one, most of the time; else any id that was ever
+        handed out.
+        """
         live = self.bench.shard.groups.get(group)
         known = sorted({*live.sessions, *live.pending}) if live else []
         stranger = data.draw(st.integers(0, 9)) == 0
@@ -79,13 +83,17 @@ class GroupMachine(RuleBasedStateMachine):
         kind=st.sampled_from(("consumer",) * 7 + ("connect",)),
     )
     def join_new(self, group, names, timeout, version, connection, instance, kind):
-        self.join(group, "", names, timeout, version, connection, instance if version >= 5 else None, kind)
+        self.join(
+            group, "", names, timeout, version, connection, instance if version >= 5 else None, kind
+        )
 
     @rule(group=groups, names=preferences, timeout=timeouts, data=st.data())
     def join_known(self, group, names, timeout, data):
         member_id = self.draw_member(data, group)
         session = self.sessions(group).get(member_id)
-        instance = data.draw(st.sampled_from((None, "i1", session.instance_id if session else None)))
+        instance = data.draw(
+            st.sampled_from((None, "i1", session.instance_id if session else None))
+        )
         self.join(group, member_id, names, timeout, 9, None, instance, "consumer")
 
     def join(self, group, member_id, names, timeout, version, connection, instance, kind):
@@ -106,7 +114,16 @@ class GroupMachine(RuleBasedStateMachine):
     def everyone_joins_again(self, group, shift):
         for member_id, session in list(self.sessions(group).items()):
             names = [name for name, _ in session.protocols]
-            self.join(group, member_id, names[shift:] + names[:shift], 10_000, 9, None, session.instance_id, "consumer")
+            self.join(
+                group,
+                member_id,
+                names[shift:] + names[:shift],
+                10_000,
+                9,
+                None,
+                session.instance_id,
+                "consumer",
+            )
 
     @initialize(members=st.integers(0, 3))
     def begin_stable(self, members):
@@ -115,9 +132,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups, joiner=st.sampled_from(("nobody", "i1", "i2", None)))
     def settle(self, group, joiner):
-        """What well-behaved clients do all day: (one joins, static or not,) all join again, time passes, all sync."""
+        """What well-behaved clients do all day: (one joins, static or not,) all join again, time
+        passes, all sync.
+        """
         if joiner != "nobody":
-            self.join(group, "", ["range", "sticky"], 10_000, 5 if joiner else 3, None, joiner, "consumer")
+            self.join(
+                group, "", ["range", "sticky"], 10_000, 5 if joiner else 3, None, joiner, "consumer"
+            )
         self.everyone_joins_again(group, 0)
         self.bench.advance(1_000)
         self.everyone_syncs(group)
@@ -136,7 +157,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     def sync_as(self, group, member_id, generation, partitions):
         members = sorted(self.sessions(group))
-        assignments = {m: bytes(sorted(partitions[i :: len(members)])) for i, m in enumerate(members)}
+        assignments = {
+            m: bytes(sorted(partitions[i :: len(members)])) for i, m in enumerate(members)
+        }
         old = {"version": 4, "protocol_type": None, "protocol_name": None}
         self.calls.append(self.bench.sync(group, member_id, generation, assignments, **old))
 
@@ -161,7 +184,11 @@ class GroupMachine(RuleBasedStateMachine):
         member_id = "" if simple else self.draw_member(data, group)
         generation = -1 if simple or live is None else live.generation
         call = self.bench.commit(
-            group, {(topic, partition): offset}, member_id=member_id, generation=generation, retention_ms=retention
+            group,
+            {(topic, partition): offset},
+            member_id=member_id,
+            generation=generation,
+            retention_ms=retention,
         )
         self.calls.append(call)
         if call.response.results[0][1].name == "none":
@@ -218,11 +245,15 @@ class GroupMachine(RuleBasedStateMachine):
             if member_id and member_id not in self.ids[call.request.group]:
                 self.ids[call.request.group].append(member_id)
         for group in self.bench.shard.groups.values():
-            self.ids[group.id] += [member for member in group.sessions if member not in self.ids[group.id]]
+            self.ids[group.id] += [
+                member for member in group.sessions if member not in self.ids[group.id]
+            ]
 
     @invariant()
     def generations_grow(self):
-        self.generations = {g: n for g, n in self.generations.items() if g in self.bench.shard.groups}
+        self.generations = {
+            g: n for g, n in self.generations.items() if g in self.bench.shard.groups
+        }
         for group in self.bench.shard.groups.values():
             assert group.generation >= self.generations.get(group.id, 0)
             self.generations[group.id] = group.generation
@@ -256,7 +287,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def everyone_has_a_timer(self):
-        """A member that nobody waits for would be a zombie; a round without a timer would never end."""
+        """A member that nobody waits for would be a zombie; a round without a timer would never
+        end.
+        """
         timers = set(self.bench.timers)
         for group in self.bench.shard.groups.values():
             round_ = group.round

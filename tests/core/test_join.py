@@ -6,7 +6,15 @@ from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse
-from kohort.coordinator.result import Cancel, JoinPhaseEnds, Reply, Result, SessionExpires, SyncPhaseEnds, Timer
+from kohort.coordinator.result import (
+    Cancel,
+    JoinPhaseEnds,
+    Reply,
+    Result,
+    SessionExpires,
+    SyncPhaseEnds,
+    Timer,
+)
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 
@@ -47,7 +55,9 @@ def test_the_session_timeout_is_checked_before_the_member_id(bench):
 
 def test_the_session_timeout_is_checked_before_the_protocols(bench):
     bench.stable()
-    assert bench.join(protocol_type="connect", session_timeout_ms=1).error == "invalid_session_timeout"
+    assert (
+        bench.join(protocol_type="connect", session_timeout_ms=1).error == "invalid_session_timeout"
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +88,9 @@ def test_an_unknown_member_id_makes_no_group(bench, version):
 
 def test_an_empty_member_id_makes_the_group_and_logs_it_with_generation_0(bench):
     call = bench.join()
-    made = GroupMetadataRecord(GroupMetadataKey("g"), GroupMetadataValue("", 0, None, None, bench.now, ()))
+    made = GroupMetadataRecord(
+        GroupMetadataKey("g"), GroupMetadataValue("", 0, None, None, bench.now, ())
+    )
     answer = JoinGroupResponse(error=ErrorCode.member_id_required, member_id="client-0001")
     assert call.result == Result(
         records=(made,),
@@ -103,10 +115,14 @@ def test_a_first_join_that_is_refused_makes_the_group_too(bench):
 # --- an Empty group ---
 
 
-@pytest.mark.parametrize("what", [{"protocol_type": ""}, {"protocols": {}}], ids=["no type", "no protocols"])
+@pytest.mark.parametrize(
+    "what", [{"protocol_type": ""}, {"protocols": {}}], ids=["no type", "no protocols"]
+)
 def test_an_empty_group_needs_a_protocol_type_and_protocols(bench, what):
     bench.join()
-    assert bench.join(**what).response == JoinGroupResponse(error=ErrorCode.inconsistent_group_protocol)
+    assert bench.join(**what).response == JoinGroupResponse(
+        error=ErrorCode.inconsistent_group_protocol
+    )
 
 
 def test_the_id_of_a_member_that_left_is_unknown_to_the_empty_group(bench):
@@ -152,14 +168,18 @@ def test_no_protocols_are_inconsistent(bench):
 
 def test_the_protocols_are_checked_before_the_member_id(bench):
     bench.stable()
-    assert bench.join("g", "nobody", protocols={"other": b""}).error == "inconsistent_group_protocol"
+    assert (
+        bench.join("g", "nobody", protocols={"other": b""}).error == "inconsistent_group_protocol"
+    )
     assert bench.join("g", "nobody").error == "unknown_member_id"
 
 
 def test_a_sole_member_that_changes_all_its_protocols_is_inconsistent_with_itself(bench):
     """§3, Votes."""
     (member_id,) = bench.stable()
-    assert bench.join("g", member_id, protocols={"other": b""}).error == "inconsistent_group_protocol"
+    assert (
+        bench.join("g", member_id, protocols={"other": b""}).error == "inconsistent_group_protocol"
+    )
     assert bench.heartbeat("g", member_id, 1).error == "none"
 
 
@@ -177,7 +197,9 @@ def test_a_refusal_disturbs_nobody(bench):
 @pytest.mark.parametrize("version", range(4, 10))
 def test_from_version_4_on_a_new_member_is_given_an_id_first(bench, version):
     call = bench.join(version=version, client_id="web")
-    assert call.response == JoinGroupResponse(error=ErrorCode.member_id_required, member_id="web-0001")
+    assert call.response == JoinGroupResponse(
+        error=ErrorCode.member_id_required, member_id="web-0001"
+    )
     assert bench.state() is State.EMPTY
     assert bench.timer(SessionExpires("g", "web-0001")) == 10_000
 
@@ -227,7 +249,9 @@ def test_a_pending_id_that_names_an_instance_is_unknown(bench):
     """§3: Kafka answers UNKNOWN_SERVER_ERROR there."""
     member_id = bench.join().response.member_id
     call = bench.join("g", member_id, instance_id="i")
-    assert call.response == JoinGroupResponse(error=ErrorCode.unknown_member_id, member_id=member_id)
+    assert call.response == JoinGroupResponse(
+        error=ErrorCode.unknown_member_id, member_id=member_id
+    )
     assert bench.join("g", member_id).parked
 
 
@@ -264,7 +288,11 @@ def test_a_join_again_in_preparing_updates_protocols_and_both_timeouts(bench):
     leader, follower = bench.stable(members=2)
     bench.join("g", leader)
     joining = bench.join(
-        "g", follower, protocols={"range": b"new"}, session_timeout_ms=7_000, rebalance_timeout_ms=8_000
+        "g",
+        follower,
+        protocols={"range": b"new"},
+        session_timeout_ms=7_000,
+        rebalance_timeout_ms=8_000,
     )
     session = bench.group().sessions[follower]
     assert (session.protocols, session.session_timeout_ms, session.rebalance_timeout_ms) == (
@@ -283,12 +311,16 @@ def test_a_lost_answer_in_completing_is_given_again_with_the_members_to_the_lead
         again = bench.join("g", joining.response.member_id)
         assert again.response == joining.response
         assert again.result.timers == ()
-    leading = [joining for joining in joins if joining.response.leader == joining.response.member_id]
+    leading = [
+        joining for joining in joins if joining.response.leader == joining.response.member_id
+    ]
     assert [len(joining.response.members) for joining in leading] == [2]
     assert bench.state() is State.COMPLETING_REBALANCE
 
 
-@pytest.mark.parametrize("protocols", [{"range": b"new"}, {"range": b"range-metadata", "sticky": b""}])
+@pytest.mark.parametrize(
+    "protocols", [{"range": b"new"}, {"range": b"range-metadata", "sticky": b""}]
+)
 def test_a_changed_join_in_completing_rebalances(bench, protocols):
     joining = bench.handshake()
     bench.advance(0)
@@ -307,13 +339,19 @@ def test_an_unchanged_join_of_a_follower_gets_the_current_generation(bench):
     leader, follower = bench.stable(members=2)
     call = bench.join("g", follower)
     assert call.response == JoinGroupResponse(
-        generation=1, protocol_type="consumer", protocol_name="range", leader=leader, member_id=follower
+        generation=1,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader=leader,
+        member_id=follower,
     )
     assert (call.result.records, call.result.timers) == ((), ())
     assert bench.state() is State.STABLE
 
 
-@pytest.mark.parametrize("protocols", [{"range": b"new"}, {"sticky": b"", "range": b"range-metadata"}])
+@pytest.mark.parametrize(
+    "protocols", [{"range": b"new"}, {"sticky": b"", "range": b"range-metadata"}]
+)
 def test_a_changed_join_of_a_follower_rebalances_a_stable_group(bench, protocols):
     _, follower = bench.stable(members=2)
     assert bench.join("g", follower, protocols=protocols).parked
@@ -321,11 +359,15 @@ def test_a_changed_join_of_a_follower_rebalances_a_stable_group(bench, protocols
 
 
 def test_of_two_parked_joins_of_one_member_the_latest_gets_the_generation(bench):
-    """§3, Parked requests. Kafka never answers the older one; here it learns that a join is under way."""
+    """§3, Parked requests. Kafka never answers the older one; here it learns that a join is under
+    way.
+    """
     leader, follower = bench.stable(members=2)
     older = bench.join("g", leader)
     newer = bench.join("g", leader)
-    assert older.response == JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=leader)
+    assert older.response == JoinGroupResponse(
+        error=ErrorCode.rebalance_in_progress, member_id=leader
+    )
     bench.join("g", follower)
     assert newer.response.generation == 2
 
@@ -383,7 +425,8 @@ def test_in_preparing_an_awaiting_member_may_join_again_in_a_full_group():
 def test_what_a_first_join_sets_moves_and_cancels(bench):
     member_id = bench.join().response.member_id
     joining = bench.join("g", member_id)
-    assert joining.result.timers == (  # the id's own timer goes on as the member's, and sets itself again
+    # the id's own timer goes on as the member's, and sets itself again
+    assert joining.result.timers == (
         Cancel(SyncPhaseEnds("g")),
         Timer(JoinPhaseEnds("g"), bench.now),
     )

@@ -1,4 +1,6 @@
-"""The journal: one entry per rebalance, with its causes, the duration of each phase and who was awaited."""
+"""The journal: one entry per rebalance, with its causes, the duration of each phase and who was
+awaited.
+"""
 
 import pytest
 
@@ -68,14 +70,18 @@ def test_changed_metadata_is_a_cause(bench):
     bench.join("g", follower, protocols={"range": b"new"}, reason="topics changed")
     bench.join("g", leader)
     bench.sync("g", leader, 2)
-    assert bench.journal[-1].causes == (Cause("metadata changed", follower, "client", "topics changed"),)
+    assert bench.journal[-1].causes == (
+        Cause("metadata changed", follower, "client", "topics changed"),
+    )
 
 
 def test_a_leave_is_a_cause_with_the_members_own_words(bench):
     leader, follower = bench.stable(members=2)
     bench.leave("g", follower, reason="the consumer is being closed")
     settle(bench, leader, generation=2)
-    assert bench.journal[-1].causes == (Cause("left", follower, "client", "the consumer is being closed"),)
+    assert bench.journal[-1].causes == (
+        Cause("left", follower, "client", "the consumer is being closed"),
+    )
 
 
 def test_a_session_that_ended_is_a_cause_with_the_coordinators_words(bench):
@@ -84,7 +90,9 @@ def test_a_session_that_ended_is_a_cause_with_the_coordinators_words(bench):
     bench.heartbeat("g", leader, 1)
     bench.advance(5_000)
     settle(bench, leader, generation=2)
-    assert bench.journal[-1].causes == (Cause("expired", follower, "client", "not heard of for 10000 ms"),)
+    assert bench.journal[-1].causes == (
+        Cause("expired", follower, "client", "not heard of for 10000 ms"),
+    )
 
 
 def test_a_missing_sync_is_a_cause(bench):

@@ -128,7 +128,10 @@ def test_a_joiner_after_the_leaders_snapshot_is_not_left_unassigned(bench):
     newcomer = bench.handshake()
     assert bench.sync("g", leader, 2, {leader: b"all"}).error == "rebalance_in_progress"
     leading = bench.join("g", leader)
-    assert {member.member_id for member in leading.response.members} == {leader, newcomer.response.member_id}
+    assert {member.member_id for member in leading.response.members} == {
+        leader,
+        newcomer.response.member_id,
+    }
 
 
 # --- Takhin ---
@@ -153,7 +156,9 @@ def test_after_a_restart_the_generation_goes_on_and_the_members_with_it(bench):
 
 def test_the_assigning_leader_sees_owned_partitions_generation_rack_and_instance(bench):
     metadata = encode_subscription(
-        Subscription(topics=("t",), user_data=b"u", owned=(TopicPartition("t", 1),), generation=3, rack="r")
+        Subscription(
+            topics=("t",), user_data=b"u", owned=(TopicPartition("t", 1),), generation=3, rack="r"
+        )
     )
     joining = bench.join(instance_id="i", protocols={"sticky": metadata})
     bench.advance(0)
@@ -162,7 +167,9 @@ def test_the_assigning_leader_sees_owned_partitions_generation_rack_and_instance
 
 
 def test_a_commit_of_many_partitions_is_one_append_with_epoch_and_metadata(bench):
-    offsets = {("t", p): OffsetToCommit("t", p, 10 * p, leader_epoch=p, metadata=str(p)) for p in range(5)}
+    offsets = {
+        ("t", p): OffsetToCommit("t", p, 10 * p, leader_epoch=p, metadata=str(p)) for p in range(5)
+    }
     call = bench.commit("g", offsets)
     rows = [row for columns in call.result.records for row in columns.rows()]
     assert [(r.value.offset, r.value.leader_epoch, r.value.metadata) for r in rows] == [
@@ -286,7 +293,10 @@ def test_a_static_member_is_fenced(bench):
     bench.advance(0)
     bench.join(instance_id="i")
     bench.advance(0)
-    assert bench.heartbeat("g", old.response.member_id, 1, instance_id="i").error == "fenced_instance_id"
+    assert (
+        bench.heartbeat("g", old.response.member_id, 1, instance_id="i").error
+        == "fenced_instance_id"
+    )
 
 
 def test_who_waits_is_answered_by_what_it_waits_for_and_not_by_a_sleep(bench):
@@ -318,7 +328,10 @@ def test_bytes_that_are_no_subscription_do_not_wedge_a_group(bench, metadata):
     (member_id,) = bench.stable(protocols={"range": metadata})
     assert bench.heartbeat("g", member_id, 1).error == "none"
     assert bench.expire_offsets().records == ()
-    assert bench.delete_offsets("g", ("t", 0)).response.results[0][1] is ErrorCode.group_subscribed_to_topic
+    assert (
+        bench.delete_offsets("g", ("t", 0)).response.results[0][1]
+        is ErrorCode.group_subscribed_to_topic
+    )
     assert bench.join("g", member_id, protocols={"range": metadata}).response.generation == 2
 
 

@@ -16,19 +16,25 @@ EVERY_VERSION = range(6)
 
 def left(*members):
     """The answer with (member id, instance id, error's name) for each member."""
-    return LeaveGroupResponse(members=tuple(LeftMember(m, i, ErrorCode[error]) for m, i, error in members))
+    return LeaveGroupResponse(
+        members=tuple(LeftMember(m, i, ErrorCode[error]) for m, i, error in members)
+    )
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_an_empty_group_id_is_invalid(bench, version):
-    assert bench.leave("", "m", version=version).response == LeaveGroupResponse(error=ErrorCode.invalid_group_id)
+    assert bench.leave("", "m", version=version).response == LeaveGroupResponse(
+        error=ErrorCode.invalid_group_id
+    )
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_members_of_an_unknown_group_are_unknown_each(bench, version):
     call = bench.leave("g", "a", ("b", "i"), ("", "i"), version=version)
     assert call.response == left(
-        ("a", None, "unknown_member_id"), ("b", "i", "unknown_member_id"), ("", "i", "unknown_member_id")
+        ("a", None, "unknown_member_id"),
+        ("b", "i", "unknown_member_id"),
+        ("", "i", "unknown_member_id"),
     )
     assert bench.state() is State.DEAD
 
@@ -118,7 +124,9 @@ def test_many_leave_in_one_rebalance(bench):
     """known-mistakes, SeaweedFS: admin removal by instance id refused, the batch dropped."""
     leader, b, c = bench.stable(members=3)
     call = bench.leave("g", b, "nobody", c)
-    assert call.response == left((b, None, "none"), ("nobody", None, "unknown_member_id"), (c, None, "none"))
+    assert call.response == left(
+        (b, None, "none"), ("nobody", None, "unknown_member_id"), (c, None, "none")
+    )
     assert bench.join("g", leader).response.generation == 2
 
 
@@ -159,7 +167,9 @@ def test_an_empty_member_id_needs_a_known_instance(bench):
     bench.join(instance_id="i")
     bench.advance(0)
     call = bench.leave("g", ("", "other"), ("", None))
-    assert call.response == left(("", "other", "unknown_member_id"), ("", None, "unknown_member_id"))
+    assert call.response == left(
+        ("", "other", "unknown_member_id"), ("", None, "unknown_member_id")
+    )
 
 
 def test_an_instance_of_another_member_is_fenced(bench):
@@ -172,11 +182,15 @@ def test_an_instance_of_another_member_is_fenced(bench):
 
 
 @pytest.mark.parametrize("instance_id", ["i", None])
-def test_a_static_member_leaves_by_its_member_id_with_its_instance_id_or_without(bench, instance_id):
+def test_a_static_member_leaves_by_its_member_id_with_its_instance_id_or_without(
+    bench, instance_id
+):
     joining = bench.join(instance_id="i")
     bench.advance(0)
     member_id = joining.response.member_id
-    assert bench.leave("g", (member_id, instance_id)).response == left((member_id, instance_id, "none"))
+    assert bench.leave("g", (member_id, instance_id)).response == left(
+        (member_id, instance_id, "none")
+    )
 
 
 # --- pending ids ---
@@ -207,4 +221,6 @@ def test_the_reason_of_a_leave_is_kept(bench):
     bench.leave("g", follower, reason="the consumer is being closed")
     bench.join("g", leader)
     bench.sync("g", leader, 2)
-    assert bench.journal[-1].causes == (Cause("left", follower, "web", "the consumer is being closed"),)
+    assert bench.journal[-1].causes == (
+        Cause("left", follower, "web", "the consumer is being closed"),
+    )

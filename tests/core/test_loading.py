@@ -1,4 +1,6 @@
-"""What a shard is after its log was replayed, what it answers while it loads, and what a failed append does."""
+"""What a shard is after its log was replayed, what it answers while it loads, and what a failed
+append does.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -31,11 +33,14 @@ def group_record(group="g", members=1, generation=3):
     """A synced generation, as it is logged."""
     ids = [f"m{n}" for n in range(members)]
     synced = tuple(
-        MemberMetadata(member_id, None, "client", "/127.0.0.1", 60_000, 10_000, b"s", member_id.encode())
+        MemberMetadata(
+            member_id, None, "client", "/127.0.0.1", 60_000, 10_000, b"s", member_id.encode()
+        )
         for member_id in ids
     )
     return GroupMetadataRecord(
-        GroupMetadataKey(group), GroupMetadataValue("consumer", generation, "range", ids[0], NOW, synced)
+        GroupMetadataKey(group),
+        GroupMetadataValue("consumer", generation, "range", ids[0], NOW, synced),
     )
 
 
@@ -90,7 +95,9 @@ def test_a_round_that_was_under_way_is_forgotten_with_its_newcomers_and_pending_
 
 
 def test_a_missing_sync_is_forgotten(bench):
-    joins = [bench.handshake(rebalance_timeout_ms=5_000, session_timeout_ms=60_000) for _ in range(2)]
+    joins = [
+        bench.handshake(rebalance_timeout_ms=5_000, session_timeout_ms=60_000) for _ in range(2)
+    ]
     bench.advance(0)
     bench.sync("g", joins[0].response.leader, 1)
     bench.restart()
@@ -99,7 +106,9 @@ def test_a_missing_sync_is_forgotten(bench):
 
 
 def test_a_group_over_capacity_is_rebalanced():
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=0, max_size=2), log=[group_record(members=3)])
+    bench = Bench(
+        GroupConfig(initial_rebalance_delay_ms=0, max_size=2), log=[group_record(members=3)]
+    )
     assert bench.state() is State.PREPARING_REBALANCE
     assert bench.heartbeat("g", "m0", 3).error == "rebalance_in_progress"
     joins = [bench.join("g", f"m{n}") for n in range(2)]
@@ -183,7 +192,10 @@ def every_request(served):
 async def test_while_it_loads_everything_is_14_but_heartbeats_are_fine():
     served = Served([log_of(group_record())])
     served.groups.start()
-    assert every_request(served) == {**dict.fromkeys(UNAVAILABLE, "coordinator_load_in_progress"), "heartbeat": "none"}
+    assert every_request(served) == {
+        **dict.fromkeys(UNAVAILABLE, "coordinator_load_in_progress"),
+        "heartbeat": "none",
+    }
     assert served.list_groups().error == "coordinator_load_in_progress"
     assert not served.groups.is_loaded
     await served.groups.loaded()
@@ -226,7 +238,9 @@ async def test_the_offsets_of_a_topic_that_is_deleted_during_loading_go_too():
     served.groups.start()
     served.groups.topics_deleted(["t"])
     await served.groups.loaded()
-    assert [offset.topic for offset in (await answer(served.fetch("g", everything=True))).offsets] == ["u"]
+    assert [
+        offset.topic for offset in (await answer(served.fetch("g", everything=True))).offsets
+    ] == ["u"]
     assert (await answer(served.commit("g", {T0: 9}))).results[0][1].name == "none"
     await served.groups.close()
     async with serving(log) as again:
@@ -321,10 +335,15 @@ async def test_a_failed_append_answers_15_to_everyone_and_serves_what_was_logged
         logged = len(log.batches)
         parked = served.join("g", leader)
         log.failure = failure
-        failing = [served.commit("g", {T0: 8}, member_id=follower, generation=1), served.commit("h", {T0: 9})]
+        failing = [
+            served.commit("g", {T0: 8}, member_id=follower, generation=1),
+            served.commit("h", {T0: 9}),
+        ]
         waiting = served.fetch("g", T0)
         await turns()
-        assert [call.response.results[0][1].name for call in failing] == ["coordinator_not_available"] * 2
+        assert [call.response.results[0][1].name for call in failing] == [
+            "coordinator_not_available"
+        ] * 2
         assert [parked.error, waiting.error] == ["coordinator_not_available", "not_coordinator"]
         assert every_request(served) == UNAVAILABLE
         log.failure = None
@@ -381,10 +400,13 @@ async def test_a_failed_fsync_is_a_failed_append(quick):
         later = served.commit("g", {T0: 8})
         log.undurable.set_exception(OSError("lost the disk"))
         await turns(4)
-        assert [call.response.results[0][1].name for call in (committing, later)] == ["coordinator_not_available"] * 2
+        assert [call.response.results[0][1].name for call in (committing, later)] == [
+            "coordinator_not_available"
+        ] * 2
         log.undurable = None
         await asyncio.sleep(6)
-        assert served.fetch("g", T0).response.offsets[0].offset == 7  # it was in the log, so it may be served
+        # it was in the log, so it may be served
+        assert served.fetch("g", T0).response.offsets[0].offset == 7
 
 
 @virtual_time
@@ -393,7 +415,10 @@ async def test_one_shards_failure_is_no_others():
     async with serving(*logs) as served:
         for log in logs[1:]:
             log.failure = OSError("disk full")
-        fine, failing = served.commit("polygenelubricants", {T0: 1}), served.commit("orders", {T0: 1})
+        fine, failing = (
+            served.commit("polygenelubricants", {T0: 1}),
+            served.commit("orders", {T0: 1}),
+        )
         await turns()
         assert fine.response.results[0][1].name == "none"
         assert failing.response.results[0][1].name == "coordinator_not_available"
@@ -467,7 +492,8 @@ async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick
     log = FakeLog()
     async with serving(log) as served:
         (member_id,) = await served.settled()
-        served.groups.group("g").sessions[member_id].session_timeout_ms = None  # what no code of ours does
+        # what no code of ours does
+        served.groups.group("g").sessions[member_id].session_timeout_ms = None
         beating = served.heartbeat("g", member_id, 1)
         assert beating.error == "coordinator_not_available"
         await asyncio.sleep(6)
@@ -475,7 +501,9 @@ async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick
 
 
 @virtual_time
-async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_once(quick, monkeypatch):
+async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_once(
+    quick, monkeypatch
+):
     log = FakeLog()
     async with serving(log, waits_for_disk=True) as served:
         (member_id,) = await served.settled()
@@ -485,7 +513,9 @@ async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_o
         served.groups.group("g").sessions[member_id].session_timeout_ms = None
         assert served.heartbeat("g", member_id, 1).error == "coordinator_not_available"
         reads = []
-        monkeypatch.setattr(log, "read", lambda *args: reads.append(args) or FakeLog.read(log, *args))
+        monkeypatch.setattr(
+            log, "read", lambda *args: reads.append(args) or FakeLog.read(log, *args)
+        )
         log.undurable.set_exception(OSError("lost the disk"))
         await turns(4)
         log.undurable = None

@@ -21,7 +21,9 @@ from kohort.coordinator.partition import java_hash_code, partition_for
     ],
 )
 def test_the_hash_code_and_its_partition_of_50_are_javas(text, code, partition):
-    """The last one is Integer.MIN_VALUE, whose absolute value Java has not: Kafka's Utils.abs makes it 0."""
+    """The last one is Integer.MIN_VALUE, whose absolute value Java has not: Kafka's Utils.abs makes
+    it 0.
+    """
     assert java_hash_code(text) == code
     assert partition_for(text, 50) == partition
 
@@ -33,4 +35,6 @@ def test_every_group_has_a_partition(text, partitions):
 
 @given(text=st.text(), character=st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
 def test_each_utf16_unit_counts_31_times_what_is_before(text, character):
-    assert (java_hash_code(text + character) - 31 * java_hash_code(text) - ord(character)) % 2**32 == 0
+    assert (
+        java_hash_code(text + character) - 31 * java_hash_code(text) - ord(character)
+    ) % 2**32 == 0

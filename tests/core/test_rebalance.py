@@ -1,4 +1,6 @@
-"""How a rebalance goes: the initial delay, who is waited for and how long, and what each member is told at its end."""
+"""How a rebalance goes: the initial delay, who is waited for and how long, and what each member is
+told at its end.
+"""
 
 import pytest
 
@@ -172,7 +174,9 @@ def test_dynamic_members_that_did_not_rejoin_are_removed(bench):
     assert joining.parked
     assert bench.heartbeat("g", follower, 1).error == "rebalance_in_progress"
     bench.advance(1)
-    assert joining.response.members == (JoinedMember(member_id=leader, instance_id=None, metadata=b"range-metadata"),)
+    assert joining.response.members == (
+        JoinedMember(member_id=leader, instance_id=None, metadata=b"range-metadata"),
+    )
     assert bench.heartbeat("g", follower, 1).error == "unknown_member_id"
     assert bench.timer(SessionExpires("g", follower)) is None
     assert bench.join("g", follower).error == "unknown_member_id"
@@ -200,8 +204,16 @@ def test_an_absent_leader_is_followed_by_a_member_that_joined(bench):
     new_leader = joining.response.leader
     assert new_leader in (follower, newcomer.response.member_id)
     assert newcomer.response.leader == new_leader
-    assert [len(call.response.members) for call in (joining, newcomer) if call.response.member_id == new_leader] == [2]
-    assert [call.response.members for call in (joining, newcomer) if call.response.member_id != new_leader] == [()]
+    assert [
+        len(call.response.members)
+        for call in (joining, newcomer)
+        if call.response.member_id == new_leader
+    ] == [2]
+    assert [
+        call.response.members
+        for call in (joining, newcomer)
+        if call.response.member_id != new_leader
+    ] == [()]
 
 
 def test_an_absent_static_leader_is_followed_too(bench):
@@ -226,7 +238,10 @@ def test_a_join_phase_in_which_nobody_rejoined_goes_on_with_the_static_members(b
     assert bench.advance(8_000) == [JoinPhaseEnds("g")]
     assert bench.state() is State.PREPARING_REBALANCE
     assert bench.timer(JoinPhaseEnds("g")) == 8_000
-    again = [bench.join("g", call.response.member_id, instance_id=name) for call, name in ((a, "a"), (b, "b"))]
+    again = [
+        bench.join("g", call.response.member_id, instance_id=name)
+        for call, name in ((a, "a"), (b, "b"))
+    ]
     assert [call.response.generation for call in again] == [2, 2]
 
 
@@ -276,7 +291,9 @@ def test_a_rebalance_in_completing_answers_the_parked_syncs_27_and_forgets_the_s
     joins = [bench.handshake() for _ in range(3)]
     bench.advance(0)
     leader = joins[0].response.leader
-    follower, other = (call.response.member_id for call in joins if call.response.member_id != leader)
+    follower, other = (
+        call.response.member_id for call in joins if call.response.member_id != leader
+    )
     syncing = bench.sync("g", follower, 1)
     assert syncing.parked
     changed = bench.join("g", other, protocols={"range": b"new"})
@@ -291,7 +308,9 @@ def test_a_member_whose_parked_sync_was_answered_27_has_its_session_again(bench)
     joins = [bench.handshake(rebalance_timeout_ms=300_000) for _ in range(3)]
     bench.advance(0)
     leader = joins[0].response.leader
-    follower, other = (call.response.member_id for call in joins if call.response.member_id != leader)
+    follower, other = (
+        call.response.member_id for call in joins if call.response.member_id != leader
+    )
     bench.sync("g", follower, 1)
     keep_alive(bench, [leader, other], 1, 20_000)
     bench.leave("g", other)
@@ -343,7 +362,9 @@ def test_the_answers_restart_every_session(bench):
     bench.join("g", leader)
     bench.advance(4_000)
     bench.join("g", follower)
-    assert [bench.group().sessions[member_id].deadline - bench.now for member_id in (leader, follower)] == [10_000] * 2
+    assert [
+        bench.group().sessions[member_id].deadline - bench.now for member_id in (leader, follower)
+    ] == [10_000] * 2
 
 
 def test_when_nobody_is_left_the_group_is_empty_one_generation_on_and_logged_so(bench):
@@ -357,7 +378,10 @@ def test_when_nobody_is_left_the_group_is_empty_one_generation_on_and_logged_so(
 def test_an_awaited_member_whose_session_ends_no_longer_holds_up_the_join_phase(bench):
     leader, follower = bench.stable(members=2)
     joining = bench.join("g", leader)
-    assert set(bench.advance(10_000)) == {SessionExpires("g", follower), SessionExpires("g", leader)}
+    assert set(bench.advance(10_000)) == {
+        SessionExpires("g", follower),
+        SessionExpires("g", leader),
+    }
     assert joining.response.generation == 2
     assert set(bench.group().sessions) == {leader}
 

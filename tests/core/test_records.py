@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, byte for byte as Apache Kafka 4.3 writes them.
 
-`WRITTEN_BY_KAFKA` was read from the log of a running broker; `BY_VERSION` was written by Kafka's own serializers, one
-line for each version that its schema has.
+`WRITTEN_BY_KAFKA` was read from the log of a running broker; `BY_VERSION` was written by Kafka's
+own serializers, one line for each version that its schema has.
 """
 
 from uuid import UUID
@@ -36,7 +36,9 @@ WRITTEN_BY_KAFKA = {
     "a new group": (
         "00020009636c61737369632d32",
         "0003000000000000ffffffff000001a1fdd18c0b00000000",
-        GroupMetadataRecord(GroupMetadataKey("classic-2"), GroupMetadataValue("", 0, None, None, 0x1A1FDD18C0B, ())),
+        GroupMetadataRecord(
+            GroupMetadataKey("classic-2"), GroupMetadataValue("", 0, None, None, 0x1A1FDD18C0B, ())
+        ),
     ),
     "a synced group": (
         "00020009636c61737369632d32",
@@ -52,7 +54,11 @@ WRITTEN_BY_KAFKA = {
                 "range",
                 C1,
                 0x1A1FDD18C13,
-                (MemberMetadata(C1, None, "c1", "/127.0.0.1", 60_000, 30_000, SUBSCRIPTION, ASSIGNMENT),),
+                (
+                    MemberMetadata(
+                        C1, None, "c1", "/127.0.0.1", 60_000, 30_000, SUBSCRIPTION, ASSIGNMENT
+                    ),
+                ),
             ),
         ),
     ),
@@ -70,7 +76,11 @@ WRITTEN_BY_KAFKA = {
                 "compatible",
                 STATIC,
                 0x1A1FDD18CBF,
-                (MemberMetadata(STATIC, "i-1", "c2", "/127.0.0.1", 60_000, 30_000, b"meta2", b"all of it"),),
+                (
+                    MemberMetadata(
+                        STATIC, "i-1", "c2", "/127.0.0.1", 60_000, 30_000, b"meta2", b"all of it"
+                    ),
+                ),
             ),
         ),
     ),
@@ -78,7 +88,8 @@ WRITTEN_BY_KAFKA = {
         "00020009636c61737369632d32",
         "00030008636f6e73756d657200000002ffffffff000001a1fdd18d7900000000",
         GroupMetadataRecord(
-            GroupMetadataKey("classic-2"), GroupMetadataValue("consumer", 2, None, None, 0x1A1FDD18D79, ())
+            GroupMetadataKey("classic-2"),
+            GroupMetadataValue("consumer", 2, None, None, 0x1A1FDD18D79, ()),
         ),
     ),
     "a deleted group": (
@@ -98,13 +109,16 @@ WRITTEN_BY_KAFKA = {
         "0001000673696d706c650004676f6e6500000000",
         "000400000000000000090000000001000001a1fdd18cca010010cd9694f1a31d4f4f8af2494603d7a4a9",
         OffsetCommitRecord(
-            OffsetCommitKey("simple", "gone", 0), OffsetCommitValue(9, 0, "", 0x1A1FDD18CCA, topic_id=GONE)
+            OffsetCommitKey("simple", "gone", 0),
+            OffsetCommitValue(9, 0, "", 0x1A1FDD18CCA, topic_id=GONE),
         ),
     ),
     "an offset without a topic id": (
         "00010007747867726f757000066f726465727300000000",
         "0004000000000000000bffffffff01000001a1fdd198d300",
-        OffsetCommitRecord(OffsetCommitKey("txgroup", "orders", 0), OffsetCommitValue(11, -1, "", 0x1A1FDD198D3)),
+        OffsetCommitRecord(
+            OffsetCommitKey("txgroup", "orders", 0), OffsetCommitValue(11, -1, "", 0x1A1FDD198D3)
+        ),
     ),
     "an offset with its own expiry": (
         "0001000673696d706c6500066f726465727300000002",
@@ -147,23 +161,36 @@ LEGACY_OFFSET_KEY_BYTES = "000000016700066f726465727300000003"
 AT = 1_700_000_000_000
 
 OFFSET_BY_VERSION = [
-    ("0000000000000000002a0007c3a9206e6f74650000018bcfe56800", OffsetCommitValue(42, -1, "é note", AT)),
+    (
+        ("0000000000000000002a0007c3a9206e6f74650000018bcfe56800"),
+        OffsetCommitValue(42, -1, "é note", AT),
+    ),
     (
         "0001000000000000002a0007c3a9206e6f74650000018bcfe568000000018bcfeae640",
         OffsetCommitValue(42, -1, "é note", AT, AT + 360_000),
     ),
-    ("0002000000000000002a0007c3a9206e6f74650000018bcfe56800", OffsetCommitValue(42, -1, "é note", AT)),
-    ("0003000000000000002a000000070007c3a9206e6f74650000018bcfe56800", OffsetCommitValue(42, 7, "é note", AT)),
+    (
+        ("0002000000000000002a0007c3a9206e6f74650000018bcfe56800"),
+        OffsetCommitValue(42, -1, "é note", AT),
+    ),
+    (
+        ("0003000000000000002a000000070007c3a9206e6f74650000018bcfe56800"),
+        OffsetCommitValue(42, 7, "é note", AT),
+    ),
     (
         "0004000000000000002a0000000708c3a9206e6f74650000018bcfe568000100100123456789abcdef0edcba9876543210",
-        OffsetCommitValue(42, 7, "é note", AT, topic_id=UUID("01234567-89ab-cdef-0edc-ba9876543210")),
+        OffsetCommitValue(
+            42, 7, "é note", AT, topic_id=UUID("01234567-89ab-cdef-0edc-ba9876543210")
+        ),
     ),
     ("0004ffffffffffffffffffffffff01000000000000000100", OffsetCommitValue(-1, -1, "", 1)),
 ]
 
 
 def group_value(*, rebalance_timeout_ms=60_000, instance_id=None, timestamp=AT):
-    member = MemberMetadata("m-1", instance_id, "c", "/10.0.0.1", rebalance_timeout_ms, 10_000, b"\x01\x02", b"\x03")
+    member = MemberMetadata(
+        "m-1", instance_id, "c", "/10.0.0.1", rebalance_timeout_ms, 10_000, b"\x01\x02", b"\x03"
+    )
     return GroupMetadataValue("consumer", 5, "range", "m-1", timestamp, (member,))
 
 
@@ -208,7 +235,9 @@ def unhex(text):
 # --- what Kafka wrote ---
 
 
-@pytest.mark.parametrize(("key", "value", "record"), WRITTEN_BY_KAFKA.values(), ids=WRITTEN_BY_KAFKA)
+@pytest.mark.parametrize(
+    ("key", "value", "record"), WRITTEN_BY_KAFKA.values(), ids=WRITTEN_BY_KAFKA
+)
 def test_what_kafka_wrote_is_read_and_written_byte_for_byte(key, value, record):
     assert decode(unhex(key), unhex(value)) == record
     assert encode(record) == (unhex(key), unhex(value))
@@ -220,7 +249,9 @@ def test_types_that_are_not_of_the_classic_protocol_are_no_records(key, value):
 
 
 @pytest.mark.parametrize(("data", "value"), OFFSET_BY_VERSION)
-@pytest.mark.parametrize("key", [OFFSET_KEY_BYTES, LEGACY_OFFSET_KEY_BYTES], ids=["key", "legacy key"])
+@pytest.mark.parametrize(
+    "key", [OFFSET_KEY_BYTES, LEGACY_OFFSET_KEY_BYTES], ids=["key", "legacy key"]
+)
 def test_every_version_of_an_offset_is_read(data, value, key):
     assert decode(unhex(key), unhex(data)) == OffsetCommitRecord(OFFSET_KEY, value)
 
@@ -228,17 +259,25 @@ def test_every_version_of_an_offset_is_read(data, value, key):
 @pytest.mark.parametrize(("data", "value"), GROUP_BY_VERSION)
 def test_every_version_of_a_group_is_read(data, value):
     """Before version 1 the session timeout stands in for the rebalance timeout."""
-    assert decode(b"\x00\x02\x00\x01g", unhex(data)) == GroupMetadataRecord(GroupMetadataKey("g"), value)
+    assert decode(b"\x00\x02\x00\x01g", unhex(data)) == GroupMetadataRecord(
+        GroupMetadataKey("g"), value
+    )
 
 
 def test_an_offset_is_written_as_version_4_or_1_with_an_expiry():
     for data, value in OFFSET_BY_VERSION[1], *OFFSET_BY_VERSION[4:]:
-        assert encode(OffsetCommitRecord(OFFSET_KEY, value)) == (unhex(OFFSET_KEY_BYTES), unhex(data))
+        assert encode(OffsetCommitRecord(OFFSET_KEY, value)) == (
+            unhex(OFFSET_KEY_BYTES),
+            unhex(data),
+        )
 
 
 def test_a_group_is_written_as_version_3():
     for data, value in GROUP_BY_VERSION[3], GROUP_BY_VERSION[5]:
-        assert encode(GroupMetadataRecord(GroupMetadataKey("g"), value)) == (b"\x00\x02\x00\x01g", unhex(data))
+        assert encode(GroupMetadataRecord(GroupMetadataKey("g"), value)) == (
+            b"\x00\x02\x00\x01g",
+            unhex(data),
+        )
         assert encoded_size(value) == len(unhex(data))
 
 
@@ -310,10 +349,22 @@ def test_a_damaged_record_is_a_record_or_none_or_corrupt(data, at, byte):
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
-offset_values = st.builds(OffsetCommitValue, int64s, int32s, texts, int64s, st.just(-1), st.none() | st.uuids())
-expiring_values = st.builds(OffsetCommitValue, int64s, st.just(-1), texts, int64s, int64s, st.none())
+offset_values = st.builds(
+    OffsetCommitValue, int64s, int32s, texts, int64s, st.just(-1), st.none() | st.uuids()
+)
+expiring_values = st.builds(
+    OffsetCommitValue, int64s, st.just(-1), texts, int64s, int64s, st.none()
+)
 members = st.builds(
-    MemberMetadata, texts, st.none() | texts, texts, texts, int32s, int32s, st.binary(max_size=9), st.binary(max_size=9)
+    MemberMetadata,
+    texts,
+    st.none() | texts,
+    texts,
+    texts,
+    int32s,
+    int32s,
+    st.binary(max_size=9),
+    st.binary(max_size=9),
 )
 group_values = st.builds(
     GroupMetadataValue,
@@ -325,7 +376,9 @@ group_values = st.builds(
     st.lists(members, max_size=3).map(tuple),
 )
 records = st.builds(
-    OffsetCommitRecord, st.builds(OffsetCommitKey, texts, texts, int32s), st.none() | offset_values | expiring_values
+    OffsetCommitRecord,
+    st.builds(OffsetCommitKey, texts, texts, int32s),
+    st.none() | offset_values | expiring_values,
 ) | st.builds(GroupMetadataRecord, st.builds(GroupMetadataKey, texts), st.none() | group_values)
 
 
@@ -348,7 +401,13 @@ def test_no_prefix_of_a_value_is_a_value(record):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", False), ("x" * 32_730, False), ("x" * 32_731, True), ("é" * 16_365, False), ("é" * 16_366, True)],
+    [
+        ("", False),
+        ("x" * 32_730, False),
+        ("x" * 32_731, True),
+        ("é" * 16_365, False),
+        ("é" * 16_366, True),
+    ],
     ids=["empty", "limit", "beyond", "limit in bytes", "beyond in bytes"],
 )
 def test_a_string_is_too_long_where_a_member_id_made_of_it_would_be(text, expected):

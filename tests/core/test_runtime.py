@@ -1,4 +1,6 @@
-"""Shards on an event loop: one append per turn, answers once appended, timers, and what `Groups` tells."""
+"""Shards on an event loop: one append per turn, answers once appended, timers, and what `Groups`
+tells.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -10,7 +12,13 @@ from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.partition import partition_for
-from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord, OffsetCommitValue, decode, encode
+from kohort.coordinator.records import (
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommitValue,
+    decode,
+    encode,
+)
 from kohort.coordinator.shard import Shard
 from kohort.protocol.batches import decode_records
 from kohort.runtime import host
@@ -125,7 +133,9 @@ def test_a_log_is_read_some_batches_at_a_time():
         append_records(log, [records(str(group), 120, 4_000)], 0)
     parts = list(read_records(log))
     assert len(parts) > 1
-    assert [record for part in parts for record in part] == [r for g in range(5) for r in records(str(g), 120, 4_000)]
+    assert [record for part in parts for record in part] == [
+        r for g in range(5) for r in records(str(g), 120, 4_000)
+    ]
 
 
 def test_an_empty_log_is_read_at_once():
@@ -254,7 +264,9 @@ async def test_a_bug_met_by_a_heartbeat_drops_the_shard_and_not_a_connection(mon
         assert joining.parked
         with monkeypatch.context() as broken:
             broken.setattr(Shard, "heartbeat", lambda *_: 1 // 0)
-            assert served.groups.heartbeat("g", 1, follower, None).name == "coordinator_not_available"
+            assert (
+                served.groups.heartbeat("g", 1, follower, None).name == "coordinator_not_available"
+            )
         assert joining.error == "coordinator_not_available"
         assert served.groups.heartbeat("g", 1, follower, None).name == "coordinator_not_available"
         await asyncio.sleep(1.1)
@@ -353,7 +365,9 @@ async def test_groups_of_all_shards_are_listed():
         (member_id,) = await served.settled("live")
         names = {"live", *(f"g{n}" for n in range(20))}
         assert {group.group for group in served.list_groups().response.groups} == names
-        assert [group.group for group in served.list_groups(states=["STABLE"]).response.groups] == ["live"]
+        assert [group.group for group in served.list_groups(states=["STABLE"]).response.groups] == [
+            "live"
+        ]
         assert {group.id for group in served.groups.groups()} == names
         assert member_id in served.groups.group("live").sessions
         assert served.groups.group("none") is None

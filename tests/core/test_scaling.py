@@ -1,4 +1,6 @@
-"""What a group costs grows with its members, not with their square: the core's instructions that are run, counted."""
+"""What a group costs grows with its members, not with their square: the core's instructions that
+are run, counted.
+"""
 
 import sys
 from collections.abc import Callable

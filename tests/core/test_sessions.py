@@ -10,7 +10,9 @@ from kohort.errors import ErrorCode
 
 
 def survives(bench, member_id, act):
-    """Whether the member is there 11 s after the start of its session of 10 s if it does `act` after 6 s."""
+    """Whether the member is there 11 s after the start of its session of 10 s if it does `act`
+    after 6 s.
+    """
     bench.advance(6_000)
     act()
     bench.advance(5_000)
@@ -56,7 +58,11 @@ def test_a_heartbeat_between_join_and_sync_restarts_the_session(bench):
 def test_a_commit_restarts_the_session(bench):
     """§3, Sessions."""
     (member_id,) = bench.stable()
-    assert survives(bench, member_id, lambda: bench.commit("g", {("t", 0): 1}, member_id=member_id, generation=1))
+    assert survives(
+        bench,
+        member_id,
+        lambda: bench.commit("g", {("t", 0): 1}, member_id=member_id, generation=1),
+    )
 
 
 def test_the_leaders_sync_restarts_everybodys_session(bench):
@@ -72,7 +78,9 @@ def test_the_leaders_sync_restarts_everybodys_session(bench):
     [
         lambda bench, member_id: bench.heartbeat("g", member_id, 9),
         lambda bench, member_id: bench.heartbeat("g", member_id, 1, instance_id="i"),
-        lambda bench, member_id: bench.commit("g", {("t", 0): 1}, member_id=member_id, generation=9),
+        lambda bench, member_id: bench.commit(
+            "g", {("t", 0): 1}, member_id=member_id, generation=9
+        ),
         lambda bench, member_id: bench.fetch("g", ("t", 0)),
         lambda bench, member_id: bench.sync("g", member_id, 1),
         lambda bench, member_id: bench.join("g", member_id),

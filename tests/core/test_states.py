@@ -18,8 +18,9 @@ NEW = {"range": b"new"}
 
 
 def in_state(state):
-    """A group in this state. With members: a leader and a follower whose generation is 1; in the join phase the
-    leader's JoinGroup is parked, in the sync phase nobody's SyncGroup."""
+    """A group in this state. With members: a leader and a follower whose generation is 1; in the
+    join phase the leader's JoinGroup is parked, in the sync phase nobody's SyncGroup.
+    """
     bench = Bench()
     if state is DEAD:
         return bench
@@ -62,7 +63,9 @@ REQUESTS = {
     "a heartbeat": lambda bench: bench.heartbeat("g", FOLLOWER, 1),
     "a follower's leave": lambda bench: bench.leave("g", FOLLOWER),
     "everybody's leave": lambda bench: bench.leave("g", FOLLOWER, LEADER),
-    "a member's commit": lambda bench: bench.commit("g", {("t", 0): 1}, member_id=FOLLOWER, generation=1),
+    "a member's commit": lambda bench: bench.commit(
+        "g", {("t", 0): 1}, member_id=FOLLOWER, generation=1
+    ),
     "a simple commit": lambda bench: bench.commit("g", {("t", 0): 1}),
     "a fetch": lambda bench: bench.fetch("g", ("t", 0)),
     "a deletion": lambda bench: bench.delete("g"),
@@ -165,7 +168,9 @@ CELLS = [(state, what, *cell) for state, row in TABLE.items() for what, cell in 
 
 
 @pytest.mark.parametrize(
-    ("state", "what", "expected", "after"), CELLS, ids=[f"{state}-{what}" for state, what, *_ in CELLS]
+    ("state", "what", "expected", "after"),
+    CELLS,
+    ids=[f"{state}-{what}" for state, what, *_ in CELLS],
 )
 def test_every_request_in_every_state(state, what, expected, after):
     bench = in_state(state)
@@ -183,8 +188,9 @@ def test_the_table_has_every_request_in_every_state():
 
 
 def test_the_moves_of_the_table_are_the_valid_ones():
-    """A request may make several: everybody's leave ends the join phase that it began, and a commit or a join makes
-    the group that it is then decided in."""
+    """A request may make several: everybody's leave ends the join phase that it began, and a commit
+    or a join makes the group that it is then decided in.
+    """
     at_once = {(STABLE, EMPTY), (COMPLETING, EMPTY), (DEAD, PREPARING)}
     for state, what, _, after in CELLS:
         if after is not state and (state, after) not in at_once:
@@ -193,7 +199,9 @@ def test_the_moves_of_the_table_are_the_valid_ones():
 
 def test_every_valid_move_is_made():
     seen = {(state, after) for state, _, _, after in CELLS}
-    assert {(before, after) for after, befores in VALID_PREVIOUS_STATES.items() for before in befores} <= seen
+    assert {
+        (before, after) for after, befores in VALID_PREVIOUS_STATES.items() for before in befores
+    } <= seen
 
 
 @pytest.mark.parametrize("state", [EMPTY, STABLE])
@@ -203,7 +211,9 @@ def test_after_a_restart_of_the_coordinator_only_what_was_logged_is_left(state):
     assert bench.state() is state
 
 
-@pytest.mark.parametrize(("state", "loaded"), [(PREPARING, STABLE), (COMPLETING, EMPTY), (DEAD, DEAD)])
+@pytest.mark.parametrize(
+    ("state", "loaded"), [(PREPARING, STABLE), (COMPLETING, EMPTY), (DEAD, DEAD)]
+)
 def test_a_round_is_not_logged(state, loaded):
     bench = in_state(state)
     bench.restart()

@@ -1,10 +1,17 @@
-"""Static members (KIP-345): who is let in, who is fenced, and when a restart goes unnoticed (KIP-814)."""
+"""Static members (KIP-345): who is let in, who is fenced, and when a restart goes unnoticed
+(KIP-814).
+"""
 
 import pytest
 
 from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
-from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, MemberMetadata
+from kohort.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse, SyncGroupResponse
 from kohort.coordinator.result import Cancel, Reply, Result, SessionExpires, Timer
 from kohort.errors import ErrorCode
@@ -87,9 +94,25 @@ def test_a_follower_that_comes_back_has_a_new_id_in_the_same_generation(bench):
                     a,
                     bench.now,
                     (
-                        MemberMetadata(a, "a", "client", "/127.0.0.1", 60_000, 10_000, b"range-metadata", a.encode()),
                         MemberMetadata(
-                            "b-0003", "b", "client", "/127.0.0.1", 60_000, 10_000, b"range-metadata", b.encode()
+                            a,
+                            "a",
+                            "client",
+                            "/127.0.0.1",
+                            60_000,
+                            10_000,
+                            b"range-metadata",
+                            a.encode(),
+                        ),
+                        MemberMetadata(
+                            "b-0003",
+                            "b",
+                            "client",
+                            "/127.0.0.1",
+                            60_000,
+                            10_000,
+                            b"range-metadata",
+                            b.encode(),
                         ),
                     ),
                 ),
@@ -99,11 +122,18 @@ def test_a_follower_that_comes_back_has_a_new_id_in_the_same_generation(bench):
             Reply(
                 call.request.request_id,
                 JoinGroupResponse(
-                    generation=1, protocol_type="consumer", protocol_name="range", leader=a, member_id="b-0003"
+                    generation=1,
+                    protocol_type="consumer",
+                    protocol_name="range",
+                    leader=a,
+                    member_id="b-0003",
                 ),
             ),
         ),
-        timers=(Cancel(SessionExpires("g", b)), Timer(SessionExpires("g", "b-0003"), bench.now + 10_000)),
+        timers=(
+            Cancel(SessionExpires("g", b)),
+            Timer(SessionExpires("g", "b-0003"), bench.now + 10_000),
+        ),
     )
     assert bench.heartbeat("g", a, 1, instance_id="a").error == "none"
     assert bench.sync("g", "b-0003", 1, instance_id="b").response.assignment == b.encode()
@@ -186,7 +216,10 @@ def test_a_restart_between_join_and_sync_starts_over(bench):
     joins = [bench.join(instance_id=instance) for instance in "abc"]
     bench.advance(0)
     a, b, c = (call.response.member_id for call in joins)
-    syncing_b, syncing_c = bench.sync("g", b, 1, instance_id="b"), bench.sync("g", c, 1, instance_id="c")
+    syncing_b, syncing_c = (
+        bench.sync("g", b, 1, instance_id="b"),
+        bench.sync("g", c, 1, instance_id="c"),
+    )
     again = bench.join(instance_id="b")
     assert syncing_b.response == SyncGroupResponse(error=ErrorCode.fenced_instance_id)
     assert syncing_c.response == SyncGroupResponse(error=ErrorCode.rebalance_in_progress)
@@ -283,8 +316,12 @@ def test_a_static_member_that_does_not_name_its_instance_stays_who_it_is(bench):
 
 def test_a_restart_that_is_refused_leaves_the_old_id_good(bench):
     _, b = static_group(bench, "a", "b")
-    assert bench.join(instance_id="b", protocols={"other": b""}).error == "inconsistent_group_protocol"
-    assert bench.join(instance_id="b", protocol_type="connect").error == "inconsistent_group_protocol"
+    assert (
+        bench.join(instance_id="b", protocols={"other": b""}).error == "inconsistent_group_protocol"
+    )
+    assert (
+        bench.join(instance_id="b", protocol_type="connect").error == "inconsistent_group_protocol"
+    )
     assert bench.heartbeat("g", b, 1, instance_id="b").error == "none"
 
 
@@ -292,7 +329,9 @@ def test_a_restart_in_a_full_group_is_one_too_many():
     """§3: the empty member id counts as new."""
     bench = Bench(GroupConfig(initial_rebalance_delay_ms=0, max_size=2))
     _, b = static_group(bench, "a", "b")
-    assert bench.join(instance_id="b").response == JoinGroupResponse(error=ErrorCode.group_max_size_reached)
+    assert bench.join(instance_id="b").response == JoinGroupResponse(
+        error=ErrorCode.group_max_size_reached
+    )
     assert bench.heartbeat("g", b, 1, instance_id="b").error == "none"
 
 

@@ -1,10 +1,17 @@
-"""SyncGroup: who waits, who is refused, and how the leader's assignment makes the generation stable."""
+"""SyncGroup: who waits, who is refused, and how the leader's assignment makes the generation
+stable.
+"""
 
 import pytest
 
 from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
-from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, MemberMetadata
+from kohort.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from kohort.coordinator.responses import SyncGroupResponse
 from kohort.coordinator.result import Cancel, JoinPhaseEnds, Reply, SessionExpires, SyncPhaseEnds
 from kohort.errors import ErrorCode
@@ -19,7 +26,9 @@ def completing(bench, members=2, **options):
     bench.advance(0)
     assert bench.state() is State.COMPLETING_REBALANCE
     leader = calls[0].response.leader
-    return sorted((call.response.member_id for call in calls), key=lambda member_id: member_id != leader)
+    return sorted(
+        (call.response.member_id for call in calls), key=lambda member_id: member_id != leader
+    )
 
 
 def assigned(data):
@@ -31,7 +40,9 @@ def assigned(data):
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_an_empty_group_id_is_invalid(bench, version):
-    assert bench.sync("", "m", 1, version=version).response == SyncGroupResponse(error=ErrorCode.invalid_group_id)
+    assert bench.sync("", "m", 1, version=version).response == SyncGroupResponse(
+        error=ErrorCode.invalid_group_id
+    )
 
 
 @pytest.mark.parametrize("missing", [{"protocol_type": None}, {"protocol_name": None}])
@@ -45,7 +56,9 @@ def test_version_5_must_name_type_and_protocol_both(bench, missing):
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_a_member_of_an_unknown_group_is_unknown(bench, version):
-    assert bench.sync("g", "m", 1, version=version).response == SyncGroupResponse(error=ErrorCode.unknown_member_id)
+    assert bench.sync("g", "m", 1, version=version).response == SyncGroupResponse(
+        error=ErrorCode.unknown_member_id
+    )
     assert bench.state() is State.DEAD
 
 
@@ -90,14 +103,18 @@ def test_another_type_or_protocol_than_chosen_is_inconsistent(bench, other):
 def test_in_the_join_phase_a_rebalance_is_in_progress(bench):
     leader, follower = bench.stable(members=2)
     bench.join("g", leader)
-    assert bench.sync("g", follower, 1).response == SyncGroupResponse(error=ErrorCode.rebalance_in_progress)
+    assert bench.sync("g", follower, 1).response == SyncGroupResponse(
+        error=ErrorCode.rebalance_in_progress
+    )
     assert bench.sync("g", follower, 2).error == "illegal_generation"
 
 
 def test_in_the_join_phase_the_protocol_is_that_of_the_generation_before(bench):
     leader, follower = bench.stable(members=2)
     bench.join("g", leader)
-    assert bench.sync("g", follower, 1, protocol_name="sticky").error == "inconsistent_group_protocol"
+    assert (
+        bench.sync("g", follower, 1, protocol_name="sticky").error == "inconsistent_group_protocol"
+    )
 
 
 # --- the sync phase ---
@@ -121,10 +138,17 @@ def test_the_leaders_sync_is_one_record_and_answers_everybody_who_waits(bench):
     leading = bench.sync("g", leader, 1, {leader: b"one", follower: b"two"})
 
     def member(member_id, assignment):
-        return MemberMetadata(member_id, None, "client", "/127.0.0.1", 60_000, 10_000, b"range-metadata", assignment)
+        return MemberMetadata(
+            member_id, None, "client", "/127.0.0.1", 60_000, 10_000, b"range-metadata", assignment
+        )
 
     value = GroupMetadataValue(
-        "consumer", 1, "range", leader, bench.now, (member(leader, b"one"), member(follower, b"two"))
+        "consumer",
+        1,
+        "range",
+        leader,
+        bench.now,
+        (member(leader, b"one"), member(follower, b"two")),
     )
     assert leading.result.records == (GroupMetadataRecord(GroupMetadataKey("g"), value),)
     assert leading.result.replies == (
@@ -132,7 +156,10 @@ def test_the_leaders_sync_is_one_record_and_answers_everybody_who_waits(bench):
         Reply(leading.request.request_id, assigned(b"one")),
     )
     assert leading.result.timers == (Cancel(SyncPhaseEnds("g")),)
-    assert [bench.group().sessions[m].deadline - bench.now for m in (leader, follower)] == [10_000, 10_000]
+    assert [bench.group().sessions[m].deadline - bench.now for m in (leader, follower)] == [
+        10_000,
+        10_000,
+    ]
 
 
 def test_members_that_the_leaders_list_lacks_get_empty_bytes(bench):
@@ -185,7 +212,9 @@ def test_the_parked_sync_of_a_member_that_leaves_is_answered_unknown(bench):
 
 
 def test_a_newcomer_between_join_and_sync_starts_over(bench):
-    """known-mistakes, SeaweedFS: a joiner between the leader's snapshot and its SyncGroup stays unassigned for ever."""
+    """known-mistakes, SeaweedFS: a joiner between the leader's snapshot and its SyncGroup stays
+    unassigned for ever.
+    """
     leader, follower = completing(bench)
     syncing = bench.sync("g", follower, 1)
     newcomer = bench.handshake()

@@ -76,7 +76,9 @@ def test_its_keys_can_be_walked():
 keys = st.sampled_from("abcd")
 deadlines = st.integers(0, 20)
 actions = st.one_of(
-    st.tuples(st.just("set"), keys, deadlines), st.tuples(st.just("cancel"), keys), st.tuples(st.just("due"), deadlines)
+    st.tuples(st.just("set"), keys, deadlines),
+    st.tuples(st.just("cancel"), keys),
+    st.tuples(st.just("due"), deadlines),
 )
 
 
@@ -92,7 +94,9 @@ def test_it_is_a_dictionary_of_deadlines(script):
             model.pop(arguments[0], None)
         else:
             due = list(heap.due(*arguments))
-            assert [model[key] for key in due] == sorted(d for d in model.values() if d <= arguments[0])
+            assert [model[key] for key in due] == sorted(
+                d for d in model.values() if d <= arguments[0]
+            )
             for key in due:
                 del model[key]
         assert set(heap) == set(model)

@@ -1,4 +1,6 @@
-"""The protocol vote: candidates are the names that all members offer, and each member votes for its first one."""
+"""The protocol vote: candidates are the names that all members offer, and each member votes for its
+first one.
+"""
 
 import pytest
 

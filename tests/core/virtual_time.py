@@ -1,4 +1,6 @@
-"""An event loop whose time passes at once: where it would wait for its next timer, its clock jumps there."""
+"""An event loop whose time passes at once: where it would wait for its next timer, its clock jumps
+there.
+"""
 
 import asyncio
 import functools

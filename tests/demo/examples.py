@@ -26,7 +26,9 @@ def rebalance(
     started = int((STARTED + at) * 1000)
     return {
         "generation": generation,
-        "causes": [{"what": what, "member_id": f"{n}-7f1c", "client_id": n, "reason": ""} for n in names],
+        "causes": [
+            {"what": what, "member_id": f"{n}-7f1c", "client_id": n, "reason": ""} for n in names
+        ],
         "outcome": outcome,
         "started": started,
         "joined": started + 1_000,

@@ -16,7 +16,9 @@ HEADER = (
     "origin,dest,air_time,distance,hour,minute,time_hour"
 )
 LATE = b"2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z"
-NEVER_LEFT = b"2013,1,1,NA,1630,NA,NA,1815,NA,EV,4308,N18120,EWR,RDU,NA,416,16,30,2013-01-01T21:00:00Z"
+NEVER_LEFT = (
+    b"2013,1,1,NA,1630,NA,NA,1815,NA,EV,4308,N18120,EWR,RDU,NA,416,16,30,2013-01-01T21:00:00Z"
+)
 
 
 def test_a_line_becomes_a_keyed_record_with_its_hour(tmp_path: Path) -> None:
@@ -43,8 +45,19 @@ def test_delays_are_counted_by_carrier() -> None:
 
 def test_a_member_keeps_to_its_pace() -> None:
     pace = Pace(started=100.0, seconds=20.0)
-    assert [pace.due(1_000, now) for now in (99.0, 100.0, 105.0, 120.0, 500.0)] == [0, 0, 250, 1_000, 1_000]
-    assert [pace.early(250, 1_000, now) for now in (100.0, 103.0, 105.0, 500.0)] == [5.0, 2.0, 0.0, 0.0]
+    assert [pace.due(1_000, now) for now in (99.0, 100.0, 105.0, 120.0, 500.0)] == [
+        0,
+        0,
+        250,
+        1_000,
+        1_000,
+    ]
+    assert [pace.early(250, 1_000, now) for now in (100.0, 103.0, 105.0, 500.0)] == [
+        5.0,
+        2.0,
+        0.0,
+        0.0,
+    ]
     assert pace.early(0, 0, 100.0) == 0.0
 
 
@@ -54,12 +67,16 @@ def test_a_member_is_told_its_job_on_the_command_line(monkeypatch: pytest.Monkey
     assert Job.told() == job
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("127.0.0.1:9092", ("127.0.0.1", 9092)), ("[::1]:1", ("::1", 1))])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("127.0.0.1:9092", ("127.0.0.1", 9092)), ("[::1]:1", ("::1", 1))]
+)
 def test_addresses(text: str, wanted: tuple[str, int]) -> None:
     assert address(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["9092", ":9092", "localhost:", "localhost:0", "localhost:99999", "localhost:x"])
+@pytest.mark.parametrize(
+    "text", ["9092", ":9092", "localhost:", "localhost:0", "localhost:99999", "localhost:x"]
+)
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(DemoError, match=r"such as 127\.0\.0\.1:9092"):
         address(text)

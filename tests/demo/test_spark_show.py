@@ -1,4 +1,6 @@
-"""The part of `make run` in which Spark reads the topic: two queries, one group, a table and a picture."""
+"""The part of `make run` in which Spark reads the topic: two queries, one group, a table and a
+picture.
+"""
 
 import shutil
 from pathlib import Path
@@ -27,4 +29,5 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
     assert "left out" not in told
     assert "EV" in told  # ExpressJet was among the most delayed
     assert members == []
-    assert (tmp_path / "spark" / "delays.svg").read_text().count("<title>") == 19  # hours with flights
+    # hours with flights
+    assert (tmp_path / "spark" / "delays.svg").read_text().count("<title>") == 19

@@ -15,17 +15,32 @@ from kohort.demo.tally import Report, Tally, tally
 from kohort.demo.words import became, why
 
 REPORTS = (
-    Report(member="member-1", partition=0, first=0, next=1_000, at=1, carriers={"UA": (1_000, 900, 9_000)}),
-    Report(member="member-2", partition=1, first=0, next=400, at=1, carriers={"HA": (400, 400, 400)}),
-    Report(member="member-2", partition=1, first=400, next=450, at=2, carriers={"HA": (50, 50, 50)}),
-    Report(member="member-1", partition=1, first=400, next=500, at=9, carriers={"HA": (100, 100, 100)}),
+    Report(
+        member="member-1",
+        partition=0,
+        first=0,
+        next=1_000,
+        at=1,
+        carriers={"UA": (1_000, 900, 9_000)},
+    ),
+    Report(
+        member="member-2", partition=1, first=0, next=400, at=1, carriers={"HA": (400, 400, 400)}
+    ),
+    Report(
+        member="member-2", partition=1, first=400, next=450, at=2, carriers={"HA": (50, 50, 50)}
+    ),
+    Report(
+        member="member-1", partition=1, first=400, next=500, at=9, carriers={"HA": (100, 100, 100)}
+    ),
 )
 
 
 def finished() -> GroupState:
     json = told() | {"state": "Empty", "members": [], "leader": None}
     json["offsets"][0]["committed_offset"] = 1_000
-    json["journal"].append(rebalance(3, "left", "member-1", "member-3", at=20.0, outcome="empty", members=0))
+    json["journal"].append(
+        rebalance(3, "left", "member-1", "member-3", at=20.0, outcome="empty", members=0)
+    )
     return group_state("counters-1", json, "flights", {0: 1_000, 1: 500})
 
 
@@ -47,11 +62,14 @@ def test_a_right_end_has_no_problems() -> None:
 def test_the_sentences_tell_counts_death_and_delays() -> None:
     assert sentences(outcome()) == [
         "1,500 of 1,500 records were processed, counted and committed.",
-        "member-3 was asked to leave at 2.0 s and gone 0.3 s later, its work finished, committed and handed over: none "
+        "member-3 was asked to leave at 2.0 s and gone 0.3 s later, its work finished, "
+        "committed and handed over: none "
         "of its 0 records had to be processed again.",
-        "member-2 was killed at 3.0 s; its session ended 6.0 s later (session.timeout.ms=6000), and 50 records that "
+        "member-2 was killed at 3.0 s; its session ended 6.0 s later "
+        "(session.timeout.ms=6000), and 50 records that "
         "it had processed but not yet committed were processed a second time.",
-        "They counted 1,500 flights of 2 carriers: at departure UA was 10.0 minutes late on average, HA 1.0.",
+        "They counted 1,500 flights of 2 carriers: at departure UA was 10.0 minutes late "
+        "on average, HA 1.0.",
     ]
 
 
@@ -74,8 +92,12 @@ def test_only_a_killed_member_may_make_others_repeat_its_records() -> None:
     late = Report(member="member-3", partition=0, first=1_000, next=1_100, at=2)
     again = Report(member="member-1", partition=0, first=1_000, next=1_300, at=3)
     processed = tally([*REPORTS, late, again])
-    assert "100 records of member-3, which was not killed, were processed again" in outcome(processed).problems()
-    assert "handed over: 100 of its 100 records had to be processed again." in " ".join(sentences(outcome(processed)))
+    assert ("100 records of member-3, which was not killed, were processed again") in outcome(
+        processed
+    ).problems()
+    assert ("handed over: 100 of its 100 records had to be processed again.") in " ".join(
+        sentences(outcome(processed))
+    )
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -102,7 +124,10 @@ def test_the_tables_show_rebalances_and_members(width: int) -> None:
 @pytest.mark.parametrize(
     ("causes", "sentence"),
     [
-        ((Cause("joined", "a-1", "a"), Cause("joined", "b-1", "b"), Cause("left", "c-1", "c")), "a, b joined; c left"),
+        (
+            (Cause("joined", "a-1", "a"), Cause("joined", "b-1", "b"), Cause("left", "c-1", "c")),
+            "a, b joined; c left",
+        ),
         ((Cause("joined", "a-1", "a"), Cause("joined", "a-2", "a")), "a joined"),
         ((Cause("left", "a-1"),), "a-1 left"),
         ((Cause("something new", "a-1", "a"),), "a: something new"),

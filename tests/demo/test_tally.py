@@ -8,7 +8,12 @@ from kohort.demo.tally import Report, tally
 def report(member: str, first: int, following: int, at: float, partition: int = 0) -> Report:
     flights = following - first
     return Report(
-        member=member, partition=partition, first=first, next=following, at=at, carriers={"UA": (flights, flights, 10)}
+        member=member,
+        partition=partition,
+        first=first,
+        next=following,
+        at=at,
+        carriers={"UA": (flights, flights, 10)},
     )
 
 
@@ -21,7 +26,9 @@ def test_batches_in_order_count_once() -> None:
 
 def test_what_a_dead_member_did_not_commit_is_done_again_and_counts_once() -> None:
     """`a` died with offset 5 committed; `b` starts there, in batches of another size."""
-    result = tally([report("a", 0, 5, 1), report("a", 5, 8, 2), report("a", 8, 9, 3), report("b", 5, 12, 9)])
+    result = tally(
+        [report("a", 0, 5, 1), report("a", 5, 8, 2), report("a", 8, 9, 3), report("b", 5, 12, 9)]
+    )
     assert result.processed == {"a": 9, "b": 7}
     assert result.again == {"a": 4}
     assert (result.records, result.skipped) == (12, ())

@@ -17,7 +17,12 @@ def scene(notes: tuple[Note, ...] = ()) -> Scene:
     return Scene(
         group=group(),
         seconds=12.34,
-        libraries={"member-1": "kohort", "member-2": "kohort", "member-3": "librdkafka", "member-4": "kohort"},
+        libraries={
+            "member-1": "kohort",
+            "member-2": "kohort",
+            "member-3": "librdkafka",
+            "member-4": "kohort",
+        },
         processed={"member-1": 400, "member-2": 510},
         departed={"member-3": 0.2, "member-4": 7.1},
         killed={"member-2": 3.0},
@@ -41,7 +46,10 @@ def test_the_group_is_read_from_the_servers_json() -> None:
         PartitionState(1, "member-2", 500, 500),
         PartitionState(2, "member-1", 0, 0),
     )
-    assert [(rebalance.join_ms, rebalance.sync_ms) for rebalance in state.journal] == [(1_000, 250), (1_000, 250)]
+    assert [(rebalance.join_ms, rebalance.sync_ms) for rebalance in state.journal] == [
+        (1_000, 250),
+        (1_000, 250),
+    ]
 
 
 def test_a_group_that_the_server_does_not_know_yet_owns_nothing() -> None:
@@ -63,7 +71,16 @@ def test_the_picture_has_all_of_it_at_any_width(width: int) -> None:
     lines = drawn(width)
     text = "\n".join(lines)
     assert all(len(line) <= width for line in lines)
-    for wanted in ("Stable", "generation 2", "900 of 1,500", "lag 600", "killed 3 s ago", "leader", "12.3 s", "0 2"):
+    for wanted in (
+        "Stable",
+        "generation 2",
+        "900 of 1,500",
+        "lag 600",
+        "killed 3 s ago",
+        "leader",
+        "12.3 s",
+        "0 2",
+    ):
         assert wanted in text
 
 
@@ -91,7 +108,9 @@ def test_the_picture_fits_a_small_terminal_and_shows_the_last_notes() -> None:
 
 
 def test_the_picture_keeps_its_height_as_notes_come() -> None:
-    assert len(drawn(100)) == len(drawn(100, notes=(Note(1.0, "one " * 80), Note(2.0, "two", alarm=True))))
+    assert len(drawn(100)) == len(
+        drawn(100, notes=(Note(1.0, "one " * 80), Note(2.0, "two", alarm=True)))
+    )
 
 
 def test_the_picture_for_the_docs_fetches_nothing() -> None:

@@ -1,4 +1,6 @@
-"""`make run` without a terminal: from an empty directory to the summary, and a second time on the same data."""
+"""`make run` without a terminal: from an empty directory to the summary, and a second time on the
+same data.
+"""
 
 import subprocess
 import sys
@@ -13,7 +15,17 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 def run(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
     listen = f"127.0.0.1:{free_port('127.0.0.1')}"
-    command = [sys.executable, "-m", "kohort.demo", "--data", str(data), "--listen", listen, "--seconds", "8"]
+    command = [
+        sys.executable,
+        "-m",
+        "kohort.demo",
+        "--data",
+        str(data),
+        "--listen",
+        listen,
+        "--seconds",
+        "8",
+    ]
     command += ["--no-spark", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 

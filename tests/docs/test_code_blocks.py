@@ -1,7 +1,9 @@
-"""Every Python block in the docs is run, as a program of its own, against a server with a topic `orders`.
+"""Every Python block in the docs is run, as a program of its own, against a server with a topic
+`orders`.
 
-What a page's earlier blocks define a later one may use, if they run no event loop; `await` may stand outside of
-functions. A comment in the line above a block says how a block that does not end by itself is ended:
+What a page's earlier blocks define a later one may use, if they run no event loop; `await` may
+stand outside of functions. A comment in the line above a block says how a block that does not end
+by itself is ended:
 
     <!-- stopped by SIGTERM -->
 
@@ -21,7 +23,7 @@ import pytest
 
 from kohort.protocol.batches import Record, build
 from kohort.server.broker import Broker
-from kohort.server.config import Config
+from kohort.server.config.config import Config
 from kohort.types import Instant
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +35,9 @@ result = eval(code, {"__name__": "__main__"})
 if inspect.iscoroutine(result):
     asyncio.run(result)
 """
-BLOCK = re.compile(r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    (r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```python\n(?P<code>.*?)^```"), re.MULTILINE | re.DOTALL
+)
 STOPPED = "stopped by SIGTERM"
 SECONDS = 30
 ELSEWHERE = ("spark.md",)
@@ -68,7 +72,11 @@ def blocks() -> Iterator[Block]:
 @pytest.mark.parametrize("block", [pytest.param(block, id=str(block)) for block in blocks()])
 async def test_it_runs(block: Block, tmp_path: Path) -> None:
     assert block.how in (None, STOPPED), f"{block}: {block.how!r} is no way to end a block"
-    settings = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "group.initial.rebalance.delay.ms": "0",
+    }
     async with Broker(Config(settings)) as broker:
         fill(broker)
         program = tmp_path / f"{block.page}-{block.line}.py"
@@ -87,7 +95,9 @@ def fill(broker: Broker) -> None:
     """Topic `orders` with four partitions of 25 records."""
     now = Instant(1_700_000_000_000)
     for number, log in enumerate(broker.topics.create("orders", 4).partitions):
-        log.append(build([Record(None, b"%d" % (number * 25 + at), (), now) for at in range(25)]), now)
+        log.append(
+            build([Record(None, b"%d" % (number * 25 + at), (), now) for at in range(25)]), now
+        )
 
 
 async def run(program: Path, how: str | None) -> str:
@@ -119,4 +129,6 @@ def test_blocks_are_found() -> None:
     """A page whose blocks are written in another way would be passed over in silence."""
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         text = path.read_text()
-        assert len(BLOCK.findall(text)) == len(re.findall(r"^```(?:python|py)\b", text, re.MULTILINE)), path.name
+        assert len(BLOCK.findall(text)) == len(
+            re.findall(r"^```(?:python|py)\b", text, re.MULTILINE)
+        ), path.name

@@ -1,8 +1,9 @@
-"""Clients in Go, Node and Rust, and Spark: their programs lie in `interop/` and are built into `.tools/interop/`.
+"""Clients in Go, Node and Rust, and Spark: their programs lie in `interop/` and are built into
+`.tools/interop/`.
 
-What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm, crates.io, PyPI, Maven
-Central), pinned by the files beside the programs. A language that is not installed, or a build that fails, is a reason
-to skip.
+What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm,
+crates.io, PyPI, Maven Central), pinned by the files beside the programs. A language that is not
+installed, or a build that fails, is a reason to skip.
 """
 
 import json
@@ -60,7 +61,10 @@ def _build_node() -> None:
     if not installed:
         shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(
-        SOURCES / "node", home, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules", "package-lock.json")
+        SOURCES / "node",
+        home,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("node_modules", "package-lock.json"),
     )
     if not installed:
         shutil.copy(SOURCES / "node" / lock.name, home)
@@ -72,13 +76,21 @@ def _build_node() -> None:
 
 
 def _build_rust() -> None:
-    run(["cargo", "build", "--locked", "--release"], SOURCES / "rust", CARGO_TARGET_DIR=str(BUILT / "rust"))
+    run(
+        ["cargo", "build", "--locked", "--release"],
+        SOURCES / "rust",
+        CARGO_TARGET_DIR=str(BUILT / "rust"),
+    )
 
 
 def pip_install(python: str = sys.executable) -> list[str]:
-    """The beginning of a command that installs packages for this Python: with uv where there is one."""
+    """The beginning of a command that installs packages for this Python: with uv where there is
+    one.
+    """
     uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
-    installer = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    installer = (
+        [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    )
     return [*installer, "--quiet"]
 
 
@@ -127,7 +139,9 @@ RUST = Language(("cargo", "make", "cc"), _build_rust)
 SPARK = Language(("java", "mvn"), _build_spark)
 
 
-def _go(name: str, program: str, assignor: str, module: str, stand_in: Client | None = None) -> Client:
+def _go(
+    name: str, program: str, assignor: str, module: str, stand_in: Client | None = None
+) -> Client:
     return Client(
         name,
         assignor,
@@ -147,9 +161,14 @@ def _node(name: str, program: str, package: str, keeps_its_id: bool) -> Client:
         return called(node, str(BUILT / "node" / program))(mode, options)
 
     def version() -> str:
-        return f"{package} {json.loads((SOURCES / 'node/package.json').read_text())['dependencies'][package]}"
+        return (
+            f"{package} "
+            f"{json.loads((SOURCES / 'node/package.json').read_text())['dependencies'][package]}"
+        )
 
-    return Client(name, "roundrobin", NODE.missing, command, json_event, version, keeps_its_id=keeps_its_id)
+    return Client(
+        name, "roundrobin", NODE.missing, command, json_event, version, keeps_its_id=keeps_its_id
+    )
 
 
 def _pinned(file: str, name_and_version: str) -> str:
@@ -166,13 +185,20 @@ def spark_job(**options: str) -> list[str]:
 
 
 def spark_version() -> str:
-    connector = _pinned("spark/pom.xml", r"<artifactId>(spark-sql-kafka-\S+)</artifactId>\s*<version>(\S+)</version>")
-    return f"{(SOURCES / 'spark/requirements.txt').read_text().strip().replace('==', ' ')} with {connector}"
+    connector = _pinned(
+        "spark/pom.xml",
+        (r"<artifactId>(spark-sql-kafka-\S+)</artifactId>\s*<version>(\S+)</version>"),
+    )
+    return (
+        f"{(SOURCES / 'spark/requirements.txt').read_text().strip().replace('==', ' ')} with "
+        f"{connector}"
+    )
 
 
 FRANZ_GO = _go("franz-go", "franzgo", "cooperative-sticky", "franz-go")
 CLIENTS = (
-    # kafka-go leaves the group for good when it loses its connection, and has no idempotent producer.
+    # kafka-go leaves the group for good when it loses its connection, and has no idempotent
+    # producer.
     _go("kafka-go-reader", "kafkago-reader", "range", "kafka-go", stand_in=FRANZ_GO),
     _go("kafka-go-group", "kafkago-group", "roundrobin", "kafka-go", stand_in=FRANZ_GO),
     FRANZ_GO,

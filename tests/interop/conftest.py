@@ -16,8 +16,8 @@ from interop.trial import Trial
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients written by others have races of their own, and a busy machine shows them: a test with them that fails is
-    run once more, and pytest tells that it was.
+    """Clients written by others have races of their own, and a busy machine shows them: a test with
+    them that fails is run once more, and pytest tells that it was.
     """
     for item in items:
         if item.get_closest_marker("interop"):
@@ -35,16 +35,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def wanted(items: Sequence[pytest.Item]) -> Sequence[Client]:
-    """The clients of the selected tests; all of them, or all that need no building, for tests with `able_clients`."""
+    """The clients of the selected tests; all of them, or all that need no building, for tests with
+    `able_clients`.
+    """
     if any("able_clients" in getattr(item, "fixturenames", ()) for item in items):
-        return CLIENTS if any(item.get_closest_marker("clients") for item in items) else programs.CLIENTS
+        return (
+            CLIENTS
+            if any(item.get_closest_marker("clients") for item in items)
+            else programs.CLIENTS
+        )
     specs = [item.callspec.params for item in items if hasattr(item, "callspec")]
     return [spec["client"] for spec in specs if isinstance(spec.get("client"), Client)]
 
 
 @pytest.fixture(scope="session")
 def able_clients(request: pytest.FixtureRequest) -> tuple[Client, ...]:
-    """The clients that can run here; those that are built first only if any of the selected tests is with those."""
+    """The clients that can run here; those that are built first only if any of the selected tests
+    is with those.
+    """
     return tuple(client for client in wanted(request.session.items) if client.missing() is None)
 
 
@@ -68,7 +76,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def restartable(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Target]:
-    """A server that this test may restart: its own one, but the shared one of a peer that starts slowly."""
+    """A server that this test may restart: its own one, but the shared one of a peer that starts
+    slowly.
+    """
     if targets.PEER not in ("", "kafka"):
         pytest.skip(f"{targets.PEER} belongs to someone else and is not restarted")
     if targets.PEER:

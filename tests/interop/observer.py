@@ -1,7 +1,8 @@
-"""What a bystander sees: topics made, committed offsets and end offsets, through kafka-python's admin client.
+"""What a bystander sees: topics made, committed offsets and end offsets, through kafka-python's
+admin client.
 
-In the process of the test runs pure Python only: librdkafka 2.16 aborts the whole process when an OffsetFetch of its
-admin client meets a coordinator that has just gone.
+In the process of the test runs pure Python only: librdkafka 2.16 aborts the whole process when an
+OffsetFetch of its admin client meets a coordinator that has just gone.
 """
 
 import time
@@ -23,7 +24,9 @@ class Observer:
         self._address = address
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """Back when each partition takes requests: Apache Kafka shows a topic a little before it takes records."""
+        """Back when each partition takes requests: Apache Kafka shows a topic a little before it
+        takes records.
+        """
         wanted = {topic: {"num_partitions": partitions, "replication_factor": 1}}
         self._ask(lambda admin: admin.create_topics(wanted))
         self.ends(topic, partitions)
@@ -50,7 +53,9 @@ class Observer:
                 time.sleep(0.1)
 
     def _ask_once(self, question: Callable[[Any], Any]) -> Any:
-        admin = KafkaAdminClient(bootstrap_servers=self._address, bootstrap_timeout_ms=2_000, request_timeout_ms=5_000)
+        admin = KafkaAdminClient(
+            bootstrap_servers=self._address, bootstrap_timeout_ms=2_000, request_timeout_ms=5_000
+        )
         try:
             return question(admin)
         finally:

@@ -17,7 +17,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """For `preexec_fn`: the kernel ends the child when the test run ends, however it ends (Linux only)."""
+    """For `preexec_fn`: the kernel ends the child when the test run ends, however it ends (Linux
+    only).
+    """
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
@@ -33,10 +35,17 @@ DIE_WITH_PARENT = _die_with_parent()
 
 
 class Process:
-    """One client process. Its stdout goes to `listen` line by line; its stderr to a file, or along with stdout."""
+    """One client process. Its stdout goes to `listen` line by line; its stderr to a file, or along
+    with stdout.
+    """
 
     def __init__(
-        self, name: str, command: Sequence[str], log: Path, listen: Listener | None = None, merge: bool = False
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        listen: Listener | None = None,
+        merge: bool = False,
     ) -> None:
         self.name = name
         self.log = log
@@ -71,12 +80,16 @@ class Process:
         return self.popen.stdin
 
     def wait(self, seconds: float) -> int:
-        """The exit code, once all output has been read; AssertionError if it still runs after `seconds`."""
+        """The exit code, once all output has been read; AssertionError if it still runs after
+        `seconds`.
+        """
         try:
             code = self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"{self.name} still ran after {seconds:g} s\n{self.tail()}") from None
+            raise AssertionError(
+                f"{self.name} still ran after {seconds:g} s\n{self.tail()}"
+            ) from None
         self._reader.join(5)
         return code
 

@@ -1,4 +1,6 @@
-"""What a client under test is, and those in Python, C and Java; `built.py` has the others, `roster.py` all of them."""
+"""What a client under test is, and those in Python, C and Java; `built.py` has the others,
+`roster.py` all of them.
+"""
 
 import json
 import re
@@ -29,7 +31,9 @@ class Client:
 
     name: str
     assignor: str
-    """Its assignor in a group of its own: between them the clients cover eager and cooperative rebalances."""
+    """Its assignor in a group of its own: between them the clients cover eager and cooperative
+    rebalances.
+    """
     missing: Callable[[], str | None]
     """Why it cannot run here, or None."""
     command: Callable[[str, Mapping[str, str]], Sequence[str]]
@@ -44,9 +48,13 @@ class Client:
     merged_output: bool = False
     """Its stderr tells events too, and is read in one stream with stdout to keep their order."""
     keeps_its_id: bool = True
-    """After a lost connection it comes back with its member id; else its session has to expire before others go on."""
+    """After a lost connection it comes back with its member id; else its session has to expire
+    before others go on.
+    """
     stand_in: "Client | None" = None
-    """Who writes in its place while the server restarts: its own producer knows no idempotence, and writes twice."""
+    """Who writes in its place while the server restarts: its own producer knows no idempotence, and
+    writes twice.
+    """
 
     def __str__(self) -> str:
         return self.name
@@ -62,7 +70,9 @@ def json_event(member: str, line: str) -> Event | None:
         case "owns":
             return Owns(member, at, frozenset(said["partitions"]))
         case "records":
-            return Records(member, at, said["partition"], tuple(said["offsets"]), tuple(said["values"]))
+            return Records(
+                member, at, said["partition"], tuple(said["offsets"]), tuple(said["values"])
+            )
         case "committed":
             return Committed(member, at, said["offsets"])
         case "failed":
@@ -70,7 +80,9 @@ def json_event(member: str, line: str) -> Event | None:
         case "left":
             return Gone(member, at)
         case "began":
-            return Began(member, at, said["generation"], said["leads"], frozenset(said["partitions"]))
+            return Began(
+                member, at, said["generation"], said["leads"], frozenset(said["partitions"])
+            )
         case "ended":
             return Ended(member, at, said["partition"], said["end"])
         case other:
@@ -79,7 +91,11 @@ def json_event(member: str, line: str) -> Event | None:
 
 def called(*program: str) -> Callable[[str, Mapping[str, str]], Sequence[str]]:
     """How a program of `clients/lines.py` is called: the mode, and options as `name=value`."""
-    return lambda mode, options: [*program, mode, *(f"{name}={value}" for name, value in options.items())]
+    return lambda mode, options: [
+        *program,
+        mode,
+        *(f"{name}={value}" for name, value in options.items()),
+    ]
 
 
 def _python(name: str, module: str, program: str, assignor: str) -> Client:
@@ -90,12 +106,15 @@ def _python(name: str, module: str, program: str, assignor: str) -> Client:
     return Client(name, assignor, missing, command, json_event, lambda: f"{name} {version(name)}")
 
 
-# --- Apache Kafka's own client -----------------------------------------------------------------------------------
+# --- Apache Kafka's own client
+# -----------------------------------------------------------------------------------
 
 
 @cache
 def java_missing() -> str | None:
-    """Why Java's client and tools cannot run here; asked for the first time, it gets and compiles what they need."""
+    """Why Java's client and tools cannot run here; asked for the first time, it gets and compiles
+    what they need.
+    """
     if shutil.which("javac") is None:
         return "a JDK (javac) is not on the PATH"
     if reason := kafka.missing_tools():
@@ -117,7 +136,9 @@ def java_classpath() -> str:
     compiled = [classes / f"{source.stem}.class" for source in sources]
     newest = max(source.stat().st_mtime for source in sources)
     if not all(path.exists() and path.stat().st_mtime >= newest for path in compiled):
-        subprocess.run(["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)], check=True)
+        subprocess.run(
+            ["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)], check=True
+        )
     return f"{classes}:{libs}/*"
 
 
@@ -132,14 +153,17 @@ def _java_command(mode: str, options: Mapping[str, str]) -> Sequence[str]:
     return called(*java("JavaProgram"))(mode, options)
 
 
-# --- kcat ----------------------------------------------------------------------------------------------------------
+# --- kcat
+# ----------------------------------------------------------------------------------------------------------
 
 REBALANCED = re.compile(r"% Group .* rebalanced \(memberid [^)]*\): (assigned|revoked): (.*)")
 OWNED = re.compile(r"(\S+) \[(\d+)\]")
 
 
 def _kcat_missing() -> str | None:
-    return None if shutil.which("kcat") else "kcat is not on the PATH (Debian: apt-get install kcat)"
+    return (
+        None if shutil.which("kcat") else ("kcat is not on the PATH (Debian: apt-get install kcat)")
+    )
 
 
 def _kcat_version() -> str:
@@ -151,7 +175,11 @@ def _kcat_version() -> str:
 def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
     settings = {"reconnect.backoff.ms": "50", "reconnect.backoff.max.ms": "500"}
     if mode == "produce":
-        settings |= {"enable.idempotence": "true", "compression.codec": options["codec"], "linger.ms": "5"}
+        settings |= {
+            "enable.idempotence": "true",
+            "compression.codec": options["codec"],
+            "linger.ms": "5",
+        }
         call = ["-P", "-t", options["topic"], "-K", "\t", "-E"]
     else:
         settings |= {

@@ -23,7 +23,10 @@ each_client = pytest.mark.parametrize(
 each_client_and_assignor = pytest.mark.parametrize(
     ("client", "assignor"),
     [
-        *(pytest.param(client, client.assignor, id=client.name, marks=_marks(client)) for client in CLIENTS),
+        *(
+            pytest.param(client, client.assignor, id=client.name, marks=_marks(client))
+            for client in CLIENTS
+        ),
         pytest.param(KOHORT, "sticky", id="kohort-sticky"),
         pytest.param(JAVA, "range", id="java-range", marks=pytest.mark.clients),
     ],

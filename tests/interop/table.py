@@ -83,7 +83,9 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The test's name as words, with its parameter or the options that its docstring begins with."""
+        """The test's name as words, with its parameter or the options that its docstring begins
+        with.
+        """
         words = self.function.removeprefix("test_").replace("_", " ")
         documented = (getattr(_module(self.module), self.function).__doc__ or "").partition("\n")[0]
         told = self.parameter or (documented.rstrip(".") if documented.startswith("`") else "")
@@ -100,7 +102,10 @@ def results(path: str) -> Iterator[Result]:
     for case in ElementTree.parse(path).iter("testcase"):
         named = re.fullmatch(r"(\w+)(?:\[(.*)\])?", case.get("name", ""))
         module = case.get("classname", "").rpartition("interop.")[2]
-        if named and module in {*TOOLS.values(), *(test.partition(".")[0] for test in COLUMNS.values())}:
+        if named and module in {
+            *TOOLS.values(),
+            *(test.partition(".")[0] for test in COLUMNS.values()),
+        }:
             yield Result(module, named[1], named[2] or "", *_outcome(case))
 
 
@@ -140,7 +145,9 @@ def _cell(result: Result | None, column: str, client: Client) -> str:
 
 def tool_tables(found: Sequence[Result]) -> Iterator[str]:
     for title, module in TOOLS.items():
-        of_module = [one for one in found if one.module == module and one.test not in COLUMNS.values()]
+        of_module = [
+            one for one in found if one.module == module and one.test not in COLUMNS.values()
+        ]
         if of_module:
             yield f"\n### {title}\n"
             yield from (f"- {one.mark} {one.title}" for one in of_module)

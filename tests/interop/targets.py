@@ -27,8 +27,9 @@ class Target(Protocol):
         """HOST:PORT for a client's bootstrap servers."""
 
     def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
-        """Stop the server with this signal, and start it again, so many seconds later, on the same data and port; back
-        when it listens."""
+        """Stop the server with this signal, and start it again, so many seconds later, on the same
+        data and port; back when it listens.
+        """
 
     def stop(self) -> None:
         """End the server for good."""
@@ -50,11 +51,23 @@ class KohortServe:
     def _start(self) -> None:
         kohort = Path(sysconfig.get_path("scripts")) / "kohort"
         data = self._directory / "data"
-        command: list[str | Path] = [kohort, "serve", "--dev", "--listen", self.address, "--data", data]
+        command: list[str | Path] = [
+            kohort,
+            "serve",
+            "--dev",
+            "--listen",
+            self.address,
+            "--data",
+            data,
+        ]
         command += [f"--set={name}={value}" for name, value in self._settings.items()]
         with (self._directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=DIE_WITH_PARENT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=DIE_WITH_PARENT,
             )
         await_listening(self._port, self.process, self._directory / "server.log")
 
@@ -80,7 +93,9 @@ class KohortServe:
 class ApacheKafka:
     """One Apache Kafka node, as `peers.kafka` starts it."""
 
-    def __init__(self, port: int, settings: Mapping[str, str] | None = None, version: str = VERSION) -> None:
+    def __init__(
+        self, port: int, settings: Mapping[str, str] | None = None, version: str = VERSION
+    ) -> None:
         self._node = Kafka.start(port, settings, heap="512m", version=version)
 
     @property
@@ -139,5 +154,7 @@ def await_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> N
                 return
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise AssertionError(f"the server did not start:\n{log.read_text(errors='replace')[-3000:]}")
+            raise AssertionError(
+                f"the server did not start:\n{log.read_text(errors='replace')[-3000:]}"
+            )
         time.sleep(0.02)

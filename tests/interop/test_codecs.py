@@ -32,10 +32,14 @@ def written(
     with trial:
         for codec in CODECS:
             trial.create_topic(TOPIC.format(codec), 1)
-        for producer in [producer for client in able_clients for producer in start_writing(trial, client)]:
+        for producer in [
+            producer for client in able_clients for producer in start_writing(trial, client)
+        ]:
             finish(producer)
     return {
-        TOPIC.format(codec): [value for client in able_clients if codec in client.codecs for value in values(client)]
+        TOPIC.format(codec): [
+            value for client in able_clients if codec in client.codecs for value in values(client)
+        ]
         for codec in CODECS
     }
 
@@ -44,16 +48,22 @@ def start_writing(trial: Trial, client: Client) -> list[Process]:
     """Each value goes out once with each codec."""
     runs = [client.codecs] if client.codecs_at_once else [(codec,) for codec in client.codecs]
     producers = [
-        trial.producer(client, codecs, TOPIC if len(codecs) > 1 else TOPIC.format(codecs[0])) for codecs in runs
+        trial.producer(client, codecs, TOPIC if len(codecs) > 1 else TOPIC.format(codecs[0]))
+        for codecs in runs
     ]
     for producer in producers:
-        write_lines(producer, ((f"key-{number}", value) for number, value in enumerate(values(client))))
+        write_lines(
+            producer, ((f"key-{number}", value) for number, value in enumerate(values(client)))
+        )
     return producers
 
 
 @each_client
 def test_reads_what_every_client_wrote(
-    client: Client, target: Target, trial_on: Callable[[Target], Trial], written: dict[str, list[str]]
+    client: Client,
+    target: Target,
+    trial_on: Callable[[Target], Trial],
+    written: dict[str, list[str]],
 ) -> None:
     need(client)
     trial = trial_on(target)
@@ -62,4 +72,6 @@ def test_reads_what_every_client_wrote(
     trial.await_more(sum(len(written[topic]) for topic in topics))
     trial.leave(reader)
     for topic in topics:
-        assert sorted(map(str, trial.timeline.values(f"{topic}-0"))) == sorted(written[topic]), topic
+        assert sorted(map(str, trial.timeline.values(f"{topic}-0"))) == sorted(written[topic]), (
+            topic
+        )

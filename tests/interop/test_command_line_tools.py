@@ -23,7 +23,8 @@ def topics(tools: Tools, target: Target) -> Tool:
     return Tool(tools, TOPICS, target.address)
 
 
-# --- kafka-topics --------------------------------------------------------------------------------------------------
+# --- kafka-topics
+# --------------------------------------------------------------------------------------------------
 
 
 def test_topics_are_created_described_grown_and_deleted(topics: Tool) -> None:
@@ -32,7 +33,10 @@ def test_topics_are_created_described_grown_and_deleted(topics: Tool) -> None:
     )
     assert "tools-made" in topics("--list").split()
     described = topics("--describe", "--topic", "tools-made")
-    assert re.search(r"Topic: tools-made\s+TopicId: \S{22}\s+PartitionCount: 3\s+ReplicationFactor: 1", described)
+    assert re.search(
+        (r"Topic: tools-made\s+TopicId: \S{22}\s+PartitionCount: 3\s+ReplicationFactor: 1"),
+        described,
+    )
     assert "retention.ms=3600000" in described
     assert re.findall(r"Partition: (\d+)\s+Leader: (?!none)\d+", described) == ["0", "1", "2"]
     topics("--alter", "--topic", "tools-made", "--partitions", "5")
@@ -44,15 +48,18 @@ def test_topics_are_created_described_grown_and_deleted(topics: Tool) -> None:
 def test_topics_are_refused_as_kafka_refuses_them(topics: Tool) -> None:
     topics("--create", "--topic", "tools-taken", "--partitions", "2")
     assert "Topic 'tools-taken' already exists" in topics("--create", "--topic", "tools-taken")
-    assert "The topic tools-taken currently has 2 partition(s); 1 would not be an increase." in topics(
-        "--alter", "--topic", "tools-taken", "--partitions", "1"
+    assert (
+        "The topic tools-taken currently has 2 partition(s); 1 would not be an increase."
+    ) in topics("--alter", "--topic", "tools-taken", "--partitions", "1")
+    assert ("Topic 'tools-unknown' does not exist as expected") in topics(
+        "--describe", "--topic", "tools-unknown"
     )
-    assert "Topic 'tools-unknown' does not exist as expected" in topics("--describe", "--topic", "tools-unknown")
     assert "InvalidTopicException" in topics("--create", "--topic", "no spaces")
     topics("--delete", "--topic", "tools-taken")
 
 
-# --- kafka-consumer-groups -------------------------------------------------------------------------------------------
+# --- kafka-consumer-groups
+# -------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -68,7 +75,13 @@ class Staffed:
 
     def reset(self, *flags: str) -> str:
         return self.groups(
-            "--reset-offsets", "--group", self.trial.group, "--topic", self.trial.topic, "--execute", *flags
+            "--reset-offsets",
+            "--group",
+            self.trial.group,
+            "--topic",
+            self.trial.topic,
+            "--execute",
+            *flags,
         )
 
 
@@ -89,7 +102,9 @@ def test_a_group_at_work_is_shown(staffed: Staffed) -> None:
     shown = rows(staffed.described())
     assert {row["CLIENT-ID"] for row in shown} == {"first", "second"}
     assert {row["HOST"] for row in shown} == {"/127.0.0.1"}
-    assert sum(int(row["CURRENT-OFFSET"]) for row in shown if row["CURRENT-OFFSET"] != "-") == RECORDS
+    assert (
+        sum(int(row["CURRENT-OFFSET"]) for row in shown if row["CURRENT-OFFSET"] != "-") == RECORDS
+    )
     assert all(row["LAG"] in ("0", "-") for row in shown)
     members = staffed.described("--members", "--verbose")
     assert [row["#PARTITIONS"] for row in rows(members)] == ["3", "3"]

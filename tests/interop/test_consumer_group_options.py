@@ -1,4 +1,6 @@
-"""`kafka-consumer-groups`, option by option, on an empty group; test_command_line_tools.py has groups at work."""
+"""`kafka-consumer-groups`, option by option, on an empty group; test_command_line_tools.py has
+groups at work.
+"""
 
 import time
 from collections.abc import Iterator
@@ -40,7 +42,9 @@ def by_number(ends: dict[str, int]) -> dict[int, int]:
 
 
 @pytest.fixture(scope="module")
-def scene(target: Target, tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(
+    target: Target, tools: Tools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
     with Trial(target, tmp_path_factory.mktemp("options"), "options") as trial:
         trial.produce(JAVA, (f"early-{number}" for number in range(EARLY)))
         middle = by_number(trial.ends())
@@ -48,7 +52,9 @@ def scene(target: Target, tools: Tools, tmp_path_factory: pytest.TempPathFactory
         between = datetime.now(UTC)
         time.sleep(0.05)
         trial.produce(JAVA, (f"late-{number}" for number in range(LATE)))
-        yield Scene(trial, Tool(tools, GROUPS, target.address), middle, by_number(trial.ends()), between)
+        yield Scene(
+            trial, Tool(tools, GROUPS, target.address), middle, by_number(trial.ends()), between
+        )
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,11 @@ class Group:
         return offsets(self.reset_said(*flags, topic=topic, how=how), "NEW-OFFSET")
 
     def reset_said(self, *flags: str, topic: str = "", how: str = "--execute") -> str:
-        scope = [] if "--all-topics" in flags or "--from-file" in flags else ["--topic", topic or self.scene.topic]
+        scope = (
+            []
+            if "--all-topics" in flags or "--from-file" in flags
+            else ["--topic", topic or self.scene.topic]
+        )
         return self.scene.groups("--reset-offsets", "--group", self.name, *scope, how, *flags)
 
     def described(self, *flags: str) -> str:
@@ -81,7 +91,8 @@ def group(scene: Scene, request: pytest.FixtureRequest) -> Group:
     return made
 
 
-# --- list and describe ---------------------------------------------------------------------------------------------
+# --- list and describe
+# ---------------------------------------------------------------------------------------------
 
 
 def test_groups_are_listed_by_state_and_type(group: Group) -> None:
@@ -107,7 +118,10 @@ def test_an_empty_group_is_described(group: Group) -> None:
         number: scene.ends[number] - scene.middle[number] for number in scene.ends
     }
     assert {row["CONSUMER-ID"] for row in shown} == {"-"}
-    assert {row["LEADER-EPOCH"] for row in rows(group.described("--offsets", "--verbose"))} <= {"-", "0"}
+    assert {row["LEADER-EPOCH"] for row in rows(group.described("--offsets", "--verbose"))} <= {
+        "-",
+        "0",
+    }
     assert "has no active members" in group.described("--members")
     assert "has no active members" in group.described("--members", "--verbose")
     (state,) = rows(group.described("--state"))
@@ -136,7 +150,8 @@ def test_a_timeout_and_a_config_file_are_taken(group: Group, tmp_path: Path) -> 
     assert offsets(said, "CURRENT-OFFSET") == group.scene.middle
 
 
-# --- reset -----------------------------------------------------------------------------------------------------------
+# --- reset
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_reset_to_the_ends(group: Group) -> None:
@@ -147,7 +162,9 @@ def test_reset_to_the_ends(group: Group) -> None:
 
 def test_reset_to_an_offset_stays_within_the_log(group: Group) -> None:
     """`--to-offset`."""
-    assert group.reset("--to-offset", "1") == {n: min(1, end) for n, end in group.scene.ends.items()}
+    assert group.reset("--to-offset", "1") == {
+        n: min(1, end) for n, end in group.scene.ends.items()
+    }
     assert group.reset("--to-offset", "1000000") == group.scene.ends == group.current()
 
 
@@ -183,7 +200,9 @@ def test_reset_to_current_changes_nothing(group: Group) -> None:
 @pytest.mark.parametrize("how", ["--dry-run", "no-flag"])
 def test_without_execute_nothing_changes(group: Group, how: str) -> None:
     flags = ("--to-latest", how) if how == "--dry-run" else ("--to-latest",)
-    said = group.scene.groups("--reset-offsets", "--group", group.name, "--topic", group.scene.topic, *flags)
+    said = group.scene.groups(
+        "--reset-offsets", "--group", group.name, "--topic", group.scene.topic, *flags
+    )
     assert offsets(said, "NEW-OFFSET") == group.scene.ends
     assert group.current() == group.scene.middle
 
@@ -191,7 +210,9 @@ def test_without_execute_nothing_changes(group: Group, how: str) -> None:
 def test_reset_of_some_partitions(group: Group) -> None:
     """`--topic` with partitions."""
     scene = group.scene
-    assert group.reset("--to-latest", topic=f"{scene.topic}:1,3") == {n: scene.ends[n] for n in (1, 3)}
+    assert group.reset("--to-latest", topic=f"{scene.topic}:1,3") == {
+        n: scene.ends[n] for n in (1, 3)
+    }
     assert group.current() == scene.middle | {n: scene.ends[n] for n in (1, 3)}
 
 
@@ -205,7 +226,11 @@ def test_reset_of_all_topics_and_all_groups(group: Group) -> None:
         (other, 0),
         *((group.scene.topic, end) for end in group.scene.ends.values()),
     }
-    said = rows(group.scene.groups("--reset-offsets", "--all-groups", "--all-topics", "--to-earliest", "--dry-run"))
+    said = rows(
+        group.scene.groups(
+            "--reset-offsets", "--all-groups", "--all-topics", "--to-earliest", "--dry-run"
+        )
+    )
     assert len([row for row in said if row["GROUP"] == group.name]) == PARTITIONS + 1
 
 
@@ -213,9 +238,18 @@ def test_export_and_from_file(group: Group, tmp_path: Path) -> None:
     """`--export`, `--from-file`."""
     scene = group.scene
     exported = group.scene.groups(
-        "--reset-offsets", "--group", group.name, "--topic", scene.topic, "--to-current", "--export", "--dry-run"
+        "--reset-offsets",
+        "--group",
+        group.name,
+        "--topic",
+        scene.topic,
+        "--to-current",
+        "--export",
+        "--dry-run",
     )
-    lines = [line for line in exported.splitlines() if line.startswith((scene.topic, f'"{scene.topic}'))]
+    lines = [
+        line for line in exported.splitlines() if line.startswith((scene.topic, f'"{scene.topic}'))
+    ]
     assert len(lines) == PARTITIONS
     plan = tmp_path / "plan.csv"
     plan.write_text("\n".join(lines) + "\n")
@@ -231,7 +265,8 @@ def test_reset_of_an_unknown_topic_is_refused(group: Group) -> None:
     assert group.current() == group.scene.middle
 
 
-# --- delete ----------------------------------------------------------------------------------------------------------
+# --- delete
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_offsets_of_some_partitions_are_deleted(group: Group) -> None:
@@ -241,9 +276,19 @@ def test_offsets_of_some_partitions_are_deleted(group: Group) -> None:
     assert "Successful" in said
     assert group.current().keys() == set(range(PARTITIONS)) - {0, 2}
     said = group.scene.groups("--delete-offsets", "--group", group.name, "--topic", "no-such-topic")
-    assert "UnknownTopicOrPartition" in said or "This server does not host this topic-partition" in said
-    assert "Successful" in group.scene.groups("--delete-offsets", "--group", group.name, "--topic", topic)
-    assert group.scene.groups("--delete-offsets", "--group", "nobody", "--topic", topic).count("Exception") > 0
+    assert (
+        "UnknownTopicOrPartition" in said
+        or ("This server does not host this topic-partition") in said
+    )
+    assert "Successful" in group.scene.groups(
+        "--delete-offsets", "--group", group.name, "--topic", topic
+    )
+    assert (
+        group.scene.groups("--delete-offsets", "--group", "nobody", "--topic", topic).count(
+            "Exception"
+        )
+        > 0
+    )
 
 
 def test_several_groups_are_deleted_at_once(group: Group) -> None:

@@ -15,23 +15,31 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
 
 TrialOn = Callable[[Target], Trial]
 RANGERS = ("java", "confluent-kafka", "franz-go", "kafka-python", "sarama", "aiokafka")
-"""Not kafka-go: its subscriptions claim version 1 without that version's last field, at which Java as leader fails."""
+"""Not kafka-go: its subscriptions claim version 1 without that version's last field, at which Java
+as leader fails.
+"""
 WITH_OURS = ("kohort", "java", "confluent-kafka", "franz-go", "sarama")
 COOPERATIVE = ("java", "kohort", "confluent-kafka", "franz-go")
 
 
 @each_client_and_assignor
 def test_rebalances(client: Client, assignor: str, target: Target, trial_on: TrialOn) -> None:
-    """Members come, one leaves, one is killed; all that was produced meanwhile is processed and committed."""
+    """Members come, one leaves, one is killed; all that was produced meanwhile is processed and
+    committed.
+    """
     need(client)
     trial = trial_on(target)
     feed = trial.feed(client)
-    first, second = trial.member(client, "first", assignor), trial.member(client, "second", assignor)
+    first, second = (
+        trial.member(client, "first", assignor),
+        trial.member(client, "second", assignor),
+    )
     trial.await_balanced(first, second)
     third = trial.member(client, "third", assignor)
     trial.await_balanced(first, second, third)
     trial.leave(second)
-    trial.await_balanced(first, third, seconds=SESSION_MS / 1000)  # sooner than its session would expire
+    # sooner than its session would expire
+    trial.await_balanced(first, third, seconds=SESSION_MS / 1000)
     trial.kill(first)
     trial.await_balanced(third)
     sent = feed.end()
@@ -43,7 +51,9 @@ def test_rebalances(client: Client, assignor: str, target: Target, trial_on: Tri
 
 @each_client
 def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: TrialOn) -> None:
-    """The server is stopped in good order, then killed; no acknowledged commit or record is lost or skipped."""
+    """The server is stopped in good order, then killed; no acknowledged commit or record is lost or
+    skipped.
+    """
     need(client)
     trial = trial_on(restartable)
     if client.keeps_its_id:
@@ -54,7 +64,8 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
     trial.survive_restarts(restartable.restart)
     sent = feed.end()
     ends = trial.await_all_processed()
-    trial.await_committed(ends)  # before they leave: the restart may have them rebalance, when no last commit is taken
+    # before they leave: the restart may have them rebalance, when no last commit is taken
+    trial.await_committed(ends)
     trial.leave(first, second)
     late = [f"late-{number}" for number in range(50)]
     trial.produce(client, late)
@@ -72,9 +83,14 @@ def test_resumes_after_a_restart(client: Client, restartable: Target, trial_on: 
     ids=["range", "range-with-ours", "cooperative-sticky"],
 )
 def test_clients_of_all_kinds_share_a_group(
-    target: Target, trial_on: TrialOn, able_clients: tuple[Client, ...], assignor: str, names: tuple[str, ...]
+    target: Target,
+    trial_on: TrialOn,
+    able_clients: tuple[Client, ...],
+    assignor: str,
+    names: tuple[str, ...],
 ) -> None:
-    """Members of many libraries divide one topic by an assignor that all have, whoever of them leads.
+    """Members of many libraries divide one topic by an assignor that all have, whoever of them
+    leads.
 
     Whoever came first leads; each time the leader goes, another library assigns.
     """

@@ -1,8 +1,9 @@
-"""Groups of our client and another one, in which the leadership changes hands: the same assignment from each leader.
+"""Groups of our client and another one, in which the leadership changes hands: the same assignment
+from each leader.
 
-Range and round robin order members by their `group.instance.id`, so the same members get the same partitions whoever
-computes it. The sticky ones build on what was: there each leader has to keep the balance, and to move no partition that
-could have stayed.
+Range and round robin order members by their `group.instance.id`, so the same members get the same
+partitions whoever computes it. The sticky ones build on what was: there each leader has to keep the
+balance, and to move no partition that could have stayed.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,15 +24,20 @@ TrialOn = Callable[[Target], Trial]
 Shares: TypeAlias = Mapping[str, frozenset[str]]
 OTHERS = ("java", "confluent-kafka", "franz-go")
 STICKY = [("java", "sticky"), *((name, "cooperative-sticky") for name in OTHERS)]
-"""librdkafka has no eager sticky assignor; members of franz-go's tell its leader nothing of what they had, so that in a
-group of their own, too, most of the partitions move."""
+"""librdkafka has no eager sticky assignor; members of franz-go's tell its leader nothing of what
+they had, so that in a group of their own, too, most of the partitions move.
+"""
 MORE = 5
 """Partitions of a second topic: with those of the first a number that nothing divides evenly."""
 
 
 def ours_lead(trial: Trial) -> bool:
     """Whether one of our members made the present assignment: the others do not tell."""
-    latest = [trial.timeline.began(name)[-1] for name in trial.timeline.owned() if trial.timeline.began(name)]
+    latest = [
+        trial.timeline.began(name)[-1]
+        for name in trial.timeline.owned()
+        if trial.timeline.began(name)
+    ]
     newest = max(event.generation for event in latest)
     return any(event.leads for event in latest if event.generation == newest)
 
@@ -44,7 +50,9 @@ class Mixed:
         self.assignor = assignor
         self.topics = {trial.topic: PARTITIONS, f"{trial.topic}-more": MORE}
         trial.create_topic(f"{trial.topic}-more", MORE)
-        self.everything = {f"{topic}-{number}" for topic, count in self.topics.items() for number in range(count)}
+        self.everything = {
+            f"{topic}-{number}" for topic, count in self.topics.items() for number in range(count)
+        }
 
     def join(self, client: Client, name: str, **more: str) -> Process:
         return self.trial.member(client, name, self.assignor, self.topics, **more)
@@ -56,7 +64,11 @@ class Mixed:
         def shared() -> bool:
             owned = self.trial.timeline.owned()
             all_ = [partition for share in owned.values() for partition in share]
-            return owned.keys() == names and len(all_) == len(self.everything) and set(all_) == self.everything
+            return (
+                owned.keys() == names
+                and len(all_) == len(self.everything)
+                and set(all_) == self.everything
+            )
 
         self.trial.wait_until(shared, f"{sorted(names)} share {sorted(self.topics)}")
         return self.trial.timeline.owned()
@@ -69,7 +81,9 @@ def by_role(shares: Shares) -> dict[str, frozenset[str]]:
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin"])
 @pytest.mark.parametrize("other", [named(name) for name in OTHERS], ids=str)
-def test_the_same_assignment_from_each_leader(target: Target, trial_on: TrialOn, other: Client, assignor: str) -> None:
+def test_the_same_assignment_from_each_leader(
+    target: Target, trial_on: TrialOn, other: Client, assignor: str
+) -> None:
     """Ours leads, then the other, then ours again, always with the same two instances."""
     group = Mixed(trial_on(target), assignor)
     ours, theirs = group.join(KOHORT, "ours", instance="a"), None
@@ -95,7 +109,9 @@ def moved(before: Shares, after: Shares) -> set[str]:
     """Partitions that went from one member to another, of members that were there before and after."""
     staying = before.keys() & after.keys()
     had = {partition: name for name in staying for partition in before[name]}
-    return {partition for name in after for partition in after[name] if had.get(partition, name) != name}
+    return {
+        partition for name in after for partition in after[name] if had.get(partition, name) != name
+    }
 
 
 def assert_balanced(shares: Shares) -> None:
@@ -104,10 +120,15 @@ def assert_balanced(shares: Shares) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "assignor"), [pytest.param(named(name), assignor, id=f"{name}-{assignor}") for name, assignor in STICKY]
+    ("other", "assignor"),
+    [pytest.param(named(name), assignor, id=f"{name}-{assignor}") for name, assignor in STICKY],
 )
-def test_each_leader_keeps_what_can_stay(target: Target, trial_on: TrialOn, other: Client, assignor: str) -> None:
-    """Members go, the leader first each time, until both kinds have led, and others come in their place."""
+def test_each_leader_keeps_what_can_stay(
+    target: Target, trial_on: TrialOn, other: Client, assignor: str
+) -> None:
+    """Members go, the leader first each time, until both kinds have led, and others come in their
+    place.
+    """
     group = Mixed(trial_on(target), assignor)
     need(other)
     members = [group.join(KOHORT, "ours-1")]
@@ -125,7 +146,9 @@ def test_each_leader_keeps_what_can_stay(target: Target, trial_on: TrialOn, othe
         without = group.shares(*members)
         assert_balanced(without)
         assert moved(shares, without) == set(), f"led by ours: {ours_lead(group.trial)}"
-        members.append(group.join(KOHORT if mine else other, f"{'ours' if mine else 'theirs'}-{number}"))
+        members.append(
+            group.join(KOHORT if mine else other, (f"{'ours' if mine else 'theirs'}-{number}"))
+        )
         shares = group.shares(*members)
         leaders.add(ours_lead(group.trial))
         assert_balanced(shares)

@@ -1,4 +1,6 @@
-"""Apache Kafka's other tools: console clients, performance tests, more of `kafka-topics`, offsets, records, configs."""
+"""Apache Kafka's other tools: console clients, performance tests, more of `kafka-topics`, offsets,
+records, configs.
+"""
 
 import json
 import re
@@ -32,16 +34,23 @@ def trial(tools: Tools, target: Target, trial_on: Callable[[Target], Trial]) -> 
     return trial_on(target)
 
 
-# --- kafka-console-producer and -consumer ----------------------------------------------------------------------------
+# --- kafka-console-producer and -consumer
+# ----------------------------------------------------------------------------
 
 
 def console_producer(trial: Trial, directory: Path, *flags: str) -> Process:
-    command = java(CONSOLE_PRODUCER, "--bootstrap-server", trial.target.address, "--topic", trial.topic, *flags)
+    command = java(
+        CONSOLE_PRODUCER, "--bootstrap-server", trial.target.address, "--topic", trial.topic, *flags
+    )
     return Process("console-producer", command, directory / "console-producer.log")
 
 
-def test_console_clients_share_a_group(trial: Trial, tmp_path: Path, tool: Callable[[str], Tool]) -> None:
-    """`kafka-console-producer` and `-consumer`: keys, headers, and a second consumer that goes on after the first."""
+def test_console_clients_share_a_group(
+    trial: Trial, tmp_path: Path, tool: Callable[[str], Tool]
+) -> None:
+    """`kafka-console-producer` and `-consumer`: keys, headers, and a second consumer that goes on
+    after the first.
+    """
     producer = console_producer(
         trial,
         tmp_path,
@@ -53,36 +62,71 @@ def test_console_clients_share_a_group(trial: Trial, tmp_path: Path, tool: Calla
     lines = [(f"trace:{number}", f"key-{number}\tvalue-{number}") for number in range(100)]
     write_lines(producer, lines)
     finish(producer)
-    flags = ["--topic", trial.topic, "--group", trial.group, "--from-beginning", "--timeout-ms", "10000"]
+    flags = [
+        "--topic",
+        trial.topic,
+        "--group",
+        trial.group,
+        "--from-beginning",
+        "--timeout-ms",
+        "10000",
+    ]
     for name in ("key", "headers", "partition", "offset"):
         flags += ["--formatter-property", f"print.{name}=true"]
     first = tool(CONSOLE_CONSUMER)(*flags, "--max-messages", "60")
     second = tool(CONSOLE_CONSUMER)(*flags, "--max-messages", "40")
-    found = re.findall(r"Partition:\d+\tOffset:\d+\t(trace:\d+)\t(key-\d+)\t(value-\d+)", first + second)
+    found = re.findall(
+        (r"Partition:\d+\tOffset:\d+\t(trace:\d+)\t(key-\d+)\t(value-\d+)"), first + second
+    )
     assert sorted(found) == sorted((header, *rest.split("\t")) for header, rest in lines)
 
 
-def test_the_console_consumer_reads_one_partition_from_an_offset(trial: Trial, tool: Callable[[str], Tool]) -> None:
+def test_the_console_consumer_reads_one_partition_from_an_offset(
+    trial: Trial, tool: Callable[[str], Tool]
+) -> None:
     """`kafka-console-consumer --partition --offset`."""
     trial.produce(JAVA, (f"record-{number}" for number in range(60)))
     end = trial.ends()[f"{trial.topic}-0"]
-    flags = ("--topic", trial.topic, "--partition", "0", "--offset", str(end - 2), "--timeout-ms", "1000")
+    flags = (
+        "--topic",
+        trial.topic,
+        "--partition",
+        "0",
+        "--offset",
+        str(end - 2),
+        "--timeout-ms",
+        "1000",
+    )
     said = tool(CONSOLE_CONSUMER)(*flags)
     assert len(re.findall(r"^record-\d+$", said, re.MULTILINE)) == 2
     assert "Processed a total of 2 messages" in said
 
 
-# --- kafka-producer-perf-test and kafka-consumer-perf-test -----------------------------------------------------------
+# --- kafka-producer-perf-test and kafka-consumer-perf-test
+# -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_performance_tests_end_well(trial: Trial, tool: Callable[[str], Tool], codec: str) -> None:
+def test_the_performance_tests_end_well(
+    trial: Trial, tool: Callable[[str], Tool], codec: str
+) -> None:
     """`kafka-producer-perf-test`, `kafka-consumer-perf-test`."""
-    flags = ("--topic", trial.topic, "--num-records", "20000", "--record-size", "100", "--throughput", "-1")
+    flags = (
+        "--topic",
+        trial.topic,
+        "--num-records",
+        "20000",
+        "--record-size",
+        "100",
+        "--throughput",
+        "-1",
+    )
     said = tool(PRODUCER_PERF)(*flags, "--command-property", f"compression.type={codec}")
     assert re.search(r"20000 records sent, [\d.]+ records/sec", said)
     assert sum(trial.ends().values()) == 20_000
-    consumed = tool(CONSUMER_PERF)("--topic", trial.topic, "--group", trial.group, "--num-records", "20000")
+    consumed = tool(CONSUMER_PERF)(
+        "--topic", trial.topic, "--group", trial.group, "--num-records", "20000"
+    )
     assert consumed_records(consumed) == 20_000
 
 
@@ -93,15 +137,23 @@ def consumed_records(said: str) -> int:
     return int(lines[at + 1][lines[at].index("data.consumed.in.nMsg")])
 
 
-# --- kafka-topics -------------------------------------------------------------------------------------------------
+# --- kafka-topics
+# -------------------------------------------------------------------------------------------------
 
 
 def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[str], Tool]) -> None:
     """`kafka-topics --describe` with its filters and its paging."""
     topics = tool(TOPICS)
-    for ailment in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
+    for ailment in (
+        "--under-replicated-partitions",
+        "--unavailable-partitions",
+        "--under-min-isr-partitions",
+    ):
         assert trial.topic not in topics("--describe", "--topic", trial.topic, ailment)
-    assert topics("--describe", "--topic", trial.topic, "--at-min-isr-partitions").count("Partition:") == PARTITIONS
+    assert (
+        topics("--describe", "--topic", trial.topic, "--at-min-isr-partitions").count("Partition:")
+        == PARTITIONS
+    )
     overridden = f"{trial.topic}-overridden"
     topics("--create", "--topic", overridden, "--config", "max.message.bytes=2000")
     assert overridden in topics("--describe", "--topic", overridden, "--topics-with-overrides")
@@ -123,10 +175,14 @@ def test_topics_are_found_by_pattern_and_id(trial: Trial, tool: Callable[[str], 
 def test_topics_are_made_and_deleted_if_need_be(trial: Trial, tool: Callable[[str], Tool]) -> None:
     """`--if-not-exists`, `--if-exists`, `--replica-assignment`."""
     topics = tool(TOPICS)
-    assert "Error" not in topics("--create", "--if-not-exists", "--topic", trial.topic, "--partitions", "2")
+    assert "Error" not in topics(
+        "--create", "--if-not-exists", "--topic", trial.topic, "--partitions", "2"
+    )
     assert f"PartitionCount: {PARTITIONS}" in topics("--describe", "--topic", trial.topic)
     assert "Error" not in topics("--delete", "--if-exists", "--topic", "no-such-topic")
-    assert "Error" not in topics("--alter", "--if-exists", "--topic", "no-such-topic", "--partitions", "3")
+    assert "Error" not in topics(
+        "--alter", "--if-exists", "--topic", "no-such-topic", "--partitions", "3"
+    )
     leader = leader_of(trial, tool)
     placed = f"{trial.topic}-placed"
     said = topics("--create", "--topic", placed, "--replica-assignment", f"{leader},{leader}")
@@ -140,10 +196,13 @@ def leader_of(trial: Trial, tool: Callable[[str], Tool]) -> str:
     return found[1]
 
 
-# --- kafka-get-offsets, kafka-delete-records, kafka-configs, kafka-broker-api-versions -------------------------------
+# --- kafka-get-offsets, kafka-delete-records, kafka-configs, kafka-broker-api-versions
+# -------------------------------
 
 
-def test_offsets_are_told_and_records_deleted(trial: Trial, tool: Callable[[str], Tool], tmp_path: Path) -> None:
+def test_offsets_are_told_and_records_deleted(
+    trial: Trial, tool: Callable[[str], Tool], tmp_path: Path
+) -> None:
     """`kafka-get-offsets`, `kafka-delete-records`."""
     trial.produce(JAVA, (f"record-{number}" for number in range(60)))
     get_offsets = tool("org.apache.kafka.tools.GetOffsetShell")
@@ -160,7 +219,11 @@ def test_offsets_are_told_and_records_deleted(trial: Trial, tool: Callable[[str]
     }
     assert sum(told("--topic", trial.topic, "--time", "max-timestamp").values()) > 0
     plan = tmp_path / "delete.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": trial.topic, "partition": 0, "offset": 3}]}))
+    plan.write_text(
+        json.dumps(
+            {"version": 1, "partitions": [{"topic": trial.topic, "partition": 0, "offset": 3}]}
+        )
+    )
     said = tool("org.apache.kafka.tools.DeleteRecordsCommand")("--offset-json-file", str(plan))
     assert re.search(r"low_watermark:\s*3", said)
     assert told("--topic", trial.topic, "--time", "earliest") == {f"{trial.topic}-0": 3}
@@ -170,10 +233,14 @@ def test_configs_of_a_topic_are_altered(trial: Trial, tool: Callable[[str], Tool
     """`kafka-configs`."""
     configs = tool("kafka.admin.ConfigCommand")
     entity = ("--entity-type", "topics", "--entity-name", trial.topic)
-    assert "Completed updating config" in configs("--alter", *entity, "--add-config", "retention.ms=7200000")
+    assert "Completed updating config" in configs(
+        "--alter", *entity, "--add-config", "retention.ms=7200000"
+    )
     assert "retention.ms=7200000" in configs("--describe", *entity)
     assert "retention.ms=7200000" in configs("--describe", "--all", *entity)
-    assert "Completed updating config" in configs("--alter", *entity, "--delete-config", "retention.ms")
+    assert "Completed updating config" in configs(
+        "--alter", *entity, "--delete-config", "retention.ms"
+    )
     assert "retention.ms=7200000" not in configs("--describe", *entity)
     of_broker = ("--all", "--entity-type", "brokers", "--entity-name", leader_of(trial, tool))
     assert "group.min.session.timeout.ms=6000" in configs("--describe", *of_broker)

@@ -1,4 +1,6 @@
-"""Clients that want the group protocol of KIP-848 from a server that does not serve it yet: they say so, and end."""
+"""Clients that want the group protocol of KIP-848 from a server that does not serve it yet: they
+say so, and end.
+"""
 
 from collections.abc import Callable
 
@@ -34,4 +36,6 @@ def test_is_refused_in_so_many_words(
     trial = trial_on(target)
     member = trial.member(client, "modern", protocol="consumer")
     assert member.wait(30) != 0
-    assert complaint in member.tail() + " ".join(failure.what for failure in trial.timeline.failures())
+    assert complaint in member.tail() + " ".join(
+        failure.what for failure in trial.timeline.failures()
+    )

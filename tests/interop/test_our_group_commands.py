@@ -1,4 +1,6 @@
-"""`kohort groups` beside Apache Kafka's `kafka-consumer-groups`, on the same server: same figures, same resets."""
+"""`kohort groups` beside Apache Kafka's `kafka-consumer-groups`, on the same server: same figures,
+same resets.
+"""
 
 import asyncio
 import time
@@ -19,8 +21,8 @@ from interop.targets import Target
 from interop.test_consumer_group_options import by_number
 from interop.tools import GROUPS, Tool, Tools, rows
 from interop.trial import PARTITIONS, Trial
-from kohort.client.admin import Admin
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.types import GroupId, TopicPartition
 
@@ -44,7 +46,9 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(target: Target, tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def scene(
+    target: Target, tools: Tools, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
     with Trial(target, tmp_path_factory.mktemp("ours"), "ours") as trial:
         trial.produce(JAVA, (f"early-{number}" for number in range(EARLY)))
         middle = by_number(trial.ends())
@@ -61,7 +65,9 @@ class Group:
     def __init__(self, scene: Scene, run: Run) -> None:
         self.scene = scene
         self.name = f"{scene.trial.group}-{next(NUMBERS)}"
-        self.ours = lambda *words: run("groups", *words, "--bootstrap-server", scene.trial.target.address)
+        self.ours = lambda *words: run(
+            "groups", *words, "--bootstrap-server", scene.trial.target.address
+        )
         self.do(self._commit)
 
     async def _commit(self, admin: Admin) -> None:
@@ -95,7 +101,9 @@ class Group:
 
 
 def _sorted(table: list[dict[str, str]]) -> list[dict[str, str]]:
-    return sorted(table, key=lambda row: (row["GROUP"], row.get("TOPIC", ""), int(row.get("PARTITION", 0))))
+    return sorted(
+        table, key=lambda row: (row["GROUP"], row.get("TOPIC", ""), int(row.get("PARTITION", 0)))
+    )
 
 
 def _new(table: list[dict[str, str]]) -> dict[int, str]:
@@ -103,13 +111,19 @@ def _new(table: list[dict[str, str]]) -> dict[int, str]:
 
 
 @pytest.fixture
-def group(scene: Scene, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
+def group(
+    scene: Scene,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Group:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return Group(scene, runner(capsys))
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("--offsets",), ("--offsets", "--verbose"), ("--state",), ("--state", "--verbose")]
+    "words",
+    [(), ("--offsets",), ("--offsets", "--verbose"), ("--state",), ("--state", "--verbose")],
 )
 def test_an_empty_group_is_described_alike(group: Group, words: tuple[str, ...]) -> None:
     java, ours = group.both("--describe", "--group", group.name, *words)
@@ -117,21 +131,34 @@ def test_an_empty_group_is_described_alike(group: Group, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
-    "words", [("--offsets",), ("--members",), ("--members", "--verbose"), ("--state",), ("--state", "--verbose")]
+    "words",
+    [
+        ("--offsets",),
+        ("--members",),
+        ("--members", "--verbose"),
+        ("--state",),
+        ("--state", "--verbose"),
+    ],
 )
 @pytest.mark.parametrize("instance_id", [None, "host-1"])
-def test_a_group_at_work_is_described_alike(group: Group, words: tuple[str, ...], instance_id: str | None) -> None:
+def test_a_group_at_work_is_described_alike(
+    group: Group, words: tuple[str, ...], instance_id: str | None
+) -> None:
     async def joined(admin: Admin) -> None:
         every = {group.scene.topic: list(range(PARTITIONS))}
         member = await join(admin.cluster, group.name, every, instance_id=instance_id)
-        java, ours = await asyncio.to_thread(group.both, "--describe", "--group", group.name, *words)
+        java, ours = await asyncio.to_thread(
+            group.both, "--describe", "--group", group.name, *words
+        )
         await member.leave()
         assert ours == java
 
     group.do(joined)
 
 
-@pytest.mark.parametrize("words", [(), ("--state",), ("--type",), ("--state", "--type"), ("--state", "empty")])
+@pytest.mark.parametrize(
+    "words", [(), ("--state",), ("--type",), ("--state", "--type"), ("--state", "empty")]
+)
 def test_groups_are_listed_alike(group: Group, words: tuple[str, ...]) -> None:
     java, ours = group.scene.java("--list", *words), group.ours("--list", *words).output
     listed = sorted(line.split() for line in java.splitlines() if line.strip())
@@ -161,7 +188,11 @@ def test_resets_come_to_the_same(group: Group, words: tuple[str, ...]) -> None:
     java, ours = group.reset(*words, "--dry-run")
     assert ours == java
     assert len(ours) == PARTITIONS - ("--all-topics" in words)
-    executed = rows(group.ours("--reset-offsets", "--group", group.name, *_scope(group, words), "--execute").output)
+    executed = rows(
+        group.ours(
+            "--reset-offsets", "--group", group.name, *_scope(group, words), "--execute"
+        ).output
+    )
     assert _new(executed) == java
     described = rows(group.scene.java("--describe", "--group", group.name))
     assert {int(row["PARTITION"]): row["CURRENT-OFFSET"] for row in described} == java
@@ -174,14 +205,28 @@ def _scope(group: Group, words: tuple[str, ...]) -> tuple[str, ...]:
 @pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
 def test_a_time_without_a_zone_is_utc_to_both(group: Group, zone: str) -> None:
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(group.scene.between_ms // 1000))
-    java, ours = group.reset("--to-datetime", f"{moment}.{group.scene.between_ms % 1000:03d}{zone}", "--dry-run")
+    java, ours = group.reset(
+        "--to-datetime", (f"{moment}.{group.scene.between_ms % 1000:03d}{zone}"), "--dry-run"
+    )
     assert ours == java
     assert {index: int(offset) for index, offset in ours.items()} == group.scene.middle
 
 
 def test_what_one_exports_the_other_reads(group: Group, tmp_path: Path) -> None:
-    words = ("--reset-offsets", "--group", group.name, "--topic", group.scene.topic, "--to-offset", "2", "--export")
-    exported = {"java": group.scene.java(*words, "--dry-run"), "ours": group.ours(*words, "--dry-run").output}
+    words = (
+        "--reset-offsets",
+        "--group",
+        group.name,
+        "--topic",
+        group.scene.topic,
+        "--to-offset",
+        "2",
+        "--export",
+    )
+    exported = {
+        "java": group.scene.java(*words, "--dry-run"),
+        "ours": group.ours(*words, "--dry-run").output,
+    }
     told = {}
     for whose, text in exported.items():
         lines = [line for line in text.splitlines() if line.count(",") == 2]
@@ -196,7 +241,15 @@ def test_what_one_exports_the_other_reads(group: Group, tmp_path: Path) -> None:
 
 def test_several_groups_are_exported_alike(group: Group, tmp_path: Path) -> None:
     groups = ("--group", group.name, "--group", f"{group.name}-other")
-    words = ("--reset-offsets", *groups, "--topic", group.scene.topic, "--to-earliest", "--export", "--dry-run")
+    words = (
+        "--reset-offsets",
+        *groups,
+        "--topic",
+        group.scene.topic,
+        "--to-earliest",
+        "--export",
+        "--dry-run",
+    )
 
     def lines(text: str) -> list[str]:
         return sorted(line.replace('"', "") for line in text.splitlines() if line.count(",") == 3)
@@ -219,19 +272,24 @@ def test_a_group_with_members_is_refused_by_both(group: Group) -> None:
 
 
 def test_a_reset_is_undone(group: Group, tmp_path: Path) -> None:
-    """Also that nothing was committed in the last partition: OffsetDelete takes that commit away again."""
+    """Also that nothing was committed in the last partition: OffsetDelete takes that commit away
+    again.
+    """
     before = rows(group.scene.java("--describe", "--group", group.name))
     plan = str(tmp_path / "plan.json")
     scope = ("--group", group.name, "--topic", group.scene.topic)
     assert group.ours("reset", *scope, "--to-latest", "--execute", "--plan", plan).exit_code == 0
-    assert {row["LAG"] for row in rows(group.scene.java("--describe", "--group", group.name))} == {"0"}
+    assert {row["LAG"] for row in rows(group.scene.java("--describe", "--group", group.name))} == {
+        "0"
+    }
     assert group.ours("diff", plan).exit_code == 0
     assert group.ours("undo", plan).exit_code == 0
     assert rows(group.scene.java("--describe", "--group", group.name)) == before
 
 
 @pytest.mark.skipif(
-    targets.PEER != "kafka", reason="the new group protocol is Apache Kafka's (KOHORT_INTEROP_PEER=kafka)"
+    targets.PEER != "kafka",
+    reason=("the new group protocol is Apache Kafka's (KOHORT_INTEROP_PEER=kafka)"),
 )
 def test_a_group_of_the_new_protocol_is_described_alike(group: Group) -> None:
     name = f"{group.name}-new"
@@ -252,20 +310,38 @@ def test_a_group_of_the_new_protocol_is_described_alike(group: Group) -> None:
         for words in (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose")):
             java, ours = group.both("--describe", "--group", name, *words)
             assert ours == java
-        assert {"GROUP": name, "TYPE": "Consumer"} in rows(group.ours("--list", "--type", "consumer").output)
-        refused = group.ours("--reset-offsets", "--group", name, "--all-topics", "--to-earliest", "--execute")
+        assert {"GROUP": name, "TYPE": "Consumer"} in rows(
+            group.ours("--list", "--type", "consumer").output
+        )
+        refused = group.ours(
+            "--reset-offsets", "--group", name, "--all-topics", "--to-earliest", "--execute"
+        )
         assert refused.exit_code == 3
     finally:
         consumer.close()
-    done = group.ours("--reset-offsets", "--group", name, "--topic", group.scene.topic, "--to-earliest", "--execute")
+    done = group.ours(
+        "--reset-offsets",
+        "--group",
+        name,
+        "--topic",
+        group.scene.topic,
+        "--to-earliest",
+        "--execute",
+    )
     assert done.exit_code == 0, done
-    assert {row["CURRENT-OFFSET"] for row in rows(group.scene.java("--describe", "--group", name))} == {"0"}
+    assert {
+        row["CURRENT-OFFSET"] for row in rows(group.scene.java("--describe", "--group", name))
+    } == {"0"}
 
 
 def test_offsets_and_groups_are_deleted(group: Group) -> None:
     topic = group.scene.topic
     deleted = group.ours("--delete-offsets", "--group", group.name, "--topic", f"{topic}:0,1")
-    assert [row.split()[-1] for row in deleted.output.splitlines()] == ["STATUS", "Successful", "Successful"]
+    assert [row.split()[-1] for row in deleted.output.splitlines()] == [
+        "STATUS",
+        "Successful",
+        "Successful",
+    ]
     described = rows(group.scene.java("--describe", "--group", group.name))
     assert {int(row["PARTITION"]) for row in described} == set(range(2, PARTITIONS - 1))
     assert group.ours("--delete", "--group", group.name).exit_code == 0

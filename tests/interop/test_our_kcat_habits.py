@@ -1,5 +1,6 @@
-"""`kohort produce` and `kohort consume` beside kcat: the same input gives the same records, the same records the same
-output, byte for byte."""
+"""`kohort produce` and `kohort consume` beside kcat: the same input gives the same records, the
+same records the same output, byte for byte.
+"""
 
 import shutil
 import subprocess
@@ -13,11 +14,17 @@ from kohort.cli import app
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not on the PATH (Debian: apt-get install kcat)"),
+    pytest.mark.skipif(
+        shutil.which("kcat") is None,
+        reason=("kcat is not on the PATH (Debian: apt-get install kcat)"),
+    ),
 ]
 NUMBERS = count(1)
 DUMP = r"%o|%k|%K|%s|%S|%h\x1e"
-AWKWARD = b'plain\nkey=value\nk=\n=v\n==\n\n\x00\x01\x1f\x7f\\"/\xff\xc3\xa9=\xe2\x82\xac\nlast without an end'
+AWKWARD = (
+    b'plain\nkey=value\nk=\n=v\n==\n\n\x00\x01\x1f\x7f\\"/\xff\xc3\xa9=\xe2\x82\xac\nlast '
+    b"without an end"
+)
 
 
 class Both:
@@ -36,7 +43,9 @@ class Both:
         done = subprocess.run(command, input=data, capture_output=True, timeout=20, check=False)
         return done.returncode, done.stdout
 
-    def ours(self, command: str, topic: str, *words: str, data: bytes | None = None) -> tuple[int, bytes]:
+    def ours(
+        self, command: str, topic: str, *words: str, data: bytes | None = None
+    ) -> tuple[int, bytes]:
         self._capfd.readouterr()
         more: tuple[str, ...] = ()
         if data is not None:
@@ -99,7 +108,9 @@ def test_the_same_is_teed(both: Both) -> None:
 
 @pytest.fixture(scope="module")
 def filled(target: Target) -> str:
-    """A topic with what is awkward in keys, values and headers; its records are a while apart in time."""
+    """A topic with what is awkward in keys, values and headers; its records are a while apart in
+    time.
+    """
     topic = f"kcat-filled-{next(NUMBERS)}-{id(NUMBERS):x}"
     for words in (("-K", "=", "-Z"), ("-H", "a=1", "-H", "b=", "-H", "c"), ("-k", "x" * 300)):
         command = ["kcat", "-P", "-b", target.address, "-t", topic, "-p", "0", *words]
@@ -133,7 +144,9 @@ def filled(target: Target) -> str:
         ("-p", "0", "-c", "1"),
     ],
 )
-def test_the_same_records_give_the_same_output(both: Both, filled: str, words: tuple[str, ...]) -> None:
+def test_the_same_records_give_the_same_output(
+    both: Both, filled: str, words: tuple[str, ...]
+) -> None:
     theirs = both.kcat("-C", filled, "-e", "-q", *words)
     assert both.ours("consume", filled, "-e", "-q", *words) == theirs
     assert theirs[0] == 0

@@ -1,4 +1,6 @@
-"""Spark's own Kafka connector, in batches and in streams, reading and writing; it brings no group of its own."""
+"""Spark's own Kafka connector, in batches and in streams, reading and writing; it brings no group
+of its own.
+"""
 
 import json
 import queue
@@ -32,7 +34,9 @@ class Job:
 
     def __init__(self, topic: str, address: str, directory: Path) -> None:
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        command = spark_job(bootstrap=address, topic=topic, checkpoint=str(directory / "checkpoint"))
+        command = spark_job(
+            bootstrap=address, topic=topic, checkpoint=str(directory / "checkpoint")
+        )
         self.process = Process("spark", command, directory / "spark.log", self._hear)
 
     def _hear(self, line: str) -> None:
@@ -43,7 +47,9 @@ class Job:
         try:
             said = self._said.get(timeout=PATIENCE)
         except queue.Empty:
-            raise AssertionError(f"no step {name} after {PATIENCE:g} s\n{self.process.tail()}") from None
+            raise AssertionError(
+                f"no step {name} after {PATIENCE:g} s\n{self.process.tail()}"
+            ) from None
         assert said.pop("step") == name
         return said
 
@@ -53,7 +59,9 @@ class Job:
 
 
 def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path) -> None:
-    """`read`, `write`, `readStream`, `writeStream`, every codec; the server is killed between two runs of a stream."""
+    """`read`, `write`, `readStream`, `writeStream`, every codec; the server is killed between two
+    runs of a stream.
+    """
     topic = f"spark-{RUN}"
     with Trial(restartable, tmp_path, "spark") as trial:
         trial.create_topic(topic, PARTITIONS)

@@ -31,7 +31,9 @@ def owned_by(trial: Trial, member: str) -> frozenset[str]:
 
 
 def assignments_told(trial: Trial, member: str) -> int:
-    return sum(isinstance(event, Owns) and event.member == member for event in trial.timeline.events)
+    return sum(
+        isinstance(event, Owns) and event.member == member for event in trial.timeline.events
+    )
 
 
 def test_static_members_come_back_to_what_they_owned(trial: Trial, client: Client) -> None:
@@ -75,11 +77,15 @@ def test_a_static_member_that_stays_away_is_replaced(trial: Trial, client: Clien
     trial.assert_right(sent)
 
 
-def test_the_elder_of_two_static_members_of_one_name_is_fenced(trial: Trial, client: Client) -> None:
+def test_the_elder_of_two_static_members_of_one_name_is_fenced(
+    trial: Trial, client: Client
+) -> None:
     elder = trial.member(client, "elder", "range", instance="one")
     trial.await_balanced(elder)
     younger = trial.member(client, "younger", "range", instance="one")
     assert elder.wait(20) == 1
     assert re.search("FencedInstanceIdException|FENCED_INSTANCE_ID", elder.tail())
-    trial.timeline.wait_until(lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20)
+    trial.timeline.wait_until(
+        lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20
+    )
     trial.leave(younger)

@@ -42,7 +42,9 @@ def test_a_skipped_record_is_seen() -> None:
 
 
 def test_a_commit_ahead_of_processing_is_seen() -> None:
-    found = violations([A_HOLD, took("a", 2, 0), Committed("a", 3, {"t-0": 2}), took("a", 4, 1)], {"t-0": 2})
+    found = violations(
+        [A_HOLD, took("a", 2, 0), Committed("a", 3, {"t-0": 2}), took("a", 4, 1)], {"t-0": 2}
+    )
     assert found == ["t-0: 2 committed before offset 1 was processed"]
 
 
@@ -57,10 +59,14 @@ def test_a_commit_seen_by_an_observer_may_be_seen_early_but_counts() -> None:
         Gone("a", 4),
         took("b", 6, 1),
     ]
-    assert violations(again, {"t-0": 2}) == ["b's hold of t-0 began at offset 1, although 2 was committed"]
+    assert violations(again, {"t-0": 2}) == [
+        ("b's hold of t-0 began at offset 1, although 2 was committed")
+    ]
 
 
 @pytest.mark.parametrize(("end_of_first", "right"), [(4, True), (6, False)])
 def test_two_owners_at_one_time_are_seen(end_of_first: int, right: bool) -> None:
     events: list[Event] = [A_HOLD, Owns("b", 5, frozenset({"t-0"})), Gone("a", end_of_first)]
-    assert violations(events, {}) == ([] if right else ["b's hold of t-0 began before a's had ended"])
+    assert violations(events, {}) == (
+        [] if right else [("b's hold of t-0 began before a's had ended")]
+    )

@@ -1,13 +1,13 @@
-"""What the members of a group said, in order, and what must hold of it: the judge of every interop test.
+"""What the members of a group said, in order, and what must hold of it: the judge of every interop
+test.
 
-`Timeline` takes events from many processes and lets a test wait for a condition on them. `violations` says what a
-correct coordinator and log never let happen to well-behaved clients:
+`Timeline` takes events from many processes and lets a test wait for a condition on them.
+`violations` says what a correct coordinator and log never let happen to well-behaved clients:
 
-- every record of the topic is processed by someone;
-- a commit that was acknowledged is where the next owner starts, or further on: none is lost, whoever restarts;
-- no commit runs ahead of what was processed;
-- within one ownership the offsets follow each other: nothing is skipped, nothing comes twice;
-- no partition is owned by two members at one time.
+- every record of the topic is processed by someone; - a commit that was acknowledged is where the
+next owner starts, or further on: none is lost, whoever restarts; - no commit runs ahead of what was
+processed; - within one ownership the offsets follow each other: nothing is skipped, nothing comes
+twice; - no partition is owned by two members at one time.
 """
 
 import threading
@@ -72,7 +72,9 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the member was told that a partition is not its own any more; only Kohort's own client tells."""
+    """How the member was told that a partition is not its own any more; only Kohort's own client
+    tells.
+    """
 
     member: str
     at: int
@@ -100,7 +102,9 @@ class Timeline:
             self._changed.notify_all()
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
-        """Come back once `condition` holds; AssertionError with the state of things after `seconds`."""
+        """Come back once `condition` holds; AssertionError with the state of things after
+        `seconds`.
+        """
         deadline = time.monotonic() + seconds
         with self._changed:
             while not condition():
@@ -133,23 +137,37 @@ class Timeline:
     def values(self, partition: str = "") -> list[str | None]:
         """The values of all records processed, of one partition or of all, duplicates included."""
         records = [event for event in self.events if isinstance(event, Records)]
-        return [value for event in records if partition in ("", event.partition) for value in event.values]
+        return [
+            value
+            for event in records
+            if partition in ("", event.partition)
+            for value in event.values
+        ]
 
     def failures(self) -> list[Failed]:
         return [event for event in self.events if isinstance(event, Failed)]
 
     def began(self, member: str) -> list[Began]:
         """The generations that the member had, in their order."""
-        return [event for event in self.events if isinstance(event, Began) and event.member == member]
+        return [
+            event for event in self.events if isinstance(event, Began) and event.member == member
+        ]
 
     def ended(self, member: str) -> list[Ended]:
-        return [event for event in self.events if isinstance(event, Ended) and event.member == member]
+        return [
+            event for event in self.events if isinstance(event, Ended) and event.member == member
+        ]
 
     def summary(self) -> str:
-        counts = {partition: len(offsets) for partition, offsets in sorted(self.processed().items())}
+        counts = {
+            partition: len(offsets) for partition, offsets in sorted(self.processed().items())
+        }
         owned = {member: sorted(partitions) for member, partitions in self.owned().items()}
         last = "\n".join(f"  {failure.member}: {failure.what}" for failure in self.failures()[-5:])
-        return f"owned {owned}\nprocessed {counts}\ncommitted {self.committed()}\nlast failures:\n{last}"
+        return (
+            f"owned {owned}\nprocessed {counts}\ncommitted {self.committed()}\nlast "
+            f"failures:\n{last}"
+        )
 
 
 @dataclass(slots=True)
@@ -167,7 +185,9 @@ class Ownership:
 
 
 def ownerships(events: Iterable[Event]) -> list[Ownership]:
-    """Every hold in the order in which it began; a record outside of any hold is put into one of its own."""
+    """Every hold in the order in which it began; a record outside of any hold is put into one of
+    its own.
+    """
     made: list[Ownership] = []
     held: dict[tuple[str, str], Ownership] = {}
     for event in events:
@@ -189,7 +209,9 @@ def ownerships(events: Iterable[Event]) -> list[Ownership]:
 
 
 def violations(events: Sequence[Event], ends: Mapping[str, int]) -> list[str]:
-    """What went wrong, one sentence each; `ends` are the topic's end offsets, all records wanted up to there."""
+    """What went wrong, one sentence each; `ends` are the topic's end offsets, all records wanted up
+    to there.
+    """
     ordered = sorted(events, key=lambda event: event.at)
     holds = ownerships(ordered)
     return [
@@ -216,11 +238,16 @@ def _unprocessed(events: Iterable[Event], ends: Mapping[str, int]) -> Iterator[s
             seen.setdefault(event.partition, set()).update(event.offsets)
     for partition, end in ends.items():
         if missing := sorted(set(range(end)) - seen.get(partition, set())):
-            yield f"{partition}: {len(missing)} of {end} records never processed, from offset {missing[0]} on"
+            yield (
+                f"{partition}: {len(missing)} of {end} records never processed, from offset "
+                f"{missing[0]} on"
+            )
 
 
 def _ahead_of_processing(events: Iterable[Event]) -> Iterator[str]:
-    """Of what members say themselves: an observer may see a commit before the member's output was read."""
+    """Of what members say themselves: an observer may see a commit before the member's output was
+    read.
+    """
     seen: dict[str, set[int]] = {}
     for event in events:
         if isinstance(event, Records):
@@ -228,7 +255,10 @@ def _ahead_of_processing(events: Iterable[Event]) -> Iterator[str]:
         elif isinstance(event, Committed) and event.member != OBSERVER:
             for partition, offset in event.offsets.items():
                 if missing := set(range(offset)) - seen.get(partition, set()):
-                    yield f"{partition}: {offset} committed before offset {min(missing)} was processed"
+                    yield (
+                        f"{partition}: {offset} committed before offset {min(missing)} was "
+                        "processed"
+                    )
 
 
 def _not_consecutive(holds: Iterable[Ownership]) -> Iterator[str]:
@@ -241,7 +271,9 @@ def _not_consecutive(holds: Iterable[Ownership]) -> Iterator[str]:
 def _lost_commits(events: Sequence[Event], holds: Iterable[Ownership]) -> Iterator[str]:
     commits = [event for event in events if isinstance(event, Committed)]
     for hold in holds:
-        known = _highest(commit for commit in commits if commit.at < hold.since).get(hold.partition, 0)
+        known = _highest(commit for commit in commits if commit.at < hold.since).get(
+            hold.partition, 0
+        )
         if hold.offsets and hold.offsets[0] < known:
             yield f"{hold} began at offset {hold.offsets[0]}, although {known} was committed"
 
@@ -250,6 +282,10 @@ def _shared(holds: Sequence[Ownership]) -> Iterator[str]:
     latest: dict[str, Ownership] = {}
     for hold in holds:
         before = latest.get(hold.partition)
-        if before is not None and before.member != hold.member and (before.until is None or before.until > hold.since):
+        if (
+            before is not None
+            and before.member != hold.member
+            and (before.until is None or before.until > hold.since)
+        ):
             yield f"{hold} began before {before.member}'s had ended"
         latest[hold.partition] = hold

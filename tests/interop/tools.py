@@ -18,7 +18,9 @@ PATIENCE = 40.0
 
 
 class Tools:
-    """One JVM that runs the tools: each is called with its own arguments and gives back what it printed."""
+    """One JVM that runs the tools: each is called with its own arguments and gives back what it
+    printed.
+    """
 
     def __init__(self) -> None:
         self._start()
@@ -81,7 +83,11 @@ def rows(printed: str) -> list[dict[str, str]]:
     if header_at is None:
         raise AssertionError(f"no table in:\n{printed}")
     header = lines[header_at]
-    return [dict(zip(header, line, strict=False)) for line in lines[header_at + 1 :] if len(line) >= len(header) - 1]
+    return [
+        dict(zip(header, line, strict=False))
+        for line in lines[header_at + 1 :]
+        if len(line) >= len(header) - 1
+    ]
 
 
 def offsets(printed: str, column: str) -> dict[int, int]:

@@ -26,7 +26,9 @@ SOON = 30.0
 class Trial:
     """A context manager: it makes the topic, and no process that it started outlives it."""
 
-    def __init__(self, target: Target, directory: Path, name: str, session_ms: int = SESSION_MS) -> None:
+    def __init__(
+        self, target: Target, directory: Path, name: str, session_ms: int = SESSION_MS
+    ) -> None:
         self.target = target
         self.session_ms = session_ms
         unique = f"{name}-{RUN}-{next(NUMBERS)}"
@@ -42,7 +44,10 @@ class Trial:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         for process in self._processes:
             if process.popen.poll() is None:
@@ -51,10 +56,15 @@ class Trial:
     def create_topic(self, topic: str, partitions: int) -> None:
         self._observer.create_topic(topic, partitions)
 
-    # --- processes ---------------------------------------------------------------------------------------------
+    # --- processes
+    # ---------------------------------------------------------------------------------------------
 
-    def member(self, client: Client, name: str, assignor: str = "", topics: Iterable[str] = (), **more: str) -> Process:
-        """Start a member of the group; its events go to the timeline under `name`. `more`: options of its program."""
+    def member(
+        self, client: Client, name: str, assignor: str = "", topics: Iterable[str] = (), **more: str
+    ) -> Process:
+        """Start a member of the group; its events go to the timeline under `name`. `more`: options
+        of its program.
+        """
         options = {
             "bootstrap": self.target.address,
             "topics": ",".join(topics) or self.topic,
@@ -71,11 +81,21 @@ class Trial:
                 self.timeline.add(event)
 
         command = client.command("consume", options)
-        return self._keep(Process(name, command, self._log(name), listen, merge=client.merged_output))
+        return self._keep(
+            Process(name, command, self._log(name), listen, merge=client.merged_output)
+        )
 
-    def producer(self, client: Client, codecs: Iterable[str] = ("none",), topic: str = "") -> Process:
-        """With several codecs each record goes out with each, to the topic named after it: `topic` has a `{}`."""
-        options = {"bootstrap": self.target.address, "topic": topic or self.topic, "codec": ",".join(codecs)}
+    def producer(
+        self, client: Client, codecs: Iterable[str] = ("none",), topic: str = ""
+    ) -> Process:
+        """With several codecs each record goes out with each, to the topic named after it: `topic`
+        has a `{}`.
+        """
+        options = {
+            "bootstrap": self.target.address,
+            "topic": topic or self.topic,
+            "codec": ",".join(codecs),
+        }
         name = f"{client}-producer-{len(self._processes)}"
         return self._keep(Process(name, client.command("produce", options), self._log(name)))
 
@@ -98,7 +118,8 @@ class Trial:
             member.ask_to_leave()
         for member in members:
             code = member.wait(15)
-            assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"  # 143: the JVM's own way
+            # 143: the JVM's own way
+            assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
             self.timeline.add(Gone(member.name, now()))
 
     def _keep(self, process: Process) -> Process:
@@ -108,10 +129,13 @@ class Trial:
     def _log(self, name: str) -> Path:
         return self._directory / f"{name}.log"
 
-    # --- what is seen --------------------------------------------------------------------------------------------
+    # --- what is seen
+    # --------------------------------------------------------------------------------------------
 
     def await_balanced(self, *members: Process, seconds: float = SOON) -> None:
-        """Wait until exactly these members own the topic's partitions, each at least one, none owned twice."""
+        """Wait until exactly these members own the topic's partitions, each at least one, none
+        owned twice.
+        """
         names = {member.name for member in members}
         everything = {f"{self.topic}-{number}" for number in range(PARTITIONS)}
 
@@ -123,11 +147,15 @@ class Trial:
         self.wait_until(balanced, f"{sorted(names)} share {self.topic}", seconds)
 
     def await_all_processed(self, seconds: float = SOON) -> dict[str, int]:
-        """Wait until all of the topic was processed; its end offsets, which a good leave will have committed."""
+        """Wait until all of the topic was processed; its end offsets, which a good leave will have
+        committed.
+        """
         ends = self.ends()
 
         def all_processed() -> bool:
-            return {partition: len(offsets) for partition, offsets in self.timeline.processed().items()} == ends
+            return {
+                partition: len(offsets) for partition, offsets in self.timeline.processed().items()
+            } == ends
 
         self.wait_until(all_processed, f"all records processed, up to {ends}", seconds)
         return ends
@@ -144,21 +172,30 @@ class Trial:
     def await_more(self, records: int, seconds: float = SOON) -> None:
         """Wait until so many records more than now were processed."""
         wanted = len(self.timeline.values()) + records
-        self.wait_until(lambda: len(self.timeline.values()) >= wanted, f"{records} more records processed", seconds)
+        self.wait_until(
+            lambda: len(self.timeline.values()) >= wanted,
+            f"{records} more records processed",
+            seconds,
+        )
 
     def survive_restarts(self, restart: Callable[[signal.Signals], object]) -> None:
-        """The server is stopped in good order, then killed: no acknowledged commit is lost, and processing goes on."""
+        """The server is stopped in good order, then killed: no acknowledged commit is lost, and
+        processing goes on.
+        """
         for how in (signal.SIGTERM, signal.SIGKILL):
             self.await_commit()
             acknowledged = self.timeline.committed()
             restart(how)
             kept = self.observe()
-            assert {at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset} == {}, how.name
+            assert {
+                at: offset for at, offset in acknowledged.items() if kept.get(at, -1) < offset
+            } == {}, how.name
             self.await_more(50)
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = SOON) -> None:
-        """Come back once `condition` holds, which is looked at with each event; AssertionError with all that is known
-        after `seconds`."""
+        """Come back once `condition` holds, which is looked at with each event; AssertionError with
+        all that is known after `seconds`.
+        """
         try:
             self.timeline.wait_until(condition, what, seconds)
         except AssertionError as error:
@@ -179,12 +216,16 @@ class Trial:
         return self._observer.ends(self.topic, PARTITIONS)
 
     def assert_right(self, sent: Iterable[str]) -> None:
-        """Every value sent is in the topic once and was processed, and nothing of `violations` happened."""
+        """Every value sent is in the topic once and was processed, and nothing of `violations`
+        happened.
+        """
         ends = self.ends()
         values = list(sent)
         found = violations(self.timeline.events, ends)
         if sum(ends.values()) != len(values):
-            found.append(f"{len(values)} records were acknowledged, the topic has {sum(ends.values())}")
+            found.append(
+                f"{len(values)} records were acknowledged, the topic has {sum(ends.values())}"
+            )
         if wrong := set(self.timeline.values()) ^ set(values):
             found.append(f"values lost or made up: {sorted(map(str, wrong))[:10]}")
         assert not found, "\n".join([*found, self.timeline.summary()])

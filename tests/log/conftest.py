@@ -22,7 +22,13 @@ def batch(*values, key=b"k", timestamp=NOW, **options):
 def from_producer(producer_id, epoch, sequence, count=1, timestamp=NOW):
     """A batch of an idempotent producer."""
     values = [b"%d" % at for at in range(count)]
-    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, timestamp=timestamp)
+    return batch(
+        *values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        timestamp=timestamp,
+    )
 
 
 def records_of(log, offset=None):
@@ -33,7 +39,11 @@ def records_of(log, offset=None):
         data = bytes(log.read(offset, 1 << 20))
         for position, header in batches.iterate(data):
             assert batches.crc_is_right(memoryview(data)[position:], header)
-            found += [record for record in batches.decode_records(data, position) if record.offset >= offset]
+            found += [
+                record
+                for record in batches.decode_records(data, position)
+                if record.offset >= offset
+            ]
             end = header.last_offset + 1
         assert end > offset
         offset = end

@@ -1,4 +1,6 @@
-"""Compaction: the last record of every key stays, offsets never change, tombstones go in their time."""
+"""Compaction: the last record of every key stays, offsets never change, tombstones go in their
+time.
+"""
 
 import asyncio
 import time
@@ -22,7 +24,9 @@ DAY = 86_400_000
 
 
 def compacted(**configs):
-    return LogConfig(cleanup_policy=COMPACT, **{"segment_bytes": 1_000, "index_interval_bytes": 200, **configs})
+    return LogConfig(
+        cleanup_policy=COMPACT, **{"segment_bytes": 1_000, "index_interval_bytes": 200, **configs}
+    )
 
 
 @pytest.fixture
@@ -68,7 +72,9 @@ class TestWhatStays:
         await log.compact(NOW)
         after = records_of(log)
         for offset in range(101):
-            assert records_of(log, offset) == [record for record in after if record.offset >= offset]
+            assert records_of(log, offset) == [
+                record for record in after if record.offset >= offset
+            ]
 
     async def test_small_segments_become_one(self, log):
         put_many(log, 100)
@@ -94,10 +100,17 @@ class TestWhatStays:
         assert await log.compact(NOW)
         data = log.read(0, 10_000)
         header = batches.read_header(data)
-        assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (0, 9, 8, codec)
+        assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (
+            0,
+            9,
+            8,
+            codec,
+        )
         assert header.max_timestamp == NOW + 8
         assert records_of(log)[:8] == [
-            record._replace(offset=at) for at, record in enumerate(content) if record.key not in (b"3", b"9")
+            record._replace(offset=at)
+            for at, record in enumerate(content)
+            if record.key not in (b"3", b"9")
         ]
 
     async def test_a_batch_that_needs_no_change_is_copied(self, log):
@@ -132,20 +145,27 @@ class TestWhatStays:
 
 class TestTombstones:
     async def test_kept_until_readers_have_seen_them(self, directory):
-        log = directory.open(ORDERS, compacted(delete_retention_ms=1_000, min_cleanable_dirty_ratio=0))
+        log = directory.open(
+            ORDERS, compacted(delete_retention_ms=1_000, min_cleanable_dirty_ratio=0)
+        )
         put(log, b"a", b"1")
         put(log, b"a", None)
         put(log, b"b", b"2")
         put(log, b"filler", bytes(900))
         assert await log.compact(NOW)
-        assert [(r.key, r.value, r.timestamp) for r in records_of(log)][:2] == [(b"a", None, NOW), (b"b", b"2", NOW)]
+        assert [(r.key, r.value, r.timestamp) for r in records_of(log)][:2] == [
+            (b"a", None, NOW),
+            (b"b", b"2", NOW),
+        ]
         horizon = batches.read_header(log.read(1, 10_000)).delete_horizon
         assert horizon == NOW + 1_000
 
         put(log, b"filler", bytes(900))
         assert await log.compact(NOW + 999)
         assert b"a" in latest(records_of(log))
-        assert batches.read_header(log.read(1, 10_000)).delete_horizon == horizon, "the first time counts"
+        assert batches.read_header(log.read(1, 10_000)).delete_horizon == horizon, (
+            "the first time counts"
+        )
         put(log, b"filler", bytes(900))
         assert await log.compact(NOW + 1_000)
         assert b"a" not in latest(records_of(log))
@@ -169,7 +189,9 @@ class TestEmptyBatches:
         put(log, b"filler", bytes(900))
         await log.compact(NOW)
         headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
-        assert [(h.base_offset, h.record_count, h.producer_id, h.base_sequence) for h in headers[:2]] == [
+        assert [
+            (h.base_offset, h.record_count, h.producer_id, h.base_sequence) for h in headers[:2]
+        ] == [
             (2, 0, 5, 2),
             (3, 1, -1, -1),
         ]
@@ -222,16 +244,23 @@ class TestWhenItIsDue:
 
     async def test_old_records_do_not(self, directory):
         log = directory.open(
-            ORDERS, compacted(segment_bytes=100_000, max_compaction_lag_ms=1_000, min_cleanable_dirty_ratio=1)
+            ORDERS,
+            compacted(
+                segment_bytes=100_000, max_compaction_lag_ms=1_000, min_cleanable_dirty_ratio=1
+            ),
         )
         put(log, b"a", b"1")
         put(log, b"a", b"2", now=NOW + 1_001)
-        assert len(log.segments) == 2, "an active segment cannot be compacted, so it ends with the lag"
+        assert len(log.segments) == 2, (
+            "an active segment cannot be compacted, so it ends with the lag"
+        )
         assert await log.compact(NOW + 1_001)
 
     async def test_both_policies(self, directory):
         both = frozenset({"compact", "delete"})
-        log = directory.open(ORDERS, LogConfig(cleanup_policy=both, segment_bytes=1_000, retention_ms=1_000))
+        log = directory.open(
+            ORDERS, LogConfig(cleanup_policy=both, segment_bytes=1_000, retention_ms=1_000)
+        )
         put_many(log, 100)
         assert await log.compact(NOW)
         assert log.retain(NOW + 2_000)
@@ -317,7 +346,9 @@ class TestMeanwhile:
         put_many(log, 200)
         assert sorted(await asyncio.gather(log.compact(NOW), log.compact(NOW))) == [False, True]
 
-    async def test_the_directory_cleans_all_and_survives_one_that_fails(self, directory, log, caplog):
+    async def test_the_directory_cleans_all_and_survives_one_that_fails(
+        self, directory, log, caplog
+    ):
         put_many(log, 100)
         other = directory.open(ORDERS._replace(partition=1), compacted())
         put_many(other, 100)
@@ -355,7 +386,9 @@ class TestProperty:
     @settings(deadline=None, max_examples=60)
     @given(steps)
     def test_the_fold_is_the_same(self, steps):
-        config = compacted(segment_bytes=400, delete_retention_ms=1_000, min_cleanable_dirty_ratio=0)
+        config = compacted(
+            segment_bytes=400, delete_retention_ms=1_000, min_cleanable_dirty_ratio=0
+        )
         log = memory_log(ORDERS, config)
         everything: list[Record] = []
         now = NOW
@@ -369,11 +402,15 @@ class TestProperty:
                 else:
                     content = [Record(key, value, (), now) for key, value in argument]
                     base = log.append(batches.build(content, codec=codec), now).base_offset
-                    everything.extend(record._replace(offset=base + at) for at, record in enumerate(content))
+                    everything.extend(
+                        record._replace(offset=base + at) for at, record in enumerate(content)
+                    )
                 found = records_of(log)
                 assert set(found) <= set(everything)
                 assert living(found) == living(everything)
-                assert [record.offset for record in found] == sorted(record.offset for record in found)
+                assert [record.offset for record in found] == sorted(
+                    record.offset for record in found
+                )
                 assert log.end_offset == len(everything)
 
         asyncio.run(run())

@@ -28,7 +28,11 @@ class TestAppend:
         assert log.append(batch(b"a", b"b"), NOW) == Appended(0, 1, -1)
         assert log.append(batch(b"c"), NOW) == Appended(2, 2, -1)
         assert (log.start_offset, log.end_offset) == (0, 3)
-        assert [(record.offset, record.value) for record in records_of(log)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert [(record.offset, record.value) for record in records_of(log)] == [
+            (0, b"a"),
+            (1, b"b"),
+            (2, b"c"),
+        ]
 
     @pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
     @pytest.mark.parametrize("codec", Codec)
@@ -59,7 +63,9 @@ class TestAppend:
         assert log.end_offset == 0
 
     def test_transactional_batches_need_a_transaction(self, log):
-        sent = batch(b"a", attributes=batches.TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0)
+        sent = batch(
+            b"a", attributes=batches.TRANSACTIONAL, producer_id=1, producer_epoch=0, base_sequence=0
+        )
         assert code_of(log.append, sent, NOW) is ErrorCode.invalid_txn_state
 
     def test_configure(self, log):
@@ -104,9 +110,14 @@ class TestRead:
     @settings(deadline=None, max_examples=100)
     @given(st.data())
     def test_anywhere_with_any_limit(self, data):
-        """As many whole batches as fit, from the one that holds the offset to the end of its segment."""
+        """As many whole batches as fit, from the one that holds the offset to the end of its
+        segment.
+        """
         log = memory_log(
-            ORDERS, LogConfig(segment_bytes=20_000, index_interval_bytes=data.draw(st.sampled_from([0, 300])))
+            ORDERS,
+            LogConfig(
+                segment_bytes=20_000, index_interval_bytes=data.draw(st.sampled_from([0, 300]))
+            ),
         )
         stored = {}  # by segment: its batches, as (last offset, bytes)
         for size in data.draw(st.lists(st.integers(0, 2_000), min_size=1, max_size=60)):
@@ -132,11 +143,15 @@ class TestTimestamps:
     def test_the_first_record_that_is_not_older(self, open_log):
         log = open_log(segment_bytes=3_000, index_interval_bytes=200)
         for at in range(100):
-            content = [Record(b"k", bytes(20), (), 10_000 + 100 * at + 10 * inner) for inner in range(3)]
+            content = [
+                Record(b"k", bytes(20), (), 10_000 + 100 * at + 10 * inner) for inner in range(3)
+            ]
             log.append(batches.build(content, codec=Codec.LZ4), NOW)
         assert len(log.segments) > 3
         for timestamp in (0, 10_000, 10_001, 10_010, 10_011, 10_021, 14_999, 19_920):
-            expected = next((r.offset, r.timestamp) for r in records_of(log) if r.timestamp >= timestamp)
+            expected = next(
+                (r.offset, r.timestamp) for r in records_of(log) if r.timestamp >= timestamp
+            )
             assert log.offset_for_timestamp(timestamp) == expected
         assert log.offset_for_timestamp(19_921) is None
 
@@ -144,17 +159,28 @@ class TestTimestamps:
         times = [50, 20, 90, 10, 90, 30]
         for time in times:
             log.append(batch(b"v", timestamp=time), NOW)
-        assert [log.offset_for_timestamp(time) for time in (0, 51, 90)] == [(0, 50), (2, 90), (2, 90)]
+        assert [log.offset_for_timestamp(time) for time in (0, 51, 90)] == [
+            (0, 50),
+            (2, 90),
+            (2, 90),
+        ]
         assert log.max_timestamp() == (2, 90)
 
     @settings(deadline=None, max_examples=60)
-    @given(st.lists(st.lists(st.integers(-1, 50), min_size=1, max_size=3), min_size=1, max_size=40), st.data())
+    @given(
+        st.lists(st.lists(st.integers(-1, 50), min_size=1, max_size=3), min_size=1, max_size=40),
+        st.data(),
+    )
     def test_against_a_list(self, times, data):
         log = memory_log(ORDERS, LogConfig(segment_bytes=500, index_interval_bytes=100))
         for group in times:
             log.append(batches.build([Record(b"k", b"v" * 20, (), time) for time in group]), NOW)
         log.trim(data.draw(st.integers(0, log.end_offset)))
-        flat = [(at, time) for at, time in enumerate(chain.from_iterable(times)) if at >= log.start_offset]
+        flat = [
+            (at, time)
+            for at, time in enumerate(chain.from_iterable(times))
+            if at >= log.start_offset
+        ]
         for timestamp in range(52):
             expected = next((entry for entry in flat if entry[1] >= timestamp), None)
             assert log.offset_for_timestamp(timestamp) == expected
@@ -165,7 +191,10 @@ class TestTimestamps:
         log.append(batch(b"a", timestamp=10), NOW)
         sent = batch(b"b", timestamp=5)
         header = batches.read_header(sent)
-        log.append(replace_timestamps(sent, header, header.attributes, 99) + sent[batches.HEADER_SIZE :], NOW)
+        log.append(
+            replace_timestamps(sent, header, header.attributes, 99) + sent[batches.HEADER_SIZE :],
+            NOW,
+        )
         assert log.max_timestamp() == (0, 10)
         assert log.offset_for_timestamp(11) is None
 
@@ -291,13 +320,20 @@ class TestProducers:
         first = log.append(from_producer(7, 0, 0, count=3), NOW)
         log.append(from_producer(7, 0, 3), NOW)
         again = log.append(from_producer(7, 0, 0, count=3), NOW)
-        assert (again.base_offset, again.last_offset, again.duplicate) == (first.base_offset, first.last_offset, True)
+        assert (again.base_offset, again.last_offset, again.duplicate) == (
+            first.base_offset,
+            first.last_offset,
+            True,
+        )
         assert again.append_time == NOW, "as in Kafka, the timestamp that was stored"
         assert log.end_offset == 4
 
     def test_what_is_refused_is_not_there(self, log):
         log.append(from_producer(7, 1, 0), NOW)
-        assert code_of(log.append, from_producer(7, 1, 5), NOW) is ErrorCode.out_of_order_sequence_number
+        assert (
+            code_of(log.append, from_producer(7, 1, 5), NOW)
+            is ErrorCode.out_of_order_sequence_number
+        )
         assert code_of(log.append, from_producer(7, 0, 1), NOW) is ErrorCode.invalid_producer_epoch
         assert log.end_offset == 1
 

@@ -130,7 +130,9 @@ class TestWriting:
         disk.room = None
         fill(log, 10, first=2, size=800)
         assert [record.offset for record in records_of(log)] == list(range(12))
-        assert [segment.base_offset for segment in log.segments] == sorted({s.base_offset for s in log.segments})
+        assert [segment.base_offset for segment in log.segments] == sorted(
+            {s.base_offset for s in log.segments}
+        )
 
     def test_an_index_that_cannot_be_written_is_written_later(self, log, monkeypatch):
         log.configure(LogConfig(index_interval_bytes=0))
@@ -163,7 +165,9 @@ class TestOtherFiles:
         assert log.start_offset == 10
 
     async def test_a_compaction_that_fails_changes_nothing(self, directory, disk):
-        log = directory.open(ORDERS, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000))
+        log = directory.open(
+            ORDERS, LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
+        )
         fill(log, 50)
         before = records_of(log)
         disk.room = 30
@@ -173,7 +177,9 @@ class TestOtherFiles:
         assert records_of(log) == before
         assert await log.compact(NOW)
 
-    async def test_a_swap_that_fails_closes_the_log_until_it_is_opened_again(self, data, monkeypatch):
+    async def test_a_swap_that_fails_closes_the_log_until_it_is_opened_again(
+        self, data, monkeypatch
+    ):
         directory = LocalDirectory(data)
         config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
         log = directory.open(ORDERS, config)
@@ -196,7 +202,9 @@ class TestOtherFiles:
         assert refused.value.code is ErrorCode.kafka_storage_error
         directory.close()
         again = LocalDirectory(data)
-        assert records_of(again.open(ORDERS, config)) == [last] or values_of(again.open(ORDERS, config))
+        assert records_of(again.open(ORDERS, config)) == [last] or values_of(
+            again.open(ORDERS, config)
+        )
         again.close()
 
 
@@ -238,9 +246,12 @@ class TestSyncing:
             waiting.append(asyncio.ensure_future(log.durable()))
         await asyncio.gather(*waiting)
         files = [path for path in syncs if path.endswith(".log")]
-        ahead = len(log.segments) - 1  # those that were sealed: by themselves too, in a thread that may not be done yet
+        # those that were sealed: by themselves too, in a thread that may not be done yet
+        ahead = len(log.segments) - 1
         assert len(log.segments) <= len(files) <= len(log.segments) + ahead
-        assert any(path.endswith("orders-0") for path in syncs), "the name of a new file is part of it"
+        assert any(path.endswith("orders-0") for path in syncs), (
+            "the name of a new file is part of it"
+        )
 
     async def test_who_comes_during_a_sync_waits_for_the_next(self, log, monkeypatch):
         gate, started, rounds = asyncio.Event(), asyncio.Event(), []

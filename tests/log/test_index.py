@@ -1,4 +1,6 @@
-"""The sparse index: what is looked up is what a search through all rows finds, wherever the rows are."""
+"""The sparse index: what is looked up is what a search through all rows finds, wherever the rows
+are.
+"""
 
 from itertools import accumulate
 
@@ -32,7 +34,9 @@ def test_floor_is_the_last_row_that_is_not_beyond(data: st.DataObject) -> None:
         patch.setattr(index, "_BLOCK", data.draw(st.integers(1, 5)))
         table, rows = SparseIndex(MemoryStore(), OFFSET_ROW), list[tuple[int, int]]()
         for _ in range(data.draw(st.integers(1, 12))):
-            match data.draw(st.sampled_from(["add", "add", "look", "look", "look", "write", "clear"])):
+            match data.draw(
+                st.sampled_from(["add", "add", "look", "look", "look", "write", "clear"])
+            ):
                 case "add":
                     steps = data.draw(st.lists(st.integers(1, 3), max_size=10))
                     last = rows[-1][0] if rows else 0

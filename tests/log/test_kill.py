@@ -46,9 +46,13 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def kill_after(lines, data, durability, policy):
-    """Run the appender, kill it after so many acknowledged offsets, return the last offset it printed whole."""
+    """Run the appender, kill it after so many acknowledged offsets, return the last offset it
+    printed whole.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", APPENDER, str(data), durability, policy], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", APPENDER, str(data), durability, policy],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     printed = -1
     try:
@@ -81,7 +85,9 @@ def test_everything_acknowledged_is_there(data, durability, policy, lines):
     acknowledged = kill_after(lines, data, durability, policy)
     directory = LocalDirectory(data)
     assert directory.last_end is LastEnd.KILLED
-    config = LogConfig(segment_bytes=20_000, index_interval_bytes=500, cleanup_policy=frozenset({policy}))
+    config = LogConfig(
+        segment_bytes=20_000, index_interval_bytes=500, cleanup_policy=frozenset({policy})
+    )
     log = directory.open(ORDERS, config)
     found = records_of(log)
     assert log.end_offset > acknowledged >= lines
@@ -90,7 +96,9 @@ def test_everything_acknowledged_is_there(data, durability, policy, lines):
     else:
         # of each key at least the last record that was acknowledged
         latest = {record.key: int(record.value) for record in found}
-        assert latest == {b"k%d" % (at % 50): at for at in range(log.end_offset - 50, log.end_offset)}
+        assert latest == {
+            b"k%d" % (at % 50): at for at in range(log.end_offset - 50, log.end_offset)
+        }
     # the producer is known: its last batch is a duplicate, the next one is not
     last = log.end_offset - 1
     assert log.append(from_producer(1, 0, last), 0).base_offset == last

@@ -35,7 +35,9 @@ def reopen(data):
 
 
 def files_of(data, suffix=""):
-    return sorted(path.name for path in (data / str(ORDERS)).iterdir() if path.name.endswith(suffix))
+    return sorted(
+        path.name for path in (data / str(ORDERS)).iterdir() if path.name.endswith(suffix)
+    )
 
 
 class TestRestart:
@@ -82,7 +84,13 @@ class TestRestart:
         for at in range(8):
             log.append(from_producer(3, 2, at), NOW)
         log = reopen().open(ORDERS, SMALL)
-        assert [log.append(from_producer(3, 2, at), NOW).base_offset for at in range(3, 8)] == [3, 4, 5, 6, 7]
+        assert [log.append(from_producer(3, 2, at), NOW).base_offset for at in range(3, 8)] == [
+            3,
+            4,
+            5,
+            6,
+            7,
+        ]
         with pytest.raises(KafkaError) as refused:
             log.append(from_producer(3, 2, 2), NOW)
         assert refused.value.code is ErrorCode.out_of_order_sequence_number
@@ -104,7 +112,9 @@ class TestRestart:
             os.truncate(last, last.stat().st_size - 1)
         log = reopen().open(ORDERS, SMALL)
         assert log.append(from_producer(3, 2, 27), NOW).duplicate
-        assert log.append(from_producer(3, 2, log.end_offset), NOW).base_offset == log.end_offset - 1
+        assert (
+            log.append(from_producer(3, 2, log.end_offset), NOW).base_offset == log.end_offset - 1
+        )
 
 
 class TestFiles:
@@ -119,7 +129,9 @@ class TestFiles:
     def test_a_segment_file_is_nothing_but_batches(self, reopen, data):
         log = reopen().open(ORDERS, SMALL)
         fill(log, 20)
-        content = b"".join((data / "orders-0" / name).read_bytes() for name in files_of(data, ".log"))
+        content = b"".join(
+            (data / "orders-0" / name).read_bytes() for name in files_of(data, ".log")
+        )
         assert [header.base_offset for _, header in batches.iterate(content)] == list(range(20))
 
     def test_the_index_is_as_kafka_writes_it(self, reopen, data):
@@ -127,7 +139,9 @@ class TestFiles:
         fill(log, 100)
         log.close()
         content = (data / "orders-0" / f"{0:020}.index").read_bytes()
-        entries = [(content[at : at + 4], content[at + 4 : at + 8]) for at in range(0, len(content), 8)]
+        entries = [
+            (content[at : at + 4], content[at + 4 : at + 8]) for at in range(0, len(content), 8)
+        ]
         stored = (data / "orders-0" / f"{0:020}.log").read_bytes()
         assert len(entries) > 20
         for offset, position in entries:
@@ -203,7 +217,9 @@ class TestLock:
     def test_another_process(self, reopen, data):
         reopen()
         program = f"from kohort.log.local import LocalDirectory; LocalDirectory({str(data)!r})"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
         assert f"in use by process {os.getpid()}" in done.stderr
 
     def test_it_is_free_again_after_closing(self, reopen):

@@ -31,16 +31,40 @@ TABLE = {
     "an unknown producer may start anywhere": [((4, 5, 2), 0), ((4, 7, 1), 2)],
     "a gap": [((0, 0, 2), 0), ((0, 3, 1), OUT_OF_ORDER), ((0, 2, 1), 2)],
     "a duplicate": [((0, 0, 1), 0), ((0, 1, 2), 1), ((0, 1, 2), -1), ((0, 3, 1), 3)],
-    "an overlap is no duplicate": [((0, 0, 3), 0), ((0, 0, 2), OUT_OF_ORDER), ((0, 1, 2), OUT_OF_ORDER)],
+    "an overlap is no duplicate": [
+        ((0, 0, 3), 0),
+        ((0, 0, 2), OUT_OF_ORDER),
+        ((0, 1, 2), OUT_OF_ORDER),
+    ],
     "the same start, but longer": [((0, 5, 2), 0), ((0, 5, 3), OUT_OF_ORDER)],
     "the last five are remembered": [((0, 0, 1), 0), *FIVE, ((0, 1, 1), -1), ((0, 5, 1), -5)],
     "the sixth last is not": [((0, 0, 1), 0), *FIVE, ((0, 0, 1), OUT_OF_ORDER)],
-    "a new epoch starts at 0": [((0, 0, 1), 0), ((1, 1, 1), OUT_OF_ORDER), ((1, 0, 1), 1), ((1, 1, 1), 2)],
-    "an old epoch is fenced": [((3, 0, 1), 0), ((2, 0, 1), FENCED), ((2, 1, 1), FENCED), ((3, 1, 1), 1)],
+    "a new epoch starts at 0": [
+        ((0, 0, 1), 0),
+        ((1, 1, 1), OUT_OF_ORDER),
+        ((1, 0, 1), 1),
+        ((1, 1, 1), 2),
+    ],
+    "an old epoch is fenced": [
+        ((3, 0, 1), 0),
+        ((2, 0, 1), FENCED),
+        ((2, 1, 1), FENCED),
+        ((3, 1, 1), 1),
+    ],
     "also its duplicates": [((0, 0, 1), 0), ((1, 0, 1), 1), ((0, 0, 1), FENCED)],
     "0 follows the largest": [((0, MAX - 1, 2), 0), ((0, 0, 1), 2), ((0, MAX - 1, 2), 0)],
-    "within a batch too": [((0, MAX - 1, 4), 0), ((0, 2, 1), 4), ((0, 2, 1), -4), ((0, 0, 1), OUT_OF_ORDER)],
-    "epoch -1 is not checked": [((-1, 0, 1), 0), ((-1, 7, 1), 1), ((0, 0, 1), 2), ((-1, 0, 1), FENCED)],
+    "within a batch too": [
+        ((0, MAX - 1, 4), 0),
+        ((0, 2, 1), 4),
+        ((0, 2, 1), -4),
+        ((0, 0, 1), OUT_OF_ORDER),
+    ],
+    "epoch -1 is not checked": [
+        ((-1, 0, 1), 0),
+        ((-1, 7, 1), 1),
+        ((0, 0, 1), 2),
+        ((-1, 0, 1), FENCED),
+    ],
 }
 
 
@@ -64,7 +88,11 @@ class TestSnapshot:
     @given(
         st.lists(
             st.tuples(
-                st.integers(0, 4), st.integers(0, 3), st.integers(0, MAX), st.integers(1, 5), st.integers(0, 2**40)
+                st.integers(0, 4),
+                st.integers(0, 3),
+                st.integers(0, MAX),
+                st.integers(1, 5),
+                st.integers(0, 2**40),
             ),
             max_size=40,
         )

@@ -38,7 +38,9 @@ def write(data, config=SMALL, count=60, **options):
 
 def opened(path, last_end, config=SMALL):
     """The log in the directory `path`, as the server would find it."""
-    segments, checkpoint = recovery.load(str(path), OpenFiles(), config.index_interval_bytes, last_end)
+    segments, checkpoint = recovery.load(
+        str(path), OpenFiles(), config.index_interval_bytes, last_end
+    )
     return PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
 
 
@@ -77,7 +79,9 @@ class TestTornTail:
             shutil.rmtree(copy)
 
     @pytest.mark.parametrize("last_end", [LastEnd.KILLED, LastEnd.CRASHED])
-    @pytest.mark.parametrize("tail", [b"\x00" * 500, b"\xff" * 500, b"noise", bytes(16) + b"\x02" + bytes(60)])
+    @pytest.mark.parametrize(
+        "tail", [b"\x00" * 500, b"\xff" * 500, b"noise", bytes(16) + b"\x02" + bytes(60)]
+    )
     def test_something_else_behind_the_last_batch(self, data, last_end, tail):
         before = write(data)
         last = logs_of(data / NAME)[-1]
@@ -152,7 +156,9 @@ class TestTheMachineWentDown:
         checked = []
         recover = Segment.recover
         monkeypatch.setattr(
-            Segment, "recover", lambda self, **how: checked.append(self.base_offset) or recover(self, **how)
+            Segment,
+            "recover",
+            lambda self, **how: checked.append(self.base_offset) or recover(self, **how),
         )
         recovered = opened(data / NAME, LastEnd.CRASHED)
         assert recovered.end_offset == 120
@@ -179,7 +185,9 @@ class TestIndex:
         assert records_of(log) == before
         for offset in range(0, 60, 7):
             assert records_of(log, offset) == before[offset:]
-        assert [log.offset_for_timestamp(NOW + at) for at in range(60)] == [(at, NOW + at) for at in range(60)]
+        assert [log.offset_for_timestamp(NOW + at) for at in range(60)] == [
+            (at, NOW + at) for at in range(60)
+        ]
         assert log.max_timestamp() == (59, NOW + 59)
         log.end(0)
 
@@ -192,7 +200,9 @@ class TestIndex:
         self.check(data, before, config)
 
     @pytest.mark.parametrize("config", [SMALL, LogConfig(index_interval_bytes=200)])
-    @pytest.mark.parametrize("content", [b"", b"\xff" * 24, b"\x00" * 23, b"\x00" * 48, bytes(range(240))])
+    @pytest.mark.parametrize(
+        "content", [b"", b"\xff" * 24, b"\x00" * 23, b"\x00" * 48, bytes(range(240))]
+    )
     def test_wrong(self, data, content, config):
         before = write(data, config)
         for path in (data / NAME).glob("*.index"):
@@ -211,7 +221,10 @@ class TestIndex:
         log = opened(data / NAME, LastEnd.KILLED, config)
         for limit in range(100, 2_000, 50):
             read = bytes(log.read(0, limit))
-            assert read == bytes(opened(data / NAME, LastEnd.KILLED, config).read(0, 10**6))[: len(read)]
+            assert (
+                read
+                == bytes(opened(data / NAME, LastEnd.KILLED, config).read(0, 10**6))[: len(read)]
+            )
 
     def test_behind_what_is_there(self, data):
         config = LogConfig(index_interval_bytes=200)
@@ -232,7 +245,9 @@ class TestInterruptedCompaction:
     @pytest.fixture
     def steps(self, data, monkeypatch):
         """Copies of the directory before every rename and unlink of a compaction."""
-        config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000, index_interval_bytes=200)
+        config = LogConfig(
+            cleanup_policy=frozenset({"compact"}), segment_bytes=1_000, index_interval_bytes=200
+        )
         directory = LocalDirectory(data)
         log = directory.open(ORDERS, config)
         for at in range(120):
@@ -248,7 +263,11 @@ class TestInterruptedCompaction:
             return copied
 
         submitted = []
-        monkeypatch.setattr(directory._executor, "submit", lambda call, *arguments: submitted.append((call, arguments)))
+        monkeypatch.setattr(
+            directory._executor,
+            "submit",
+            lambda call, *arguments: submitted.append((call, arguments)),
+        )
         with monkeypatch.context() as patch:
             patch.setattr(log_files.os, "rename", copying(os.rename))
             asyncio.run(log.compact(NOW))
@@ -264,9 +283,13 @@ class TestInterruptedCompaction:
         assert len(copies) > 10
         for copy in copies:
             log = opened(copy, LastEnd.KILLED, config)
-            assert {record.key: (record.offset, record.value) for record in records_of(log)} == latest
+            assert {
+                record.key: (record.offset, record.value) for record in records_of(log)
+            } == latest
             assert log.end_offset == 120
-            assert not [path for path in copy.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
+            assert not [
+                path for path in copy.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")
+            ]
             assert log.append(batch(b"next"), NOW).base_offset == 120
             log.end(0)
 
@@ -315,7 +338,8 @@ class TestTheRecoveryPointWaits:
     def test_for_segments_of_a_process_that_was_killed(self, data, synced, monkeypatch):
         killed = LocalDirectory(data)
         with monkeypatch.context() as patch:
-            patch.setattr(log_files.FileBacking, "sealed", lambda *_: None)  # it did not come to that
+            # it did not come to that
+            patch.setattr(log_files.FileBacking, "sealed", lambda *_: None)
             log = killed.open(ORDERS, SMALL)
             fill(log, 200)
         left = [segment.log.path for segment in log.segments[:-1]]

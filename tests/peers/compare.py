@@ -2,10 +2,11 @@
 
     python -m tests.peers.compare [PEER…] [--only PATTERN]… [--markdown]
 
-For each profile of settings Kafka is started, played every scenario and compared with the answers recorded in the
-package; then each peer (Kohort when none is named: kohort, kfake, mock, tansu, or HOST:PORT) is played the same and
-compared with what that Kafka said. Peers whose settings cannot be chosen are played the default profile only.
-`--markdown` prints the table of docs/conformance.md. Ends with 1 when Kafka's answers or Kohort's differ.
+For each profile of settings Kafka is started, played every scenario and compared with the answers
+recorded in the package; then each peer (Kohort when none is named: kohort, kfake, mock, tansu, or
+HOST:PORT) is played the same and compared with what that Kafka said. Peers whose settings cannot be
+chosen are played the default profile only. `--markdown` prints the table of docs/conformance.md.
+Ends with 1 when Kafka's answers or Kohort's differ.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario, all_scenari
 KAFKA = f"Apache Kafka {VERSION}"
 KOHORT = "kohort"
 LEAVES_SILENT = 64
-"""How many scenarios at once on peers that leave requests unanswered: each such one waits for its time limit."""
+"""How many scenarios at once on peers that leave requests unanswered: each such one waits for its
+time limit.
+"""
 
 
 @contextmanager
@@ -71,7 +74,9 @@ def said_live(runs: Sequence[Run]) -> Reference:
     return Reference(KAFKA, {run.scenario.name: run.steps for run in runs})
 
 
-def compare(name: str, profile: str, reference: Reference, scenarios: Sequence[Scenario]) -> Report | None:
+def compare(
+    name: str, profile: str, reference: Reference, scenarios: Sequence[Scenario]
+) -> Report | None:
     """The peer's report, or None with a word about it when it cannot be had."""
     try:
         with peer(name, profile) as address:
@@ -85,19 +90,28 @@ def compare(name: str, profile: str, reference: Reference, scenarios: Sequence[S
 
 def as_markdown(reports: Sequence[Report]) -> str:
     """The rows of the table: score, and in which subjects most scenarios differ."""
-    lines = ["| server | scenarios alike | answers alike | where most scenarios differ |", "|---|---|---|---|"]
+    lines = [
+        ("| server | scenarios alike | answers alike | where most scenarios differ |"),
+        "|---|---|---|---|",
+    ]
     for report in reports:
         same, total = report.count("same"), len(report.verdicts)
-        differing = Counter(one.scenario.subject for one in report.verdicts if one.outcome == "differs")
+        differing = Counter(
+            one.scenario.subject for one in report.verdicts if one.outcome == "differs"
+        )
         worst = ", ".join(f"{subject} {count}" for subject, count in differing.most_common(5))
         argued = f" and {report.count('argued')} argued" if report.count("argued") else ""
         scenarios = f"{same} of {total}{argued} ({percent(same, total)})"
-        lines.append(f"| {report.address} | {scenarios} | {percent(*report.answers)} | {worst or 'none'} |")
+        lines.append(
+            f"| {report.address} | {scenarios} | {percent(*report.answers)} | {worst or 'none'} |"
+        )
     return "\n".join(lines)
 
 
 def compare_all(profile: str, peers: Sequence[str], patterns: Sequence[str]) -> list[Report]:
-    """Kafka's own report against what was recorded, and the peers' against it. Raises KafkaUnavailableError."""
+    """Kafka's own report against what was recorded, and the peers' against it. Raises
+    KafkaUnavailableError.
+    """
     scenarios = matching(all_scenarios(profile), patterns)
     if not scenarios:
         return []
@@ -105,7 +119,9 @@ def compare_all(profile: str, peers: Sequence[str], patterns: Sequence[str]) -> 
         runs = play_twice(node.address, scenarios, load())
     settable = [name for name in peers if profile == DEFAULT or name == KOHORT]
     reports = [judge(KAFKA, load(), runs)]
-    reports += [one for name in settable if (one := compare(name, profile, said_live(runs), scenarios))]
+    reports += [
+        one for name in settable if (one := compare(name, profile, said_live(runs), scenarios))
+    ]
     return reports
 
 

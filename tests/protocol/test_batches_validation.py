@@ -1,4 +1,6 @@
-"""What a produced payload is answered. The codes were seen on a running Kafka 4.3 with the same bytes."""
+"""What a produced payload is answered. The codes were seen on a running Kafka 4.3 with the same
+bytes.
+"""
 
 import struct
 import time
@@ -49,8 +51,12 @@ ACCEPTED = {
     "no timestamps": batches.build([Record(b"k", b"v")]),
     "negative timestamps": batches.build([Record(b"k", b"v", (), -5)]),
     "very old": batches.build([Record(b"k", b"v", (), 1000)]),
-    "offset deltas that are wrong, not compressed": holding(b"".join([CONTENT[0], CONTENT[2], CONTENT[1]])),
-    "raw snappy": holding(b"", codec=Codec.SNAPPY, payload=bytes(cramjam.snappy.compress_raw(b"".join(CONTENT)))),
+    ("offset deltas that are wrong, not compressed"): holding(
+        b"".join([CONTENT[0], CONTENT[2], CONTENT[1]])
+    ),
+    "raw snappy": holding(
+        b"", codec=Codec.SNAPPY, payload=bytes(cramjam.snappy.compress_raw(b"".join(CONTENT)))
+    ),
     **{f"{codec.name} codec": batches.build(THREE, codec=codec) for codec in Codec},
 }
 
@@ -136,7 +142,9 @@ def test_the_largest_batch():
     small = Rules(max_message_bytes=len(GOOD) - 1)
     assert code_of(GOOD, small) is ErrorCode.message_too_large
     assert code_of(changed(crc=1), small) is ErrorCode.message_too_large, "before the CRC"
-    assert code_of(changed(base_offset=3), small) is ErrorCode.invalid_record, "after the base offset"
+    assert code_of(changed(base_offset=3), small) is ErrorCode.invalid_record, (
+        "after the base offset"
+    )
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -153,7 +161,11 @@ class TestCompactedTopics:
 
     @pytest.mark.parametrize("codec", Codec)
     def test_each_record_without_a_key_is_named(self, codec):
-        content = [Record(None, b"v", (), NOW), Record(b"k", b"v", (), NOW), Record(None, b"v", (), NOW)]
+        content = [
+            Record(None, b"v", (), NOW),
+            Record(b"k", b"v", (), NOW),
+            Record(None, b"v", (), NOW),
+        ]
         with pytest.raises(InvalidRecordsError) as refused:
             validate(batches.build(content, codec=codec), self.rules, NOW)
         assert refused.value.code is ErrorCode.invalid_record
@@ -167,11 +179,19 @@ class TestCompactedTopics:
         assert [error.batch_index for error in refused.value.record_errors] == [0, 1]
 
     def test_keys_and_tombstones_are_fine(self):
-        assert code_of(batches.build([Record(b"k", None, (), NOW), Record(b"", b"", (), NOW)]), self.rules) == 0
+        assert (
+            code_of(
+                batches.build([Record(b"k", None, (), NOW), Record(b"", b"", (), NOW)]), self.rules
+            )
+            == 0
+        )
 
     def test_wrong_deltas_in_a_compressed_batch(self):
         content = b"".join([CONTENT[0], CONTENT[2], CONTENT[1]])
-        assert code_of(holding(content, codec=Codec.ZSTD), self.rules) is ErrorCode.unknown_server_error
+        assert (
+            code_of(holding(content, codec=Codec.ZSTD), self.rules)
+            is ErrorCode.unknown_server_error
+        )
 
     def test_the_inside_of_a_record_is_looked_at(self):
         broken = bytearray(CONTENT[0])
@@ -189,7 +209,9 @@ class TestTimestamps:
             (NOW + 501, ErrorCode.invalid_timestamp),
             (-1, ErrorCode.none),
         ):
-            assert code_of(batches.build([Record(b"k", b"v", (), timestamp)]), rules) is code, timestamp
+            assert code_of(batches.build([Record(b"k", b"v", (), timestamp)]), rules) is code, (
+                timestamp
+            )
 
     def test_a_header_that_exaggerates_is_mended(self):
         mended = validate(changed(max_timestamp=NOW + 2 * HOUR), Rules(), NOW)
@@ -205,8 +227,14 @@ class TestTimestamps:
 
     def test_a_log_with_its_own_time_does_not_care(self):
         rules = Rules(log_append_time=True)
-        assert code_of(batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), rules) is ErrorCode.none
-        assert code_of(changed(attributes=batches.LOG_APPEND_TIME), rules) is ErrorCode.invalid_timestamp
+        assert (
+            code_of(batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), rules)
+            is ErrorCode.none
+        )
+        assert (
+            code_of(changed(attributes=batches.LOG_APPEND_TIME), rules)
+            is ErrorCode.invalid_timestamp
+        )
 
 
 class TestCompressionType:
@@ -222,4 +250,7 @@ class TestCompressionType:
     def test_it_must_still_be_small_enough(self):
         batch = batches.build([Record(b"k", bytes(5_000), (), NOW)], codec=Codec.GZIP)
         assert code_of(batch, Rules(max_message_bytes=1_000)) is ErrorCode.none
-        assert code_of(batch, Rules(max_message_bytes=1_000, compression=Codec.NONE)) is ErrorCode.message_too_large
+        assert (
+            code_of(batch, Rules(max_message_bytes=1_000, compression=Codec.NONE))
+            is ErrorCode.message_too_large
+        )

@@ -39,8 +39,14 @@ def test_byte_by_byte() -> None:
     assert taken == frames
 
 
-@given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=8), st.booleans())
-def test_any_cutting_gives_the_same_frames(contents: list[bytes], cuts: list[int], take_at_once: bool) -> None:
+@given(
+    st.lists(st.binary(max_size=40), max_size=6),
+    st.lists(st.integers(0, 300), max_size=8),
+    st.booleans(),
+)
+def test_any_cutting_gives_the_same_frames(
+    contents: list[bytes], cuts: list[int], take_at_once: bool
+) -> None:
     frames = [frame(content) for content in contents]
     stream = b"".join(frames)
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.hot import read_heartbeat, read_offset_commit
 from kohort.protocol.messages import decode_request, encode, request
+from kohort.protocol.request_fast_path import read_heartbeat, read_offset_commit
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
 texts = st.text(max_size=60) | st.text(alphabet="m", min_size=120, max_size=130)
@@ -19,7 +19,12 @@ def by_kio(data, at=0):
 
 @given(texts, st.integers(-(2**31), 2**31 - 1), texts, st.none() | texts, st.binary(max_size=5))
 def test_a_heartbeat_is_read_as_kio_reads_it(group, generation, member, instance, before):
-    fields = {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": instance}
+    fields = {
+        "group_id": group,
+        "generation_id": generation,
+        "member_id": member,
+        "group_instance_id": instance,
+    }
     data = before + encode(request(HEARTBEAT, 4, **fields))
     usual = all(len(text.encode()) < 127 for text in (group, member, instance or ""))
     assert read_heartbeat(data, len(before)) == (by_kio(data, len(before)) if usual else None)
@@ -33,7 +38,9 @@ def test_whatever_the_bytes_are_it_reads_what_kio_reads_or_nothing(data):
 
 
 def test_a_heartbeat_that_ends_early_or_has_tags_is_left_to_kio():
-    data = encode(request(HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m", group_instance_id="i"))
+    data = encode(
+        request(HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+    )
     assert all(read_heartbeat(data[:end], 0) is None for end in range(len(data)))
     assert read_heartbeat(data[:-1] + b"\x01\x09\x01x", 0) is None
 
@@ -41,7 +48,12 @@ def test_a_heartbeat_that_ends_early_or_has_tags_is_left_to_kio():
 def committed(data, version):
     """What kio reads, in the form of `read_offset_commit`."""
     read = decode_request(OFFSET_COMMIT, version, data)
-    who = (read.group_id, read.generation_id_or_member_epoch, read.member_id, read.group_instance_id)
+    who = (
+        read.group_id,
+        read.generation_id_or_member_epoch,
+        read.member_id,
+        read.group_instance_id,
+    )
     return who, [
         (
             topic.topic_id.bytes if version >= 10 else topic.name.encode(),
@@ -67,7 +79,9 @@ def same(data, version):
 
 int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 names = st.text(max_size=20)
-positions = st.lists(st.tuples(int32s, int64s, int32s), min_size=1, max_size=3) | st.just([(0, 1, 2)] * 200)
+positions = st.lists(st.tuples(int32s, int64s, int32s), min_size=1, max_size=3) | st.just(
+    [(0, 1, 2)] * 200
+)
 
 
 @given(st.integers(8, 10), names, int32s, names, st.none() | names,
@@ -79,17 +93,31 @@ def test_a_commit_is_read_as_kio_reads_it(version, group, generation, member, in
             "name": name,
             "topic_id": topic_id,
             "partitions": [
-                {"partition_index": p, "committed_offset": o, "committed_leader_epoch": e, "committed_metadata": ""}
+                {
+                    "partition_index": p,
+                    "committed_offset": o,
+                    "committed_leader_epoch": e,
+                    "committed_metadata": "",
+                }
                 for p, o, e in positions
             ],
         }
         for name, topic_id, positions in topics
     ]
-    assert same(encode(request(OFFSET_COMMIT, version, **who, group_instance_id=instance, topics=asked)), version)
+    assert same(
+        encode(request(OFFSET_COMMIT, version, **who, group_instance_id=instance, topics=asked)),
+        version,
+    )
 
 
 USUAL = bytes.fromhex(
-    "0267ffffffff010002027403" + "00000001" + "00" * 12 + "0100" + "00000002" + "00" * 12 + "00000000"
+    "0267ffffffff010002027403"
+    + "00000001"
+    + "00" * 12
+    + "0100"
+    + "00000002"
+    + "00" * 12
+    + "00000000"
 )
 
 
@@ -102,7 +130,9 @@ def test_a_damaged_commit_is_read_as_kio_reads_it_or_not_at_all(data):
     damaged = bytearray(USUAL)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(USUAL) - 1))] = data.draw(st.integers(0, 255))
-    cut = bytes(damaged[: data.draw(st.integers(0, len(USUAL)))] if data.draw(st.booleans()) else damaged)
+    cut = bytes(
+        damaged[: data.draw(st.integers(0, len(USUAL)))] if data.draw(st.booleans()) else damaged
+    )
     for version in (8, 9, 10):
         try:
             same(cut, version)

@@ -14,12 +14,23 @@ from wire_entities import VERSIONS, name_of, requests
 from kohort.errors import ErrorCode
 from kohort.protocol import building
 from kohort.protocol.apis import APIS, BY_NAME
+from kohort.protocol.bounds_check import has_arrays, quick_walk
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.mending import MAX_ELEMENTS, MAX_PATCHES, mended
-from kohort.protocol.messages import decode_request, encode, frame_head, read_header, request, response
-from kohort.protocol.quick_walk import has_arrays, quick_walk
+from kohort.protocol.lenient_decoding import MAX_ELEMENTS, MAX_PATCHES, mended
+from kohort.protocol.messages import (
+    decode_request,
+    encode,
+    frame_head,
+    read_header,
+    request,
+    response,
+)
 
-HEARTBEAT, METADATA, PRODUCE = BY_NAME["heartbeat"].key, BY_NAME["metadata"].key, BY_NAME["produce"].key
+HEARTBEAT, METADATA, PRODUCE = (
+    BY_NAME["heartbeat"].key,
+    BY_NAME["metadata"].key,
+    BY_NAME["produce"].key,
+)
 each_version = pytest.mark.parametrize("case", VERSIONS, ids=name_of)
 
 
@@ -40,7 +51,8 @@ def test_header_v1_and_v2() -> None:
 
 def test_header_without_client_id() -> None:
     assert read_header(framed(HEARTBEAT, 4, b"\xff\xff\0body", correlation_id=-5))[2:4] == (-5, "")
-    assert read_header(framed(HEARTBEAT, 4, b"\xff\xf0\0body"))[3] == ""  # any negative length, as in Kafka
+    # any negative length, as in Kafka
+    assert read_header(framed(HEARTBEAT, 4, b"\xff\xf0\0body"))[3] == ""
     assert read_header(framed(HEARTBEAT, 4, b"\0\1\xff\0body"))[3] == "\ufffd"
 
 
@@ -111,16 +123,24 @@ def test_unknown_tags_are_ignored(case: tuple[int, int], data: st.DataObject) ->
 
 
 def test_unknown_tags_deep_inside() -> None:
-    committed = b"\0\0\0\x05" + b"\0" * 7 + b"\x09" + b"\xff\xff\xff\xff" + b"\0" + b"\x01\x63\x03abc"
+    committed = (
+        b"\0\0\0\x05" + b"\0" * 7 + b"\x09" + b"\xff\xff\xff\xff" + b"\0" + b"\x01\x63\x03abc"
+    )
     topic = b"\x02t" + b"\x02" + committed + b"\x02\x05\0\x06\x01q"
     body = b"\x02g\0\0\0\x01\x02m\0" + b"\x02" + topic + b"\x01\x07\x01x"
     decoded = decode_request(8, 8, body + b"trailing")
     partition = decoded.topics[0].partitions[0]
-    assert (partition.partition_index, partition.committed_offset, partition.committed_metadata) == (5, 9, None)
+    assert (
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_metadata,
+    ) == (5, 9, None)
 
 
 def test_known_tags_stay_where_unknown_ones_go() -> None:
-    known = request(1, 17, topics=[], cluster_id="c1", replica_state={"replica_id": 3, "replica_epoch": 4})
+    known = request(
+        1, 17, topics=[], cluster_id="c1", replica_state={"replica_id": 3, "replica_epoch": 4}
+    )
     front = encode(request(1, 17, topics=[]))[:-1]
     section = encode(known)[len(front) :]
     assert section[0] == 2
@@ -130,7 +150,10 @@ def test_known_tags_stay_where_unknown_ones_go() -> None:
 
 def test_a_known_tag_twice_counts_as_the_last() -> None:
     front = encode(request(1, 12, topics=[]))[:-1]
-    assert decode_request(1, 12, front + b"\x02" + b"\x00\x02\x02a" + b"\x00\x02\x02b").cluster_id == "b"
+    assert (
+        decode_request(1, 12, front + b"\x02" + b"\x00\x02\x02a" + b"\x00\x02\x02b").cluster_id
+        == "b"
+    )
 
 
 @pytest.mark.parametrize("version", [0, 4])
@@ -141,14 +164,26 @@ def test_text_that_is_not_utf8_is_read_as_java_reads_it(version: int) -> None:
     else:
         body = b"\5" + latin + b"\0\0\0\1" + b"\2\xff" + b"\0\0"
     heartbeat = decode_request(HEARTBEAT, version, body + b"trailing")
-    assert (heartbeat.group_id, heartbeat.generation_id, heartbeat.member_id) == ("gr\ufffdn", 1, "\ufffd")
+    assert (heartbeat.group_id, heartbeat.generation_id, heartbeat.member_id) == (
+        "gr\ufffdn",
+        1,
+        "\ufffd",
+    )
 
 
 def test_bytes_are_never_taken_for_text() -> None:
     join = request(
-        11, 9, group_id="g", member_id="", protocol_type="c", protocols=[{"name": "n", "metadata": b"\xff\xfe"}]
+        11,
+        9,
+        group_id="g",
+        member_id="",
+        protocol_type="c",
+        protocols=[{"name": "n", "metadata": b"\xff\xfe"}],
     )
-    assert decode_request(11, 9, encode(join)[:-1] + b"\x01\x63\x01x").protocols[0].metadata == b"\xff\xfe"
+    assert (
+        decode_request(11, 9, encode(join)[:-1] + b"\x01\x63\x01x").protocols[0].metadata
+        == b"\xff\xfe"
+    )
 
 
 @pytest.mark.parametrize("milliseconds", [2**63 - 1, -(2**63)])
@@ -165,11 +200,27 @@ def legacy(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("api", "version", "body"),
     [
-        ("join_group", 0, legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\x7f\xff\xff\xff"),
-        ("join_group", 0, legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\xff\xff\xff\xff"),
+        (
+            "join_group",
+            0,
+            legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\x7f\xff\xff\xff",
+        ),
+        (
+            "join_group",
+            0,
+            legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\xff\xff\xff\xff",
+        ),
         ("join_group", 0, legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\x80\0\0\0"),
-        ("join_group", 0, legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\0\0\0\1\0\1r\x7f\xff\xff\xff"),
-        ("join_group", 0, legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\0\0\0\1\0\1r\xff\xff\xff\xff"),
+        (
+            "join_group",
+            0,
+            legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\0\0\0\1\0\1r\x7f\xff\xff\xff",
+        ),
+        (
+            "join_group",
+            0,
+            legacy("g") + b"\0\0\0\1" + legacy("") + legacy("c") + b"\0\0\0\1\0\1r\xff\xff\xff\xff",
+        ),
         ("metadata", 12, b"\xff\xff\xff\xff\x7f"),  # kio ends the process at this one
         ("metadata", 12, b"\xff\xff\xff\xff\x07"),
         ("metadata", 12, b"\xff\xff\xff\xff\xff\xff\xff\x7f"),
@@ -181,13 +232,15 @@ def legacy(text: str) -> bytes:
         ("heartbeat", 0, b"\x7f\xff\0\0\0\1" + legacy("m")),
         ("heartbeat", 4, b"\xff\xff\xff\xff\xff\x01"),
         ("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\xff\xff\xff\xff\x07"),  # 2^31 tags
-        ("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0" + b"\xc0\x96\xb1\x02" + b"\x07\0" * 50_000),  # more than it has
+        # more than it has
+        ("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0" + b"\xc0\x96\xb1\x02" + b"\x07\0" * 50_000),
         (
             "heartbeat",
             4,
             b"\x02g\0\0\0\1\x02m\0" + b"\x80\x40" + b"\x07\0" * (2 * MAX_PATCHES),
         ),  # as many as it has, too many
-        ("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\x01\x07\xff\xff\xff\xff\x07"),  # a tag longer than the frame
+        # a tag longer than the frame
+        ("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\x01\x07\xff\xff\xff\xff\x07"),
         ("heartbeat", 0, b""),
     ],
 )
@@ -220,7 +273,9 @@ def test_no_damage_raises_anything_else(data: st.DataObject, case: tuple[int, in
     encoded = bytearray(encode(data.draw(requests(*case))))
     for _ in range(data.draw(st.integers(1, 3))):
         if encoded:
-            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(
+                st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])
+            )
     try:
         decode_request(*case, bytes(encoded))
     except MalformedError:
@@ -228,21 +283,27 @@ def test_no_damage_raises_anything_else(data: st.DataObject, case: tuple[int, in
 
 
 @settings(max_examples=200, database=None)
-@given(st.data(), st.sampled_from([case for case in VERSIONS if has_arrays(load_request_schema(*case))]))
+@given(
+    st.data(),
+    st.sampled_from([case for case in VERSIONS if has_arrays(load_request_schema(*case))]),
+)
 def test_the_quick_walk_lets_nothing_pass_that_the_careful_one_does_not(
     data: st.DataObject, case: tuple[int, int]
 ) -> None:
     encoded = bytearray(encode(data.draw(requests(*case))))
     for _ in range(data.draw(st.integers(0, 3))):
         if encoded:
-            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+            encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(
+                st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])
+            )
     quick = quick_walk(load_request_schema(*case))
     try:
         all_is_well = quick(bytes(encoded), 0, MAX_ELEMENTS)
     except (IndexError, MalformedError):
         return
     if all_is_well:
-        mended(load_request_schema(*case), bytes(encoded))  # does not raise: every count and length can be
+        # does not raise: every count and length can be
+        mended(load_request_schema(*case), bytes(encoded))
 
 
 # Responses
@@ -254,7 +315,13 @@ def test_a_response_of_no_values_has_the_schemas_defaults(case: tuple[int, int])
 
 
 def test_fields_of_other_versions_are_dropped() -> None:
-    topics = [{"name": "t", "topic_id": UUID(int=5), "partitions": [{"partition_index": 1, "error_code": 22}]}]
+    topics = [
+        {
+            "name": "t",
+            "topic_id": UUID(int=5),
+            "partitions": [{"partition_index": 1, "error_code": 22}],
+        }
+    ]
     by_name = response(8, 9, topics=topics).topics[0]
     by_id = response(8, 10, topics=topics).topics[0]
     assert (by_name.name, hasattr(by_name, "topic_id")) == ("t", False)
@@ -266,10 +333,14 @@ def test_a_name_that_no_version_has_is_a_bug() -> None:
     with pytest.raises(TypeError, match="generation"):
         response(11, 9, generation=3)
     with pytest.raises(TypeError, match="errorcode"):
-        response(8, 9, topics=[{"name": "t", "partitions": [{"partition_index": 1, "errorcode": 0}]}])
+        response(
+            8, 9, topics=[{"name": "t", "partitions": [{"partition_index": 1, "errorcode": 0}]}]
+        )
 
 
-def test_a_field_of_another_version_loads_no_more_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_of_another_version_loads_no_more_than_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loaded = []
 
     def load(api_key: int, version: int) -> Any:
@@ -302,7 +373,12 @@ def test_any_iterable_is_an_array_and_none_is_null() -> None:
     built = response(11, 5, members=({"member_id": name, "metadata": b""} for name in "ab"))
     assert [member.member_id for member in built.members] == ["a", "b"]
     assert response(75, 0, next_cursor=None).next_cursor is None
-    assert response(75, 0, next_cursor={"topic_name": "t", "partition_index": 3}).next_cursor.partition_index == 3
+    assert (
+        response(
+            75, 0, next_cursor={"topic_name": "t", "partition_index": 3}
+        ).next_cursor.partition_index
+        == 3
+    )
     assert response(75, 0, topics=response(75, 0).topics) == response(75, 0)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wire_entities import name_of
 
 from kohort.errors import ErrorCode
-from kohort.protocol import packed
+from kohort.protocol import response_fast_path
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, response
 
@@ -28,21 +28,27 @@ names = st.none() | texts
 
 
 @versions("heartbeat")
-@pytest.mark.parametrize("error", [ErrorCode.none, ErrorCode.unknown_server_error, ErrorCode.rebalance_in_progress])
+@pytest.mark.parametrize(
+    "error", [ErrorCode.none, ErrorCode.unknown_server_error, ErrorCode.rebalance_in_progress]
+)
 def test_heartbeat(case, error: ErrorCode) -> None:
-    assert packed.heartbeat(case[1], error) == encode(response(*case, error_code=error))
+    assert response_fast_path.heartbeat(case[1], error) == encode(response(*case, error_code=error))
 
 
 def test_the_throttle_time_goes_before_the_error() -> None:
-    assert packed.heartbeat(0, 27) == b"\0\x1b"
-    assert packed.heartbeat(1, 27) == b"\0\0\0\0\0\x1b"
+    assert response_fast_path.heartbeat(0, 27) == b"\0\x1b"
+    assert response_fast_path.heartbeat(1, 27) == b"\0\0\0\0\0\x1b"
 
 
 @versions("sync_group")
 @few
 @given(error=errors, protocol_type=names, protocol_name=names, assignment=blobs)
-def test_sync_group(case, error: ErrorCode, protocol_type, protocol_name, assignment: bytes) -> None:
-    assert packed.sync_group(case[1], error, protocol_type, protocol_name, assignment) == encode(
+def test_sync_group(
+    case, error: ErrorCode, protocol_type, protocol_name, assignment: bytes
+) -> None:
+    assert response_fast_path.sync_group(
+        case[1], error, protocol_type, protocol_name, assignment
+    ) == encode(
         response(
             *case,
             error_code=error,
@@ -63,11 +69,14 @@ def test_sync_group(case, error: ErrorCode, protocol_type, protocol_name, assign
     leader=texts,
     skip=st.booleans(),
     member_id=texts,
-    members=st.lists(st.tuples(texts, names, blobs), max_size=3) | st.just([("m", None, b"x")] * 200),
+    members=st.lists(st.tuples(texts, names, blobs), max_size=3)
+    | st.just([("m", None, b"x")] * 200),
 )
-def test_join_group(case, error, generation, protocol_type, protocol_name, leader, skip, member_id, members) -> None:
+def test_join_group(
+    case, error, generation, protocol_type, protocol_name, leader, skip, member_id, members
+) -> None:
     version = case[1]
-    got = packed.join_group(
+    got = response_fast_path.join_group(
         version,
         error=error,
         generation=generation,
@@ -88,7 +97,9 @@ def test_join_group(case, error, generation, protocol_type, protocol_name, leade
             leader=leader,
             skip_assignment=skip,
             member_id=member_id,
-            members=[{"member_id": m, "group_instance_id": i, "metadata": b} for m, i, b in members],
+            members=[
+                {"member_id": m, "group_instance_id": i, "metadata": b} for m, i, b in members
+            ],
         )
     )
 
@@ -97,7 +108,11 @@ def test_join_group(case, error, generation, protocol_type, protocol_name, leade
 @few
 @given(
     st.lists(
-        st.tuples(texts, st.none() | st.uuids(), st.lists(st.tuples(st.integers(0, 2**31 - 1), errors), max_size=3)),
+        st.tuples(
+            texts,
+            st.none() | st.uuids(),
+            st.lists(st.tuples(st.integers(0, 2**31 - 1), errors), max_size=3),
+        ),
         max_size=3,
     )
     | st.just([("t", UUID(int=1), [(partition, ErrorCode.none) for partition in range(300)])])
@@ -109,12 +124,14 @@ def test_offset_commit(case, topics) -> None:
             {
                 "name": name,
                 "topic_id": topic_id,
-                "partitions": [{"partition_index": index, "error_code": error} for index, error in partitions],
+                "partitions": [
+                    {"partition_index": index, "error_code": error} for index, error in partitions
+                ],
             }
             for name, topic_id, partitions in topics
         ],
     )
-    assert packed.offset_commit(case[1], topics) == encode(expected)
+    assert response_fast_path.offset_commit(case[1], topics) == encode(expected)
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
@@ -122,11 +139,20 @@ def test_offset_commit(case, topics) -> None:
 @given(
     error=errors,
     topics=st.lists(
-        st.tuples(texts, st.uuids(), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=3)), max_size=3
+        st.tuples(texts, st.uuids(), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=3)),
+        max_size=3,
     )
     | st.just([("t", TOPIC_ID, range(300))]),
 )
 def test_offset_commit_with_one_error_for_all(version: int, error: ErrorCode, topics) -> None:
-    columns = [(topic_id.bytes if version >= 10 else name.encode(), parts, ()) for name, topic_id, parts in topics]
-    rows = [(name, topic_id, [(partition, error) for partition in parts]) for name, topic_id, parts in topics]
-    assert packed.offset_commit_columns(version, columns, error) == packed.offset_commit(version, rows)
+    columns = [
+        (topic_id.bytes if version >= 10 else name.encode(), parts, ())
+        for name, topic_id, parts in topics
+    ]
+    rows = [
+        (name, topic_id, [(partition, error) for partition in parts])
+        for name, topic_id, parts in topics
+    ]
+    assert response_fast_path.offset_commit_columns(
+        version, columns, error
+    ) == response_fast_path.offset_commit(version, rows)

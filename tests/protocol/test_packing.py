@@ -43,7 +43,9 @@ def test_strings(value: str | None) -> None:
 @given(st.none() | st.binary(max_size=200))
 def test_bytes(value: bytes | None) -> None:
     assert packing.pack_bytes(value) == written(writers.write_nullable_legacy_bytes, value)
-    assert packing.pack_compact_bytes(value) == written(writers.write_nullable_compact_string, value)
+    assert packing.pack_compact_bytes(value) == written(
+        writers.write_nullable_compact_string, value
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 70_000])

@@ -23,8 +23,12 @@ from kohort.protocol.subscription import (
 from kohort.types import TopicPartition
 
 texts = st.text(max_size=5)
-partitions = st.dictionaries(texts, st.lists(st.integers(0, 99), min_size=1, max_size=3), max_size=3).map(
-    lambda topics: tuple(TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes)
+partitions = st.dictionaries(
+    texts, st.lists(st.integers(0, 99), min_size=1, max_size=3), max_size=3
+).map(
+    lambda topics: tuple(
+        TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes
+    )
 )
 
 
@@ -68,7 +72,11 @@ def test_what_a_version_cannot_say_is_left_out() -> None:
     full = Subscription(topics=("t",), owned=(TopicPartition("t", 1),), generation=5, rack="r")
     for version in range(4):
         written = Subscription(
-            topics=full.topics, owned=full.owned, generation=full.generation, rack=full.rack, version=version
+            topics=full.topics,
+            owned=full.owned,
+            generation=full.generation,
+            rack=full.rack,
+            version=version,
         )
         read = decode_subscription(encode_subscription(written))
         assert bool(read.owned) is (version >= 1)
@@ -80,9 +88,9 @@ def test_the_bytes_that_the_java_client_sends() -> None:
     java = bytes.fromhex("0003000000010007666c6967687473ffffffff00000000ffffffffffff")
     assert decode_subscription(java) == Subscription(topics=("flights",))
     assert encode_subscription(Subscription(topics=("flights",))) == java
-    assert decode_assignment(bytes.fromhex("000000000001000174000000020000000000000003ffffffff")) == (
-        Assignment(partitions=(TopicPartition("t", 0), TopicPartition("t", 3)), version=0)
-    )
+    assert decode_assignment(
+        bytes.fromhex("000000000001000174000000020000000000000003ffffffff")
+    ) == (Assignment(partitions=(TopicPartition("t", 0), TopicPartition("t", 3)), version=0))
 
 
 def test_a_higher_version_is_read_with_the_highest_known() -> None:
@@ -90,7 +98,12 @@ def test_a_higher_version_is_read_with_the_highest_known() -> None:
     newer = struct.pack(">h", 9) + known[2:] + b"fields of the future"
     assert decode_subscription(newer) == Subscription(topics=("t",), rack="r", version=9)
     assert subscribed_topics(newer) == {"t"}
-    assert decode_assignment(struct.pack(">h", 9) + encode_assignment(Assignment(partitions=()))[2:]).version == 9
+    assert (
+        decode_assignment(
+            struct.pack(">h", 9) + encode_assignment(Assignment(partitions=()))[2:]
+        ).version
+        == 9
+    )
 
 
 def test_the_coordinator_reads_the_v0_prefix_only() -> None:

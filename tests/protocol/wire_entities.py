@@ -12,7 +12,11 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS
 from kohort.protocol.schema import Shape, shape
 
-VERSIONS = [(api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)]
+VERSIONS = [
+    (api.key, version)
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+]
 """Every API and version that is served."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +37,9 @@ def responses(api_key: int, version: int) -> st.SearchStrategy[Any]:
 
 @cache
 def entities(entity_type: Any) -> st.SearchStrategy[Any]:
-    return st.builds(entity_type, **{each.name: _values(shape(each)) for each in fields(entity_type)})
+    return st.builds(
+        entity_type, **{each.name: _values(shape(each)) for each in fields(entity_type)}
+    )
 
 
 def _values(of: Shape) -> st.SearchStrategy[Any]:
@@ -54,12 +60,16 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "int32": _integers(32),
     "int64": _integers(64),
     "bool": st.booleans(),
-    "string": st.sampled_from(["", "t", "g", "consumer", "range"]) | st.text(max_size=4) | st.just("longer " * 40),
+    "string": st.sampled_from(["", "t", "g", "consumer", "range"])
+    | st.text(max_size=4)
+    | st.just("longer " * 40),
     "bytes": st.binary(max_size=4) | st.just(bytes(300)),
     "records": st.binary(max_size=4),
     "uuid": st.uuids() | st.none(),
     "error_code": st.sampled_from(ErrorCode),
-    "timedelta_i32": (st.sampled_from([0, 6_000]) | _integers(32)).map(lambda ms: timedelta(milliseconds=ms)),
+    "timedelta_i32": (st.sampled_from([0, 6_000]) | _integers(32)).map(
+        lambda ms: timedelta(milliseconds=ms)
+    ),
     "timedelta_i64": st.integers(-1, 1 << 50).map(
         lambda ms: timedelta(milliseconds=ms) if ms >= 0 else -timedelta(milliseconds=1)
     ),

@@ -20,9 +20,10 @@ from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
-from kohort.server.config import Config
-from kohort.server.exchange import Body
-from kohort.server.topics import Topics
+from kohort.server.config.config import Config
+from kohort.server.fetch import FetchSessions
+from kohort.server.net.exchange import Body
+from kohort.server.topics.topics import Topics
 from kohort.types import Instant
 
 START = Instant(1_700_000_000_000)
@@ -39,7 +40,9 @@ NO_ANSWER = object()
 class FakeExchange:
     """An exchange whose answer is kept: decoded in `outcome`, as bytes in `packed`."""
 
-    def __init__(self, api_key: int, version: int, *, client_id: str = "test", connection: Hashable = "c1") -> None:
+    def __init__(
+        self, api_key: int, version: int, *, client_id: str = "test", connection: Hashable = "c1"
+    ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = 7
@@ -58,7 +61,9 @@ class FakeExchange:
         read = entity_reader(load_response_schema(self.api_key, self.version))
         entity, size = read(self.packed, 0)
         assert size == len(self.packed), "bytes behind the answer"
-        assert {error for error in errors if error} == errors_in(entity), "errors that are not counted"
+        assert {error for error in errors if error} == errors_in(entity), (
+            "errors that are not counted"
+        )
         self._finish(entity)
 
     def no_answer(self) -> None:
@@ -102,9 +107,16 @@ class Bench:
         """Start again on the same logs, as after a crash: nothing is flushed or closed."""
         self.topics = Topics(self.directory, self.config, self.clock.now)
         self.cluster_id = self.topics.cluster_id
+        self.fetch_sessions = FetchSessions(
+            self.config["max.incremental.fetch.session.cache.slots"]
+        )
 
-    def begin(self, api: str, version: int, /, **fields: Any) -> tuple[FakeExchange, "asyncio.Task[None] | None"]:
-        """Give a request to its handler; the task is what waits for the answer, if it was not answered at once."""
+    def begin(
+        self, api: str, version: int, /, **fields: Any
+    ) -> tuple[FakeExchange, "asyncio.Task[None] | None"]:
+        """Give a request to its handler; the task is what waits for the answer, if it was not
+        answered at once.
+        """
         api_key = BY_NAME[api].key
         decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
         exchange = FakeExchange(api_key, version)
@@ -112,7 +124,9 @@ class Bench:
         return exchange, None if later is None else asyncio.ensure_future(later)
 
     async def ask(self, api: str, version: int, /, **fields: Any) -> Any:
-        """The answer as kio's class, or NO_ANSWER. Raises HungUpError if the connection is closed instead."""
+        """The answer as kio's class, or NO_ANSWER. Raises HungUpError if the connection is closed
+        instead.
+        """
         exchange, task = self.begin(api, version, **fields)
         if task is not None:
             await task
@@ -121,13 +135,23 @@ class Bench:
             raise exchange.outcome
         return exchange.outcome
 
-    def fill(self, topic: str, partition: int = 0, *, records: int = 1, size: int = 10, timestamp: int = START) -> None:
+    def fill(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        records: int = 1,
+        size: int = 10,
+        timestamp: int = START,
+    ) -> None:
         """Append one batch of `records` records with values of `size` bytes."""
         log = self.topics.log(topic, partition)
         assert log is not None
         log.append(batch_of(*[b"x" * size] * records, timestamp=timestamp), self.clock.now())
 
 
-def batch_of(*values: bytes | None, key: bytes | None = None, timestamp: int = START, **header: Any) -> bytes:
+def batch_of(
+    *values: bytes | None, key: bytes | None = None, timestamp: int = START, **header: Any
+) -> bytes:
     """A batch with these values; `header` as for `batches.build`."""
     return build([Record(key, value, (), timestamp) for value in values], **header)

@@ -13,9 +13,9 @@ from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
 from kohort.server.addresses import Address
 from kohort.server.broker import GROUP_LOG, Broker, cannot_listen, group_config
-from kohort.server.cluster_metadata import METADATA
-from kohort.server.config import Config
-from kohort.server.metadata_log import METADATA_LOG
+from kohort.server.config.config import Config
+from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.topics.metadata_log import METADATA_LOG
 
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -40,7 +40,11 @@ async def test_it_answers_once_it_is_open() -> None:
 
 
 async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) -> None:
-    settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "offsets.topic.num.partitions": 3}
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "log.dir": str(tmp_path),
+        "offsets.topic.num.partitions": 3,
+    }
     async with Broker(Config(settings)) as broker:
         topic = broker.topics.get(GROUP_LOG)
         assert topic is not None
@@ -58,7 +62,9 @@ async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) 
         assert (topic.id, len(topic.partitions)) == (first, 3)
 
 
-async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(tmp_path: Path) -> None:
+async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(
+    tmp_path: Path,
+) -> None:
     settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "durability": "fsync"}
     async with Broker(Config(settings)) as broker:
         log = broker.logs.open(METADATA, METADATA_LOG)
@@ -67,7 +73,9 @@ async def test_the_group_logs_topic_is_durable_before_anything_is_acknowledged(t
         assert log.unsynced() == []
 
 
-async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten(tmp_path: Path) -> None:
+async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten(
+    tmp_path: Path,
+) -> None:
     settings = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)}
 
     async def ask(broker: Broker, make: Any, **fields: Any) -> Any:
@@ -80,7 +88,15 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
         for name in ("gone", "here"):
             broker.topics.create(name, 1)
         offsets = tuple(OffsetToCommit(name, 0, 7) for name in ("gone", "here"))
-        await ask(broker, OffsetCommit, version=9, generation=-1, member_id="", instance_id=None, offsets=offsets)
+        await ask(
+            broker,
+            OffsetCommit,
+            version=9,
+            generation=-1,
+            member_id="",
+            instance_id=None,
+            offsets=offsets,
+        )
         broker.topics.on_deleted.clear()  # as if it were killed here
         broker.topics.delete("gone")
     async with Broker(Config(settings)) as broker:
@@ -102,15 +118,23 @@ async def test_a_name_with_port_0_is_one_address() -> None:
         assert broker.address.host in ("127.0.0.1", "::1")
         await request(broker.address)
     with pytest.raises(KohortError, match="cannot be listened on"):
-        await Broker(Config(MEMORY | {"listeners": "no-such-host.invalid:0", "insecure": True})).start()
+        await Broker(
+            Config(MEMORY | {"listeners": "no-such-host.invalid:0", "insecure": True})
+        ).start()
 
 
 async def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
     async with Broker(Config(MEMORY)) as other:
         settings = {"listeners": str(other.address), "log.dir": str(tmp_path)}
-        with pytest.raises(KohortError, match="in use by another process; choose another address with --listen"):
+        with pytest.raises(
+            KohortError, match=("in use by another process; choose another address with --listen")
+        ):
             await Broker(Config(settings)).start()
-        http = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path), "http.listen": str(other.address)}
+        http = {
+            "listeners": "127.0.0.1:0",
+            "log.dir": str(tmp_path),
+            "http.listen": str(other.address),
+        }
         with pytest.raises(KohortError, match="--http"):
             await Broker(Config(http)).start()
     async with Broker(Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})):
@@ -179,11 +203,17 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
         )
     )
     assert (config.min_session_timeout_ms, config.max_session_timeout_ms) == (1, 2)
-    assert (config.initial_rebalance_delay_ms, config.max_size, config.offset_metadata_max_bytes) == (3, 4, 5)
+    assert (
+        config.initial_rebalance_delay_ms,
+        config.max_size,
+        config.offset_metadata_max_bytes,
+    ) == (3, 4, 5)
     assert (config.offsets_retention_ms, config.max_record_bytes) == (360_000, 7)
 
 
-@pytest.mark.parametrize(("number", "told"), [(98, "in use"), (13, "permission denied"), (99, "Cannot assign")])
+@pytest.mark.parametrize(
+    ("number", "told"), [(98, "in use"), (13, "permission denied"), (99, "Cannot assign")]
+)
 def test_why_an_address_cannot_be_had(number: int, told: str) -> None:
     error = OSError(number, "Cannot assign requested address")
     assert told in cannot_listen(Address("127.0.0.1", 9092), error, "--listen")

@@ -11,10 +11,10 @@ import kohort
 from kohort.cli.app import Parser
 from kohort.cli.options import RefusedError, add_arguments, load_config
 from kohort.errors import ConfigError
-from kohort.server.config import Config
-from kohort.server.config_def import INT_MAX, ConfigDef, as_text
-from kohort.server.config_sources import read_environment, read_sets, read_toml
-from kohort.server.config_table import TABLE
+from kohort.server.config.config import Config
+from kohort.server.config.definition import INT_MAX, ConfigDef, as_text
+from kohort.server.config.sources import read_environment, read_sets, read_toml
+from kohort.server.config.table import TABLE
 
 
 def load(*arguments: str) -> Config:
@@ -52,7 +52,11 @@ def test_each_default_is_valid_and_survives_being_written(definition: ConfigDef)
 
 
 def test_every_setting_acts() -> None:
-    sources = (path for path in Path(kohort.__file__).parent.rglob("*.py") if path.name != "config_table.py")
+    sources = (
+        path
+        for path in Path(kohort.__file__).parent.rglob("*.py")
+        if path.name != "config_table.py"
+    )
     code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     assert [name for name in TABLE if f'"{name}"' not in code] == []
 
@@ -72,12 +76,17 @@ def test_names_that_toml_cannot_hold_side_by_side_are_the_documented_ones() -> N
 def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "kohort.toml"
     file.write_text(
-        "num.partitions = 2\nlog.segment.bytes = 2097152\n[group]\nmax.size = 5\n[group.min.session]\ntimeout.ms = 7000"
+        "num.partitions = 2\nlog.segment.bytes = 2097152\n[group]\nmax.size = "
+        "5\n[group.min.session]\ntimeout.ms = 7000"
     )
     monkeypatch.setenv("KOHORT_NUM_PARTITIONS", "3")
     monkeypatch.setenv("KOHORT_GROUP_MAX_SIZE", "6")
     config = load("--config", str(file), "--set", "num.partitions=4")
-    shown = {name: (config[name], config.setting(name).source) for name in config if config.setting(name).rank}
+    shown = {
+        name: (config[name], config.setting(name).source)
+        for name in config
+        if config.setting(name).rank
+    }
     assert shown == {
         "num.partitions": (4, "--set"),
         "group.max.size": (6, "KOHORT_GROUP_MAX_SIZE"),
@@ -86,7 +95,9 @@ def test_the_nearer_source_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
 
 
-def test_a_flag_wins_over_the_environment_and_set_over_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_wins_over_the_environment_and_set_over_the_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     delay = "group.initial.rebalance.delay.ms"
     monkeypatch.setenv("KOHORT_GROUP_INITIAL_REBALANCE_DELAY_MS", "10")
     assert load()[delay] == 10
@@ -136,22 +147,34 @@ def refusal(*arguments: str) -> str:
     ("pair", "told"),
     [
         ("group.max.sise=3", "--set: group.max.sise: unknown name; did you mean group.max.size?"),
-        ("num.partitions=0", "--set: num.partitions: 0 is out of range: at least 1; the nearest is 1"),
+        (
+            "num.partitions=0",
+            ("--set: num.partitions: 0 is out of range: at least 1; the nearest is 1"),
+        ),
         ("num.partitions=many", "--set: num.partitions: 'many' is not a whole number"),
         ("num.partitions=1_0", "--set: num.partitions: '1_0' is not a whole number"),
-        ("num.partitions=3000000000", "3000000000 does not fit the type int (-2147483648 to 2147483647)"),
+        (
+            "num.partitions=3000000000",
+            ("3000000000 does not fit the type int (-2147483648 to 2147483647)"),
+        ),
         ("num.partitions=", "'' is not a whole number"),
         ("log.cleaner.min.cleanable.ratio=1.5", "1.5 is out of range: 0 to 1; the nearest is 1"),
         ("log.cleaner.min.cleanable.ratio=nan", "is not a number"),
         ("auto.create.topics.enable=yes", "'yes' is neither true nor false"),
-        ("log.cleanup.policy=compakt", "'compakt' is not one of delete | compact; did you mean compact?"),
+        (
+            "log.cleanup.policy=compakt",
+            ("'compakt' is not one of delete | compact; did you mean compact?"),
+        ),
         ("durability=fsink", "did you mean fsync?"),
         ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT listeners are served, not SSL"),
         ("listeners=127.0.0.1", "is not HOST:PORT"),
         ("listeners=127.0.0.1:70000", "is not HOST:PORT"),
         ("listeners=::1:9092", "in brackets, [::1]:9092"),
         ("log.retention.ms=0", "log.retention.ms: 0 is out of range"),
-        ("group.min.session.timeout.ms=2000000", "is more than group.max.session.timeout.ms (1800000)"),
+        (
+            "group.min.session.timeout.ms=2000000",
+            ("is more than group.max.session.timeout.ms (1800000)"),
+        ),
         ("nonsense", "--set nonsense: is not NAME=VALUE"),
     ],
 )
@@ -163,9 +186,16 @@ def test_every_mistake_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     file = tmp_path / "k.toml"
     file.write_text("num.partitions = 0\nunknown.name = 1\nlog.segment.bytes = true")
     monkeypatch.setenv("KOHORT_GROUP_MAX_SISE", "1")
-    told = refusal("--config", str(file), "--set", "group.max.size=-1", "--listen", "nowhere").splitlines()
+    told = refusal(
+        "--config", str(file), "--set", "group.max.size=-1", "--listen", "nowhere"
+    ).splitlines()
     assert told[0] == "6 errors in the configuration:"
-    assert {line.strip().split(":")[0] for line in told[1:]} == {"k.toml", "KOHORT_GROUP_MAX_SISE", "--set", "--listen"}
+    assert {line.strip().split(":")[0] for line in told[1:]} == {
+        "k.toml",
+        "KOHORT_GROUP_MAX_SISE",
+        "--set",
+        "--listen",
+    }
 
 
 def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
@@ -173,11 +203,15 @@ def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
     assert "listeners: 0.0.0.0:9092 can be reached by other machines" in told
     assert "http.listen: 0.0.0.0:80 can be reached" in told
     assert "advertised.listeners: clients cannot connect to 0.0.0.0:9092" in told
-    config = load("--listen", "0.0.0.0:9092", "--advertise", "PLAINTEXT://kohort.example:9092", "--insecure")
+    config = load(
+        "--listen", "0.0.0.0:9092", "--advertise", "PLAINTEXT://kohort.example:9092", "--insecure"
+    )
     assert config.advertise == ("kohort.example", 9092)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:9092", "[::1]:9092", "PLAINTEXT://127.1.2.3:1"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:0", "localhost:9092", "[::1]:9092", "PLAINTEXT://127.1.2.3:1"]
+)
 def test_loopback_addresses_need_none(address: str) -> None:
     assert load("--listen", address).listen.host
 
@@ -193,7 +227,13 @@ def test_memory_and_a_directory_exclude_each_other() -> None:
 
 def test_the_environment_of_kubernetes_and_of_the_tests_holds_no_settings() -> None:
     problems: list[str] = []
-    variables = ("KOHORT_PORT", "KOHORT_PORT_9092_TCP_ADDR", "KOHORT_SERVICE_HOST", "KOHORT_DEMO_EXIT", "KOHORT_CONFIG")
+    variables = (
+        "KOHORT_PORT",
+        "KOHORT_PORT_9092_TCP_ADDR",
+        "KOHORT_SERVICE_HOST",
+        "KOHORT_DEMO_EXIT",
+        "KOHORT_CONFIG",
+    )
     assert read_environment(dict.fromkeys(variables, "1"), problems) == []
     assert problems == []
 
@@ -230,9 +270,19 @@ def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
 
 # --- what must never break
 
-FITTED_TOGETHER = re.compile(r".*listen.*|broker\.id|log\.retention\.(ms|minutes|hours)|group\.(min|max)\.session.*")
+FITTED_TOGETHER = re.compile(
+    r".*listen.*|broker\.id|log\.retention\.(ms|minutes|hours)|group\.(min|max)\.session.*"
+)
 NAMES = st.sampled_from([name for name in TABLE if not FITTED_TOGETHER.fullmatch(name)])
-VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.text()), st.binary())
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.lists(st.text()),
+    st.binary(),
+)
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4))

@@ -9,7 +9,10 @@ from kohort.errors import ErrorCode
 
 
 async def grow(
-    bench: Bench, *topics: tuple[str, int] | tuple[str, int, list[list[int]]], version: int = 3, **fields: Any
+    bench: Bench,
+    *topics: tuple[str, int] | tuple[str, int, list[list[int]]],
+    version: int = 3,
+    **fields: Any,
 ) -> list[tuple[str, ErrorCode, str | None]]:
     asked = [
         {"name": each[0], "count": each[1], "assignments": [{"broker_ids": ids} for ids in each[2]]}
@@ -43,7 +46,11 @@ async def test_validate_only(bench: Bench, topic: str) -> None:
     ("total", "code", "message"),
     [
         (3, ErrorCode.invalid_partitions, "Topic already has 3 partition(s)."),
-        (2, ErrorCode.invalid_partitions, "The topic orders currently has 3 partition(s); 2 would not be an increase."),
+        (
+            2,
+            ErrorCode.invalid_partitions,
+            ("The topic orders currently has 3 partition(s); 2 would not be an increase."),
+        ),
         (
             -1,
             ErrorCode.invalid_partitions,
@@ -60,8 +67,12 @@ async def test_totals(bench: Bench, topic: str, total: int, code: ErrorCode, mes
 async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     assert await grow(bench, ("nope", 3), ("", 3)) == [("nope", unknown, None), ("", unknown, None)]
-    assert await grow(bench, (topic, 4), (topic, 5)) == [(topic, ErrorCode.invalid_request, "Duplicate topic name.")]
-    assert await grow(bench, (topic, 4), timeout_ms=0) == [(topic, ErrorCode.request_timed_out, None)]
+    assert await grow(bench, (topic, 4), (topic, 5)) == [
+        (topic, ErrorCode.invalid_request, "Duplicate topic name.")
+    ]
+    assert await grow(bench, (topic, 4), timeout_ms=0) == [
+        (topic, ErrorCode.request_timed_out, None)
+    ]
     assert await grow(bench) == []
     assert count(bench, topic) == 3
 
@@ -69,9 +80,21 @@ async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
 async def test_assignments(bench: Bench, topic: str) -> None:
     assert await grow(bench, (topic, 5, [[0], [0]])) == [(topic, ErrorCode.none, None)]
     for total, assignments, message in (
-        (7, [[0]], "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."),
-        (6, [], "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified."),
-        (6, [[5]], "The manual partition assignment includes broker 5, but no such broker is registered."),
+        (
+            7,
+            [[0]],
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            6,
+            [],
+            "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (
+            6,
+            [[5]],
+            "The manual partition assignment includes broker 5, but no such broker is registered.",
+        ),
         (6, [[0, 0]], "The manual partition assignment includes the broker 0 more than once."),
         (6, [[]], "The manual partition assignment includes an empty replica list."),
     ):

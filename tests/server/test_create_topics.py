@@ -6,24 +6,34 @@ import pytest
 from handler_bench import Bench
 
 from kohort.errors import ErrorCode
-from kohort.server.topic_config_table import TOPIC_CONFIGS
+from kohort.server.config.topic_table import TOPIC_CONFIGS
 
 Assignments = list[tuple[int, list[int]]]
 
 
 def wanted(
-    name: str, partitions: int = 1, factor: int = 1, assignments: Assignments | None = None, **configs: str | None
+    name: str,
+    partitions: int = 1,
+    factor: int = 1,
+    assignments: Assignments | None = None,
+    **configs: str | None,
 ) -> dict[str, Any]:
     return {
         "name": name,
         "num_partitions": partitions,
         "replication_factor": factor,
-        "assignments": [{"partition_index": index, "broker_ids": ids} for index, ids in assignments or ()],
-        "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        "assignments": [
+            {"partition_index": index, "broker_ids": ids} for index, ids in assignments or ()
+        ],
+        "configs": [
+            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+        ],
     }
 
 
-async def create(bench: Bench, *topics: dict[str, Any], version: int = 7, **fields: Any) -> list[Any]:
+async def create(
+    bench: Bench, *topics: dict[str, Any], version: int = 7, **fields: Any
+) -> list[Any]:
     fields = {"timeout_ms": 5_000} | fields
     return list((await bench.ask("create_topics", version, topics=topics, **fields)).topics)
 
@@ -39,7 +49,11 @@ async def refused(bench: Bench, topic: dict[str, Any]) -> tuple[ErrorCode, str |
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_created(bench: Bench, version: int) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms=" 7 "), version=version)
-    assert (result.name, result.error_code, result.error_message) == ("orders", ErrorCode.none, None)
+    assert (result.name, result.error_code, result.error_message) == (
+        "orders",
+        ErrorCode.none,
+        None,
+    )
     topic = bench.topics.get("orders")
     assert topic is not None
     assert len(topic.partitions) == 3
@@ -65,7 +79,11 @@ async def test_defaults() -> None:
 
 async def test_validate_only(bench: Bench) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms="7"), validate_only=True)
-    assert (result.error_code, result.num_partitions, len(result.configs)) == (ErrorCode.none, 3, 33)
+    assert (result.error_code, result.num_partitions, len(result.configs)) == (
+        ErrorCode.none,
+        3,
+        33,
+    )
     assert result.topic_id is not None
     assert bench.topics.get("orders") is None
     (result,) = await create(bench, wanted("orders", retention_ms="x"), validate_only=True)
@@ -73,13 +91,16 @@ async def test_validate_only(bench: Bench) -> None:
 
 
 async def test_what_fails_does_not_stop_the_others(bench: Bench) -> None:
-    results = await create(bench, wanted("a"), wanted("b c"), wanted("d"), wanted("e"), wanted("e", 2))
+    results = await create(
+        bench, wanted("a"), wanted("b c"), wanted("d"), wanted("e"), wanted("e", 2)
+    )
     assert [(each.name, each.error_code, each.error_message) for each in results] == [
         ("a", ErrorCode.none, None),
         (
             "b c",
             ErrorCode.invalid_topic_exception,
-            "Topic name is invalid: 'b c' contains one or more characters other than ASCII alphanumerics, "
+            "Topic name is invalid: 'b c' contains one or more characters other than "
+            "ASCII alphanumerics, "
             "'.', '_' and '-'",
         ),
         ("d", ErrorCode.none, None),
@@ -134,13 +155,21 @@ BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default
             1,
             2,
             ErrorCode.invalid_replication_factor,
-            "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached "
+            "Unable to replicate the partition 2 time(s): The target replication factor "
+            "of 2 cannot be reached "
             "because only 1 broker(s) are registered.",
         ),
-        (2**31 - 1, 1, ErrorCode.policy_violation, "Excessively large number of partitions per request."),
+        (
+            2**31 - 1,
+            1,
+            ErrorCode.policy_violation,
+            ("Excessively large number of partitions per request."),
+        ),
     ],
 )
-async def test_numbers(bench: Bench, partitions: int, factor: int, code: ErrorCode, message: str) -> None:
+async def test_numbers(
+    bench: Bench, partitions: int, factor: int, code: ErrorCode, message: str
+) -> None:
     assert await refused(bench, wanted("a", partitions, factor)) == (code, message)
 
 
@@ -154,7 +183,11 @@ async def test_too_many_partitions_together(bench: Bench) -> None:
     [
         ("foo", "1", "Unknown topic config name: foo"),
         ("retention_ms", None, "Null value not supported for topic configs: retention.ms"),
-        ("retention_ms", "x", "Invalid value x for configuration retention.ms: Not a number of type LONG"),
+        (
+            "retention_ms",
+            "x",
+            ("Invalid value x for configuration retention.ms: Not a number of type LONG"),
+        ),
     ],
 )
 async def test_configs(bench: Bench, name: str, value: str | None, message: str) -> None:
@@ -176,12 +209,18 @@ class TestAssignments:
     @pytest.mark.parametrize(
         ("partitions", "factor", "assignments", "message"),
         [
-            (1, -1, [(0, [0])], "A manual partition assignment was specified, but numPartitions was not set to -1."),
+            (
+                1,
+                -1,
+                [(0, [0])],
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            ),
             (
                 -1,
                 1,
                 [(0, [0])],
-                "A manual partition assignment was specified, but replication factor was not set to -1.",
+                "A manual partition assignment was specified, but replication factor was "
+                "not set to -1.",
             ),
         ],
     )
@@ -197,9 +236,20 @@ class TestAssignments:
             ([(0, [0]), (2, [0])], "partitions should be a consecutive 0-based integer sequence"),
             ([(-1, [0])], "partitions should be a consecutive 0-based integer sequence"),
             ([(0, [0]), (0, [0])], "Found multiple manual partition assignments for partition 0"),
-            ([(0, [0, 0])], "The manual partition assignment includes the broker 0 more than once."),
-            ([(0, [5])], "The manual partition assignment includes broker 5, but no such broker is registered."),
-            ([(0, [0, 5])], "The manual partition assignment includes broker 5, but no such broker is registered."),
+            (
+                [(0, [0, 0])],
+                ("The manual partition assignment includes the broker 0 more than once."),
+            ),
+            (
+                [(0, [5])],
+                "The manual partition assignment includes broker 5, but no such broker is "
+                "registered.",
+            ),
+            (
+                [(0, [0, 5])],
+                "The manual partition assignment includes broker 5, but no such broker is "
+                "registered.",
+            ),
             ([(0, [])], "The manual partition assignment includes an empty replica list."),
         ],
     )

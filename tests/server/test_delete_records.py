@@ -10,7 +10,9 @@ from kohort.errors import ErrorCode
 OUT = (ErrorCode.offset_out_of_range, -1)
 
 
-async def delete(bench: Bench, *wishes: tuple[int, int], topic: str = "orders", version: int = 2) -> list[Any]:
+async def delete(
+    bench: Bench, *wishes: tuple[int, int], topic: str = "orders", version: int = 2
+) -> list[Any]:
     asked = [{"partition_index": partition, "offset": offset} for partition, offset in wishes]
     topics = [{"name": topic, "partitions": asked}]
     (answer,) = (await bench.ask("delete_records", version, topics=topics, timeout_ms=1_000)).topics
@@ -55,6 +57,8 @@ async def test_unknown(bench: Bench, topic: str) -> None:
         ("", (ErrorCode.policy_violation, -1)),
     ],
 )
-async def test_only_where_the_policy_deletes(bench: Bench, policy: str, answer: tuple[ErrorCode, int]) -> None:
+async def test_only_where_the_policy_deletes(
+    bench: Bench, policy: str, answer: tuple[ErrorCode, int]
+) -> None:
     bench.topics.create("t", 1, {"cleanup.policy": policy})
     assert await delete(bench, (0, 0), topic="t") == [answer]

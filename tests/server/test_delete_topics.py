@@ -10,8 +10,12 @@ from kohort.errors import ErrorCode
 
 
 async def delete(bench: Bench, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
-    asked: dict[str, Any] = {"topic_names": names} if version < 6 else {"topics": [{"name": name} for name in names]}
-    return list((await bench.ask("delete_topics", version, timeout_ms=timeout_ms, **asked)).responses)
+    asked: dict[str, Any] = (
+        {"topic_names": names} if version < 6 else {"topics": [{"name": name} for name in names]}
+    )
+    return list(
+        (await bench.ask("delete_topics", version, timeout_ms=timeout_ms, **asked)).responses
+    )
 
 
 async def delete_by_id(bench: Bench, *ids: Any) -> list[Any]:
@@ -40,7 +44,9 @@ async def test_deleted(bench: Bench, topic: str, version: int) -> None:
 async def test_by_id(bench: Bench, topic: str) -> None:
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     results = await delete_by_id(bench, topic_id, unknown)
-    assert [(each.name, each.topic_id, each.error_code, each.error_message) for each in results] == [
+    assert [
+        (each.name, each.topic_id, each.error_code, each.error_message) for each in results
+    ] == [
         (topic, topic_id, ErrorCode.none, None),
         (None, unknown, ErrorCode.unknown_topic_id, "This server does not host this topic ID."),
     ]
@@ -64,7 +70,10 @@ async def test_neither_and_both(bench: Bench, topic: str) -> None:
 
 async def test_twice(bench: Bench, topic: str) -> None:
     (result,) = await delete(bench, topic, topic)
-    assert (result.error_code, result.error_message) == (ErrorCode.invalid_request, "Duplicate topic name.")
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.invalid_request,
+        "Duplicate topic name.",
+    )
     assert bench.topics.get(topic) is not None
 
 
@@ -74,7 +83,9 @@ async def test_the_time_is_up(bench: Bench, topic: str) -> None:
     assert bench.topics.get(topic) is not None
 
 
-@pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)])
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
+)
 async def test_switched_off(version: int, code: ErrorCode) -> None:
     bench = Bench(delete_topic_enable=False)
     bench.topics.create("a", 1)

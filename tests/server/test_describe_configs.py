@@ -6,18 +6,26 @@ import pytest
 from handler_bench import Bench
 
 from kohort.errors import ErrorCode
-from kohort.server.config_resources import ResourceType
-from kohort.server.config_table import TABLE
-from kohort.server.topic_config_table import TOPIC_CONFIGS
+from kohort.server.config.resources import ResourceType
+from kohort.server.config.table import TABLE
+from kohort.server.config.topic_table import TOPIC_CONFIGS
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
 
 async def describe(
-    bench: Bench, kind: int, name: str, keys: list[str] | None = None, *, version: int = 4, **fields: Any
+    bench: Bench,
+    kind: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    version: int = 4,
+    **fields: Any,
 ) -> Any:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-    (result,) = (await bench.ask("describe_configs", version, resources=[resource], **fields)).results
+    (result,) = (
+        await bench.ask("describe_configs", version, resources=[resource], **fields)
+    ).results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
 
@@ -57,7 +65,9 @@ async def test_a_topic(bench: Bench, version: int) -> None:
         assert policy.documentation is None
 
 
-async def test_documentation_and_synonyms_are_only_given_if_asked_for(bench: Bench, topic: str) -> None:
+async def test_documentation_and_synonyms_are_only_given_if_asked_for(
+    bench: Bench, topic: str
+) -> None:
     plain = await describe(bench, TOPIC, topic)
     assert all(each.documentation is None and each.synonyms == () for each in plain.configs)
     full = await describe(bench, TOPIC, topic, include_documentation=True)
@@ -86,7 +96,9 @@ async def test_topics_that_there_are_not(bench: Bench) -> None:
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_the_broker(version: int) -> None:
     bench = Bench(num_partitions=4)
-    result = await describe(bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True)
+    result = await describe(
+        bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True
+    )
     configs = {each.name: each for each in result.configs}
     assert configs.keys() == TABLE.keys()
     assert all(each.read_only and not each.is_sensitive for each in result.configs)

@@ -1,4 +1,6 @@
-"""Fetch v4-18: limits, errors, waiting, sessions. What Kafka 4.3 answers, but for whole batches where it cuts them."""
+"""Fetch v4-18: limits, errors, waiting, sessions. What Kafka 4.3 answers, but for whole batches
+where it cuts them.
+"""
 
 import asyncio
 from typing import Any
@@ -16,7 +18,9 @@ WAIT_MS = 60_000
 """Longer than any test: what comes, comes because something happened."""
 
 
-def ask_for(bench: Bench, version: int, *partitions: dict[str, Any], topic: Any = "orders") -> list[dict[str, Any]]:
+def ask_for(
+    bench: Bench, version: int, *partitions: dict[str, Any], topic: Any = "orders"
+) -> list[dict[str, Any]]:
     asked = [{"fetch_offset": 0, "partition_max_bytes": 1 << 20} | each for each in partitions]
     if version < 13:
         return [{"topic": topic, "partitions": asked}]
@@ -33,12 +37,24 @@ def fields_for(
 
 
 async def fetch(
-    bench: Bench, *partitions: dict[str, Any], version: int = 12, topic: Any = "orders", **fields: Any
+    bench: Bench,
+    *partitions: dict[str, Any],
+    version: int = 12,
+    topic: Any = "orders",
+    **fields: Any,
 ) -> Any:
-    return await bench.ask("fetch", version, **fields_for(bench, version, partitions, topic, **fields))
+    return await bench.ask(
+        "fetch", version, **fields_for(bench, version, partitions, topic, **fields)
+    )
 
 
-def begin(bench: Bench, *partitions: dict[str, Any], version: int = 12, topic: Any = "orders", **fields: Any) -> Any:
+def begin(
+    bench: Bench,
+    *partitions: dict[str, Any],
+    version: int = 12,
+    topic: Any = "orders",
+    **fields: Any,
+) -> Any:
     """A fetch that waits: (exchange, task)."""
     fields = {"max_wait_ms": WAIT_MS} | fields
     return bench.begin("fetch", version, **fields_for(bench, version, partitions, topic, **fields))
@@ -80,7 +96,9 @@ async def test_records(filled: Bench, version: int) -> None:
         assert topic.topic_id == filled.topics.get("orders").id  # type: ignore[union-attr]
     assert getattr(answer, "error_code", NONE) is NONE
     assert getattr(answer, "session_id", 0) == 0
-    assert [(each.partition_index, each.error_code, each.high_watermark) for each in topic.partitions] == [
+    assert [
+        (each.partition_index, each.error_code, each.high_watermark) for each in topic.partitions
+    ] == [
         (0, NONE, 50),
         (1, NONE, 20),
         (2, NONE, 0),
@@ -99,7 +117,8 @@ async def test_from_the_middle_of_a_batch(filled: Bench) -> None:
 
 async def test_read_committed_lists_no_aborted_transactions(filled: Bench) -> None:
     answer = await fetch(filled, p(0), p(0, 99), p(9), isolation_level=1)
-    assert [each.aborted_transactions for each in found(answer)] == [None, ()]  # the last request for 0 counts
+    # the last request for 0 counts
+    assert [each.aborted_transactions for each in found(answer)] == [None, ()]
     (partition,) = found(await fetch(filled, p(0), isolation_level=1))
     assert partition.aborted_transactions == ()
 
@@ -110,13 +129,21 @@ class TestErrors:
     @pytest.mark.parametrize("version", ALL)
     async def test_unknown(self, filled: Bench, version: int) -> None:
         nowhere: Any = "nope" if version < 13 else uuid4()
-        unknown = ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
+        unknown = (
+            ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
+        )
         answer = await fetch(filled, p(0), topic=nowhere, version=version, max_wait_ms=WAIT_MS)
         (partition,) = found(answer)
-        assert (partition.error_code, partition.high_watermark, partition.records) == (unknown, -1, b"")
+        assert (partition.error_code, partition.high_watermark, partition.records) == (
+            unknown,
+            -1,
+            b"",
+        )
         assert partition.aborted_transactions == ()
         answer = await fetch(filled, p(3), p(-1), version=version, max_wait_ms=WAIT_MS)
-        assert [each.error_code for each in found(answer)] == [ErrorCode.unknown_topic_or_partition] * 2
+        assert [each.error_code for each in found(answer)] == [
+            ErrorCode.unknown_topic_or_partition
+        ] * 2
 
     async def test_the_zero_topic_id(self, filled: Bench) -> None:
         (partition,) = found(await fetch(filled, p(0), topic=UUID(int=0), version=13))
@@ -126,7 +153,9 @@ class TestErrors:
     async def test_out_of_range(self, filled: Bench, version: int) -> None:
         filled.topics.log("orders", 0).trim(10)  # type: ignore[union-attr]
         for offset in (-1, 9, 51):
-            (partition,) = found(await fetch(filled, p(0, offset), version=version, max_wait_ms=WAIT_MS))
+            (partition,) = found(
+                await fetch(filled, p(0, offset), version=version, max_wait_ms=WAIT_MS)
+            )
             assert partition.error_code is ErrorCode.offset_out_of_range
             assert (partition.high_watermark, partition.last_stable_offset) == (-1, -1)
             assert partition.aborted_transactions is None
@@ -145,9 +174,12 @@ class TestErrors:
         assert await error(last_fetched_epoch=1) is ErrorCode.offset_out_of_range
 
     @pytest.mark.parametrize(
-        ("version", "who"), [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": 0}})]
+        ("version", "who"),
+        [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": 0}})],
     )
-    async def test_nobody_replicates(self, filled: Bench, version: int, who: dict[str, Any]) -> None:
+    async def test_nobody_replicates(
+        self, filled: Bench, version: int, who: dict[str, Any]
+    ) -> None:
         (partition,) = found(await fetch(filled, p(0), version=version, **who))
         assert partition.error_code is ErrorCode.not_leader_or_follower
 
@@ -156,7 +188,9 @@ class TestErrors:
         assert [each.error_code for each in found(answer)] == [ErrorCode.offset_out_of_range, NONE]
         assert sizes(answer) == [0, 2]
 
-    async def test_a_storage_that_fails(self, filled: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_storage_that_fails(
+        self, filled: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         class Broken:
             start_offset, end_offset = 0, 5
 
@@ -169,10 +203,14 @@ class TestErrors:
 
 
 class TestLimits:
-    async def test_the_first_batch_is_given_whatever_its_size_but_only_one(self, filled: Bench) -> None:
+    async def test_the_first_batch_is_given_whatever_its_size_but_only_one(
+        self, filled: Bench
+    ) -> None:
         for small in (10, 0, -1):
             assert sizes(await fetch(filled, p(0), p(1), max_bytes=small)) == [1, 0]
-            assert sizes(await fetch(filled, *(p(i, partition_max_bytes=small) for i in (0, 1)))) == [1, 0]
+            assert sizes(
+                await fetch(filled, *(p(i, partition_max_bytes=small) for i in (0, 1)))
+            ) == [1, 0]
 
     async def test_an_empty_partition_does_not_use_up_the_first_batch(self, filled: Bench) -> None:
         assert sizes(await fetch(filled, p(2), p(0, 50), p(1), max_bytes=10)) == [0, 0, 1]
@@ -247,14 +285,19 @@ class TestWaiting:
 
     async def test_what_a_limit_holds_back_is_not_waited_for(self, filled: Bench) -> None:
         size = batch_size(filled)
-        exchange, task = begin(filled, p(0, partition_max_bytes=2 * size + 50), min_bytes=2 * size + 50)
+        exchange, task = begin(
+            filled, p(0, partition_max_bytes=2 * size + 50), min_bytes=2 * size + 50
+        )
         assert task is None
         assert sizes(exchange.outcome) == [2]
         _, task = begin(filled, p(0, 30), p(1), min_bytes=3 * size, max_bytes=2 * size)
         assert task is None
 
     async def test_a_deleted_topic_ends_it(self, filled: Bench) -> None:
-        for version, code in ((12, ErrorCode.unknown_topic_or_partition), (13, ErrorCode.unknown_topic_id)):
+        for version, code in (
+            (12, ErrorCode.unknown_topic_or_partition),
+            (13, ErrorCode.unknown_topic_id),
+        ):
             filled.topics.create("gone", 1)
             exchange, task = begin(filled, p(0), topic="gone", version=version)
             await settle()
@@ -267,7 +310,9 @@ class TestWaiting:
         await settle()
         filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
         await asyncio.wait_for(task, 1)
-        assert [each.error_code for each in found(exchange.outcome)] == [ErrorCode.offset_out_of_range]
+        assert [each.error_code for each in found(exchange.outcome)] == [
+            ErrorCode.offset_out_of_range
+        ]
 
     async def test_many_wait_for_one_append(self, filled: Bench) -> None:
         waiting = [begin(filled, p(2)) for _ in range(20)]
@@ -310,7 +355,9 @@ class TestWaiting:
 
 
 class TestSessions:
-    async def open(self, bench: Bench, *partitions: dict[str, Any], version: int = 12, **fields: Any) -> int:
+    async def open(
+        self, bench: Bench, *partitions: dict[str, Any], version: int = 12, **fields: Any
+    ) -> int:
         answer = await fetch(bench, *partitions, version=version, session_epoch=0, **fields)
         assert answer.error_code is NONE
         return answer.session_id  # type: ignore[no-any-return]
@@ -325,7 +372,9 @@ class TestSessions:
         filled.fill("orders", 1)
         for epoch in (2, 3):
             answer = await fetch(filled, session_epoch=epoch, **session)
-            assert [(each.partition_index, each.high_watermark) for each in found(answer)] == [(1, 21)]
+            assert [(each.partition_index, each.high_watermark) for each in found(answer)] == [
+                (1, 21)
+            ]
         answer = await fetch(filled, p(1, 21), session_epoch=4, **session)
         assert answer.responses == ()
 
@@ -337,13 +386,17 @@ class TestSessions:
         filled.fill("orders", 0)
         await asyncio.wait_for(task, 1)
         assert [each.partition_index for each in found(exchange.outcome)] == [0]
-        answer = await fetch(filled, p(0, 51), session_id=session_id, session_epoch=2, max_wait_ms=2)
+        answer = await fetch(
+            filled, p(0, 51), session_id=session_id, session_epoch=2, max_wait_ms=2
+        )
         assert answer.responses == ()
 
     @pytest.mark.parametrize("version", [12, 13])
     async def test_partitions_are_forgotten(self, filled: Bench, version: int) -> None:
         session_id = await self.open(filled, p(0, 50), p(1), version=version)
-        key: Any = {"topic": "orders"} if version < 13 else {"topic_id": filled.topics.get("orders").id}  # type: ignore[union-attr]
+        key: Any = (
+            {"topic": "orders"} if version < 13 else {"topic_id": filled.topics.get("orders").id}
+        )  # type: ignore[union-attr]
         gone = [key | {"partitions": [1]}]
         session = {"session_id": session_id, "version": version}
         answer = await fetch(filled, session_epoch=1, forgotten_topics_data=gone, **session)
@@ -357,7 +410,13 @@ class TestSessions:
             (0, 1, ErrorCode.fetch_session_id_not_found),
             (session_id, 5, ErrorCode.invalid_fetch_session_epoch),
         ):
-            answer = await fetch(filled, version=version, session_id=session, session_epoch=epoch, max_wait_ms=WAIT_MS)
+            answer = await fetch(
+                filled,
+                version=version,
+                session_id=session,
+                session_epoch=epoch,
+                max_wait_ms=WAIT_MS,
+            )
             assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, ())
 
     async def test_names_and_ids_do_not_mix(self, filled: Bench) -> None:
@@ -400,7 +459,9 @@ class TestSessions:
 
 
 @pytest.mark.parametrize("names_it", [True, False])
-async def test_an_append_between_reading_and_waiting_is_told_at_once(bench: Bench, topic: str, names_it: bool) -> None:
+async def test_an_append_between_reading_and_waiting_is_told_at_once(
+    bench: Bench, topic: str, names_it: bool
+) -> None:
     first = await fetch(bench, p(0), session_epoch=0, session_id=0)
     named = (p(0),) if names_it else ()
     exchange, task = begin(bench, *named, session_id=first.session_id, session_epoch=1)

@@ -1,4 +1,6 @@
-"""Incremental fetch sessions, without a broker: what is read, what is told, and when a session ends."""
+"""Incremental fetch sessions, without a broker: what is read, what is told, and when a session
+ends.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.fetch_context import FetchContext
-from kohort.server.fetch_partitions import Partitions
-from kohort.server.fetch_sessions import EVICTION_MS, FetchSessions
-from kohort.server.fetching import Fetched, Wanted
+from kohort.server.fetch.context import FetchContext
+from kohort.server.fetch.partitions import Partitions
+from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.server.fetch.sessions import EVICTION_MS, FetchSessions
 from kohort.types import Instant
 
 T0 = Instant(1_000_000)
@@ -48,7 +50,9 @@ def wanted(*partitions: int, offset: int = 0, topic: Any = "t") -> list[Wanted]:
     return [Wanted(topic, partition, offset, 1_000) for partition in partitions]
 
 
-def begin(sessions: FetchSessions, session_id: int, epoch: int, asked: Any = (), **more: Any) -> FetchContext:
+def begin(
+    sessions: FetchSessions, session_id: int, epoch: int, asked: Any = (), **more: Any
+) -> FetchContext:
     arguments: dict[str, Any] = {"forgotten": (), "by_id": False, "now": T0} | more
     return sessions.begin(session_id, epoch, asked, arguments.pop("forgotten"), **arguments)
 
@@ -283,7 +287,9 @@ class TestDue:
 
 
 class TestMore:
-    async def wait(self, context: FetchContext, logs: Sequence[FakeLog], missing: int = 1) -> "asyncio.Task[None]":
+    async def wait(
+        self, context: FetchContext, logs: Sequence[FakeLog], missing: int = 1
+    ) -> "asyncio.Task[None]":
         context.took(read(logs, context))
         task = asyncio.create_task(context.more(missing, asyncio.get_running_loop().time() + 60))
         await asyncio.sleep(0)
@@ -349,7 +355,9 @@ class TestMore:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """A client that keeps to the protocol knows, after every answer, what a full fetch would have told it."""
+    """A client that keeps to the protocol knows, after every answer, what a full fetch would have
+    told it.
+    """
 
     @initialize(partitions=st.sets(st.integers(0, 4)))
     def start(self, partitions: set[int]) -> None:
@@ -383,9 +391,15 @@ class SessionMachine(RuleBasedStateMachine):
         dropped -= added
         for partition in added:
             self.offsets[partition] = self.logs[partition].end_offset
-        asked = [Wanted("t", partition, self.offsets[partition], 1_000) for partition in sorted(added)]
+        asked = [
+            Wanted("t", partition, self.offsets[partition], 1_000) for partition in sorted(added)
+        ]
         context = begin(
-            self.sessions, self.session_id, self.epoch, asked, forgotten=[("t", p) for p in sorted(dropped)]
+            self.sessions,
+            self.session_id,
+            self.epoch,
+            asked,
+            forgotten=[("t", p) for p in sorted(dropped)],
         )
         self.epoch += 1
         self.asked = (self.asked | added) - dropped
@@ -399,8 +413,13 @@ class SessionMachine(RuleBasedStateMachine):
         self.learn(told)
         given = {each.wanted.partition for each in told if each.records}
         for partition in self.asked:
-            assert self.known[partition] == (self.logs[partition].start_offset, self.logs[partition].end_offset)
-            assert (self.offsets[partition] < self.logs[partition].end_offset) == (partition in given)
+            assert self.known[partition] == (
+                self.logs[partition].start_offset,
+                self.logs[partition].end_offset,
+            )
+            assert (self.offsets[partition] < self.logs[partition].end_offset) == (
+                partition in given
+            )
 
     @invariant()
     def only_one_slot(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.protocol.subscription import Assignment, encode_assignment
-from kohort.server import group_view
-from kohort.server.phases import BOUNDS_S, Phases
+from kohort.server.monitoring import group_view
+from kohort.server.monitoring.phases import BOUNDS_S, Phases
 from kohort.testing.bench import Bench
 from kohort.types import Instant, TopicPartition
 
@@ -18,21 +18,34 @@ class Topics:
     """Topic "t" has one partition that holds offsets 10 to 50."""
 
     def log(self, name: str, partition: int) -> Any:
-        return SimpleNamespace(start_offset=10, end_offset=50) if (name, partition) == ("t", 0) else None
+        return (
+            SimpleNamespace(start_offset=10, end_offset=50)
+            if (name, partition) == ("t", 0)
+            else None
+        )
 
 
 TOPICS: Any = Topics()
-ASSIGNED = encode_assignment(Assignment(partitions=(TopicPartition("t", 1), TopicPartition("t", 0))))
+ASSIGNED = encode_assignment(
+    Assignment(partitions=(TopicPartition("t", 1), TopicPartition("t", 0)))
+)
 
 
 def stable(assignment: bytes = ASSIGNED, **options: Any) -> Bench:
     """A group with one member in generation 1."""
     bench = Bench()
-    enter = bench.join if "instance_id" in options else bench.handshake  # Static members skip the handshake.
+    # Static members skip the handshake.
+    enter = bench.join if "instance_id" in options else bench.handshake
     join = enter(client_id="c", **options)
     bench.advance(0)
     member_id = join.response.member_id
-    bench.sync("g", member_id, 1, {member_id: assignment}, protocol_type=options.get("protocol_type", "consumer"))
+    bench.sync(
+        "g",
+        member_id,
+        1,
+        {member_id: assignment},
+        protocol_type=options.get("protocol_type", "consumer"),
+    )
     return bench
 
 
@@ -68,7 +81,10 @@ def test_a_group_while_it_rebalances() -> None:
     bench.handshake(client_id="late")
     shown = view(bench)
     assert shown["state"] == "PreparingRebalance"
-    assert [member["assignment"] for member in shown["members"]] == [[{"topic": "t", "partitions": [0, 1]}], []]
+    assert [member["assignment"] for member in shown["members"]] == [
+        [{"topic": "t", "partitions": [0, 1]}],
+        [],
+    ]
 
 
 def test_offsets_have_the_lag_of_what_can_still_be_read() -> None:
@@ -76,10 +92,25 @@ def test_offsets_have_the_lag_of_what_can_still_be_read() -> None:
     for partition, offset in ((0, 30), (7, 3)):
         bench.commit("g", {TopicPartition("t", partition): offset})
     shown = view(bench)
-    assert (shown["state"], shown["generation"], shown["leader"], shown["protocol"]) == ("Empty", 0, None, None)
+    assert (shown["state"], shown["generation"], shown["leader"], shown["protocol"]) == (
+        "Empty",
+        0,
+        None,
+        None,
+    )
     here, gone = shown["offsets"]
-    assert (here["committed_offset"], here["start_offset"], here["end_offset"], here["lag"]) == (30, 10, 50, 20)
-    assert (gone["committed_offset"], gone["start_offset"], gone["end_offset"], gone["lag"]) == (3, None, None, None)
+    assert (here["committed_offset"], here["start_offset"], here["end_offset"], here["lag"]) == (
+        30,
+        10,
+        50,
+        20,
+    )
+    assert (gone["committed_offset"], gone["start_offset"], gone["end_offset"], gone["lag"]) == (
+        3,
+        None,
+        None,
+        None,
+    )
     assert shown["lag"] == 20
 
 

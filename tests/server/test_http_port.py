@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.server.http_port import MAX_CONNECTIONS, Answer, HttpPort, json_answer
+from kohort.server.monitoring.http_port import MAX_CONNECTIONS, Answer, HttpPort, json_answer
 
 
 def fails(_: str) -> Answer:
@@ -57,7 +57,9 @@ async def get(address: tuple[str, int], path: str) -> tuple[int, object]:
         ("/broken", 500, {"error": "RuntimeError: oh"}),
     ],
 )
-async def test_a_path_is_answered(address: tuple[str, int], path: str, status: int, body: object) -> None:
+async def test_a_path_is_answered(
+    address: tuple[str, int], path: str, status: int, body: object
+) -> None:
     assert await get(address, path) == (status, body)
 
 
@@ -67,14 +69,18 @@ async def test_an_unknown_path_is_404(address: tuple[str, int], path: str) -> No
 
 
 async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str, int]) -> None:
-    assert (await send(address, b"HEAD /text HTTP/1.1\r\n\r\n")).endswith(b"Connection: close\r\n\r\n")
+    assert (await send(address, b"HEAD /text HTTP/1.1\r\n\r\n")).endswith(
+        b"Connection: close\r\n\r\n"
+    )
     assert (await send(address, b"POST /text HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
     assert (await send(address, b"what\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
     assert (await send(address, b"GET //[ HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000])
-async def test_what_is_no_request_only_ends_its_connection(address: tuple[str, int], data: bytes) -> None:
+async def test_what_is_no_request_only_ends_its_connection(
+    address: tuple[str, int], data: bytes
+) -> None:
     try:
         assert await send(address, data) == b""
     except OSError:

@@ -6,7 +6,7 @@ import pytest
 from handler_bench import Bench
 
 from kohort.errors import ErrorCode
-from kohort.server.config_resources import ResourceType
+from kohort.server.config.resources import ResourceType
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
@@ -15,7 +15,10 @@ NONE = (ErrorCode.none, None)
 
 
 def resource(kind: int, name: str, *configs: Config) -> dict[str, Any]:
-    changes = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in configs]
+    changes = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in configs
+    ]
     return {"resource_type": kind, "resource_name": name, "configs": changes}
 
 
@@ -29,7 +32,9 @@ async def alter_all(
     return [(each.error_code, each.error_message) for each in responses]
 
 
-async def alter(bench: Bench, kind: int, name: str, *configs: Config, **how: Any) -> tuple[ErrorCode, str | None]:
+async def alter(
+    bench: Bench, kind: int, name: str, *configs: Config, **how: Any
+) -> tuple[ErrorCode, str | None]:
     (result,) = await alter_all(bench, resource(kind, name, *configs), **how)
     return result
 
@@ -44,11 +49,17 @@ async def test_altered_at_once_and_for_good(bench: Bench, topic: str, version: i
     assert log is not None
     assert await alter(bench, TOPIC, topic, ("retention.ms", SET, "5"), version=version) == NONE
     assert log.config.retention_ms == 5
-    assert await alter(bench, TOPIC, topic, ("cleanup.policy", APPEND, "compact"), version=version) == NONE
+    assert (
+        await alter(bench, TOPIC, topic, ("cleanup.policy", APPEND, "compact"), version=version)
+        == NONE
+    )
     assert log.config.cleanup_policy == {"delete", "compact"}
     bench.restart()
     assert configs_of(bench, topic) == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
-    assert await alter(bench, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"), version=version) == NONE
+    assert (
+        await alter(bench, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"), version=version)
+        == NONE
+    )
     assert await alter(bench, TOPIC, topic, ("retention.ms", DELETE, None), version=version) == NONE
     assert configs_of(bench, topic) == {"cleanup.policy": "compact"}
 
@@ -71,8 +82,13 @@ async def test_a_resource_is_altered_as_a_whole_or_not_at_all(bench: Bench, topi
 
 async def test_one_that_fails_does_not_stop_the_others(bench: Bench, topic: str) -> None:
     change = ("retention.ms", SET, "5")
-    results = await alter_all(bench, resource(TOPIC, "nope", change), resource(TOPIC, topic, change))
-    assert results == [(ErrorCode.unknown_topic_or_partition, "The topic 'nope' does not exist."), NONE]
+    results = await alter_all(
+        bench, resource(TOPIC, "nope", change), resource(TOPIC, topic, change)
+    )
+    assert results == [
+        (ErrorCode.unknown_topic_or_partition, "The topic 'nope' does not exist."),
+        NONE,
+    ]
     assert configs_of(bench, topic) == {"retention.ms": "5"}
     assert await alter_all(bench) == []
 
@@ -91,7 +107,8 @@ async def test_a_resource_twice(bench: Bench, topic: str) -> None:
         (
             "bad name",
             ErrorCode.invalid_topic_exception,
-            "Topic name is invalid: 'bad name' contains one or more characters other than ASCII alphanumerics, "
+            "Topic name is invalid: 'bad name' contains one or more characters other "
+            "than ASCII alphanumerics, "
             "'.', '_' and '-'",
         ),
     ],
@@ -102,7 +119,9 @@ async def test_names(bench: Bench, name: str, code: ErrorCode, message: str) -> 
 
 async def test_operations_that_do_not_exist(bench: Bench, topic: str) -> None:
     for operation in (-1, 4):
-        assert (await alter(bench, TOPIC, topic, ("retention.ms", operation, "5")))[0] is ErrorCode.invalid_request
+        assert (await alter(bench, TOPIC, topic, ("retention.ms", operation, "5")))[
+            0
+        ] is ErrorCode.invalid_request
 
 
 async def test_nothing_to_alter(bench: Bench, topic: str) -> None:
@@ -112,9 +131,13 @@ async def test_nothing_to_alter(bench: Bench, topic: str) -> None:
 
 async def test_broker_configs_are_set_when_it_starts(bench: Bench) -> None:
     for name in ("0", ""):
-        code, message = await alter(bench, BROKER, name, ("log.retention.ms", SET, "5"), ("node.id", SET, "5"))
+        code, message = await alter(
+            bench, BROKER, name, ("log.retention.ms", SET, "5"), ("node.id", SET, "5")
+        )
         assert code is ErrorCode.invalid_request
-        assert (message or "").startswith("Cannot update these configs dynamically: [log.retention.ms, node.id]")
+        assert (message or "").startswith(
+            "Cannot update these configs dynamically: [log.retention.ms, node.id]"
+        )
     assert await alter(bench, BROKER, "2", ("log.retention.ms", SET, "5")) == (
         ErrorCode.invalid_request,
         "Unexpected broker id, expected 0, but received 2",
@@ -127,7 +150,9 @@ async def test_there_are_no_loggers_to_set(bench: Bench) -> None:
         ErrorCode.invalid_config,
         "Logger kafka.log does not exist!",
     )
-    assert (await alter(bench, logger, "2", ("kafka.log", SET, "INFO")))[0] is ErrorCode.invalid_request
+    assert (await alter(bench, logger, "2", ("kafka.log", SET, "INFO")))[
+        0
+    ] is ErrorCode.invalid_request
 
 
 async def test_groups_have_no_configs_yet(bench: Bench) -> None:

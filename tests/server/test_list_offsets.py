@@ -11,13 +11,25 @@ from kohort.protocol.batches import Record, build
 NOTHING = (ErrorCode.none, -1, -1, -1)
 
 
-async def ask(bench: Bench, *partitions: tuple[int, int], topic: str = "orders", version: int = 11, **more: Any) -> Any:
-    asked = [{"partition_index": index, "timestamp": timestamp} | more for index, timestamp in partitions]
-    answer = await bench.ask("list_offsets", version, replica_id=-1, topics=[{"name": topic, "partitions": asked}])
+async def ask(
+    bench: Bench,
+    *partitions: tuple[int, int],
+    topic: str = "orders",
+    version: int = 11,
+    **more: Any,
+) -> Any:
+    asked = [
+        {"partition_index": index, "timestamp": timestamp} | more for index, timestamp in partitions
+    ]
+    answer = await bench.ask(
+        "list_offsets", version, replica_id=-1, topics=[{"name": topic, "partitions": asked}]
+    )
     return answer.topics
 
 
-async def find(bench: Bench, timestamp: int, *, partition: int = 0, **more: Any) -> tuple[ErrorCode, int, int, int]:
+async def find(
+    bench: Bench, timestamp: int, *, partition: int = 0, **more: Any
+) -> tuple[ErrorCode, int, int, int]:
     """(error, timestamp, offset, leader epoch)"""
     ((found,),) = [each.partitions for each in await ask(bench, (partition, timestamp), **more)]
     assert found.partition_index == partition
@@ -26,7 +38,9 @@ async def find(bench: Bench, timestamp: int, *, partition: int = 0, **more: Any)
 
 @pytest.fixture
 def filled(bench: Bench, topic: str) -> Bench:
-    """Offsets 0-11 in four batches whose first timestamps are 1000, 2000, 3000 and 2500, then 10 and 20 ms later."""
+    """Offsets 0-11 in four batches whose first timestamps are 1000, 2000, 3000 and 2500, then 10
+    and 20 ms later.
+    """
     log = bench.topics.log(topic, 0)
     assert log is not None
     for first in (1000, 2000, 3000, 2500):
@@ -71,7 +85,9 @@ async def test_by_timestamp(filled: Bench, version: int) -> None:
         (-100, 99, None),
     ],
 )
-async def test_names_since_a_version(filled: Bench, version: int, name: int, since: int, found: Any) -> None:
+async def test_names_since_a_version(
+    filled: Bench, version: int, name: int, since: int, found: Any
+) -> None:
     if version >= since:
         assert await find(filled, name, version=version) == found
     else:
@@ -109,7 +125,10 @@ async def test_a_partition_twice_is_refused_once(filled: Bench, version: int) ->
 
 
 async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
-    asked = [{"name": "orders", "partitions": [{"partition_index": index, "timestamp": -1}]} for index in (0, 1)]
+    asked = [
+        {"name": "orders", "partitions": [{"partition_index": index, "timestamp": -1}]}
+        for index in (0, 1)
+    ]
     answer = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
     ((topic),) = answer.topics
     assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]

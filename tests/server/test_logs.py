@@ -24,9 +24,12 @@ def record(message: str, *, error: bool = False, **values: object) -> logging.Lo
 
 
 def test_text_has_fields_behind_the_message() -> None:
-    line = TextFormatter().format(record("rebalance", group="orders", generation=3, causes=["joined b"]))
+    line = TextFormatter().format(
+        record("rebalance", group="orders", generation=3, causes=["joined b"])
+    )
     assert line == (
-        '2023-11-14T22:13:20.250Z info    kohort.groups: rebalance group=orders generation=3 causes=["joined b"]'
+        "2023-11-14T22:13:20.250Z info    kohort.groups: rebalance group=orders "
+        'generation=3 causes=["joined b"]'
     )
 
 
@@ -48,12 +51,17 @@ def test_an_error_is_one_more_field_and_no_traceback() -> None:
     assert "ValueError" in line
     assert "\n" not in line
     assert "Traceback" not in line
-    assert json.loads(JsonFormatter().format(record("failed", error=True)))["error"].startswith("ValueError: bad")
+    assert json.loads(JsonFormatter().format(record("failed", error=True)))["error"].startswith(
+        "ValueError: bad"
+    )
 
 
 def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in TextFormatter(traces=True).format(record("failed", error=True))
-    assert "Traceback" in json.loads(JsonFormatter(traces=True).format(record("failed", error=True)))["traceback"]
+    assert (
+        "Traceback"
+        in json.loads(JsonFormatter(traces=True).format(record("failed", error=True)))["traceback"]
+    )
 
 
 @given(st.text(), st.text())

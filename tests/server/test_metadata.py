@@ -50,7 +50,9 @@ async def test_all_topics(bench: Bench) -> None:
 
 @pytest.mark.parametrize("version", ALL)
 async def test_a_missing_topic_is_created_and_answered_at_once(bench: Bench, version: int) -> None:
-    answer = await bench.ask("metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=True)
+    answer = await bench.ask(
+        "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=True
+    )
     assert by_name(answer)["new"].error_code is ErrorCode.none
     bench.fill("new")
     bench.restart()
@@ -65,7 +67,9 @@ async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> N
 
 @pytest.mark.parametrize("version", [4, 9, 13])
 async def test_the_client_may_forbid_creation(bench: Bench, version: int) -> None:
-    answer = await bench.ask("metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=False)
+    answer = await bench.ask(
+        "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=False
+    )
     assert by_name(answer)["new"].error_code is UNKNOWN
     assert bench.topics.get("new") is None
 
@@ -77,7 +81,9 @@ async def test_the_broker_may_forbid_creation() -> None:
 
 
 async def test_internal_topics_are_never_created_on_the_way(bench: Bench) -> None:
-    answer = await bench.ask("metadata", 9, topics=[{"name": "__transaction_state"}], allow_auto_topic_creation=True)
+    answer = await bench.ask(
+        "metadata", 9, topics=[{"name": "__transaction_state"}], allow_auto_topic_creation=True
+    )
     (found,) = answer.topics
     assert (found.error_code, found.is_internal, found.partitions) == (UNKNOWN, True, ())
     assert list(bench.topics.all()) == []
@@ -104,7 +110,9 @@ async def test_by_id(bench: Bench, topic: str, version: int) -> None:
         {"topic_id": unknown, "name": "x"},
         {"topic_id": None, "name": "never-looked-at"},
     ]
-    answer = await bench.ask("metadata", version, topics=wanted, include_topic_authorized_operations=True)
+    answer = await bench.ask(
+        "metadata", version, topics=wanted, include_topic_authorized_operations=True
+    )
     assert [(each.error_code, each.name, each.topic_id) for each in answer.topics] == [
         (ErrorCode.none, topic, topic_id),
         (ErrorCode.unknown_topic_id, None, unknown),
@@ -114,12 +122,20 @@ async def test_by_id(bench: Bench, topic: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-@pytest.mark.parametrize(("topic_id", "name"), [(UUID(int=7), None), (UUID(int=7), "a"), (None, None)])
-async def test_ids_before_v12_are_refused(bench: Bench, version: int, topic_id: UUID | None, name: str | None) -> None:
+@pytest.mark.parametrize(
+    ("topic_id", "name"), [(UUID(int=7), None), (UUID(int=7), "a"), (None, None)]
+)
+async def test_ids_before_v12_are_refused(
+    bench: Bench, version: int, topic_id: UUID | None, name: str | None
+) -> None:
     answer = await bench.ask("metadata", version, topics=[{"topic_id": topic_id, "name": name}])
     assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
     (found,) = answer.topics
-    assert (found.error_code, found.name, found.topic_id) == (ErrorCode.invalid_request, name or "", topic_id)
+    assert (found.error_code, found.name, found.topic_id) == (
+        ErrorCode.invalid_request,
+        name or "",
+        topic_id,
+    )
 
 
 async def test_neither_name_nor_id(bench: Bench) -> None:
@@ -128,7 +144,10 @@ async def test_neither_name_nor_id(bench: Bench) -> None:
 
 
 async def test_authorized_operations(bench: Bench, topic: str) -> None:
-    asked = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
+    asked = {
+        "include_cluster_authorized_operations": True,
+        "include_topic_authorized_operations": True,
+    }
     wanted = [{"name": topic}, {"name": "nope"}]
     answer = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False, **asked)
     assert answer.cluster_authorized_operations == 8096
@@ -157,20 +176,28 @@ async def test_an_answer_is_encoded_once_until_a_topic_changes(bench: Bench, top
 
 async def test_unknown_names_are_not_remembered(bench: Bench) -> None:
     for number in range(100):
-        await bench.ask("metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=False)
+        await bench.ask(
+            "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=False
+        )
     assert bench.topics.answers._bodies == {}
 
 
 async def test_remembered_answers_are_bounded(bench: Bench) -> None:
     for number in range(100):
-        await bench.ask("metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=True)
+        await bench.ask(
+            "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=True
+        )
     for number in range(100):
         await bench.ask("metadata", 9, topics=[{"name": f"t{number}"}])
     assert len(bench.topics.answers._bodies) == 64
 
 
-async def test_a_request_that_names_a_topic_many_times_is_not_kept(bench: Bench, topic: str) -> None:
+async def test_a_request_that_names_a_topic_many_times_is_not_kept(
+    bench: Bench, topic: str
+) -> None:
     for count in (1, 10_000):
-        answer = await bench.ask("metadata", 12, topics=[{"name": topic}] * count, allow_auto_topic_creation=False)
+        answer = await bench.ask(
+            "metadata", 12, topics=[{"name": topic}] * count, allow_auto_topic_creation=False
+        )
         assert list(by_name(answer)) == [topic]
     assert [len(key[-1].topics) for key in bench.topics.answers._bodies] == [1]

@@ -11,9 +11,9 @@ import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.server.broker import Broker
-from kohort.server.config import Config
+from kohort.server.config.config import Config
 from kohort.server.logs import TextFormatter
-from kohort.server.observe import Observer
+from kohort.server.monitoring.observer import Observer
 from kohort.types import Instant
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -63,7 +63,9 @@ async def test_health_is_bad_when_the_directory_is_gone(tmp_path: Path) -> None:
         (tmp_path / "elsewhere").rename(data)
 
 
-async def test_a_rebalance_is_one_line_with_its_causes(observer: Observer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rebalance_is_one_line_with_its_causes(
+    observer: Observer, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, logger="kohort.groups"):
         observer.on_rebalance(REBALANCE)
     (record,) = caplog.records
@@ -82,7 +84,9 @@ async def test_rebalances_are_counted_by_cause_and_phase(observer: Observer) -> 
 
 
 async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
-    types = re.findall(r"^# TYPE (kohort_\w+) (\w+)$", observer.metrics("").body.decode(), re.MULTILINE)
+    types = re.findall(
+        r"^# TYPE (kohort_\w+) (\w+)$", observer.metrics("").body.decode(), re.MULTILINE
+    )
     served = {name for name, _ in types}
     documented = set(re.findall(r"`(kohort_\w+)`", OPERATIONS.read_text(encoding="utf-8")))
     assert served == documented

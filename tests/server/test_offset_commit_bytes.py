@@ -1,6 +1,8 @@
-"""An OffsetCommit taken from its bytes, or known from the one before, does what a decoded one does, byte for byte.
+"""An OffsetCommit taken from its bytes, or known from the one before, does what a decoded one does,
+byte for byte.
 
-Two coordinators get the same requests, one in each way: their answers, their logs and their state must not differ.
+Two coordinators get the same requests, one in each way: their answers, their logs and their state
+must not differ.
 """
 
 import asyncio
@@ -16,16 +18,21 @@ from hypothesis import strategies as st
 from wire_bench import TOPIC_ID, FakeTopics, Peer
 
 from kohort.coordinator.config import GroupConfig
-from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue, MemberMetadata
+from kohort.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from kohort.log.memory import memory_log
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import decode_request, encode, frame_head, read_header, request
 from kohort.runtime.group_log import append_records
 from kohort.runtime.groups import Groups
 from kohort.server.broker import Broker
-from kohort.server.config import Config
-from kohort.server.exchange import Exchange
+from kohort.server.config.config import Config
 from kohort.server.handlers import offset_commit
+from kohort.server.net.exchange import Exchange
 from kohort.types import Instant, TopicPartition
 
 KEY = BY_NAME["offset_commit"].key
@@ -33,7 +40,12 @@ NOW = Instant(1_700_000_000_000)
 STABLE = GroupMetadataRecord(
     GroupMetadataKey("stable"),
     GroupMetadataValue(
-        "consumer", 4, "range", "m", NOW, (MemberMetadata("m", "i", "c", "/127.0.0.1", 60_000, 10_000, b"", b""),)
+        "consumer",
+        4,
+        "range",
+        "m",
+        NOW,
+        (MemberMetadata("m", "i", "c", "/127.0.0.1", 60_000, 10_000, b"", b""),),
     ),
 )
 
@@ -51,7 +63,11 @@ class FakeConnection:
 
     def frame(self, version: int, body: bytes) -> bytes:
         correlation_id = (next(self._ids) + 2**31) % 2**32 - 2**31
-        content = struct.pack(">hhih4s", KEY, version, correlation_id, 4, b"test") + b"\0" * (version >= 8) + body
+        content = (
+            struct.pack(">hhih4s", KEY, version, correlation_id, 4, b"test")
+            + b"\0" * (version >= 8)
+            + body
+        )
         return struct.pack(">i", len(content)) + content
 
     def expect_again(self, repeat: Any) -> None:
@@ -61,7 +77,9 @@ class FakeConnection:
         assert request is self.repeat
 
     def reply(self, exchange: Exchange, body: bytes) -> None:
-        self.answers.append(frame_head(KEY, exchange.version, exchange.correlation_id, len(body)) + body)
+        self.answers.append(
+            frame_head(KEY, exchange.version, exchange.correlation_id, len(body)) + body
+        )
 
     def answered(self, frame: bytes) -> None:
         self.answers.append(frame)
@@ -78,7 +96,9 @@ class World:
 
     def __init__(self, *, from_bytes: bool) -> None:
         self._from_bytes = from_bytes
-        self.logs = [memory_log(TopicPartition("__consumer_offsets", number)) for number in range(3)]
+        self.logs = [
+            memory_log(TopicPartition("__consumer_offsets", number)) for number in range(3)
+        ]
         for log in self.logs:
             append_records(log, [[STABLE]], NOW)
         clock = SimpleNamespace(now=lambda: NOW)
@@ -104,7 +124,11 @@ class World:
 
     def state(self) -> dict[str, Any]:
         return {
-            group.id: (group.logged, dict(group.offsets), [session.deadline for session in group.sessions.values()])
+            group.id: (
+                group.logged,
+                dict(group.offsets),
+                [session.deadline for session in group.sessions.values()],
+            )
             for group in self.groups.groups()
         }
 
@@ -137,7 +161,9 @@ Asked: TypeAlias = tuple[int, bytes]
 def commit(version: int, topics: list[dict[str, Any]], *, group: str = "g", generation: int = -1, member: str = "",
            instance: str | None = None) -> Asked:  # fmt: skip
     fields = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": member}
-    return version, encode(request(KEY, version, **fields, group_instance_id=instance, topics=topics))
+    return version, encode(
+        request(KEY, version, **fields, group_instance_id=instance, topics=topics)
+    )
 
 
 def orders(*partitions: int, offset: int = 7, metadata: str | None = "") -> dict[str, Any]:
@@ -145,7 +171,8 @@ def orders(*partitions: int, offset: int = 7, metadata: str | None = "") -> dict
         "name": "orders",
         "topic_id": TOPIC_ID,
         "partitions": [
-            {"partition_index": p, "committed_offset": offset + p, "committed_metadata": metadata} for p in partitions
+            {"partition_index": p, "committed_offset": offset + p, "committed_metadata": metadata}
+            for p in partitions
         ],
     }
 
@@ -212,7 +239,10 @@ def test_the_same_commit_again_is_answered_as_the_first_one(connections: list[li
 
 
 async def test_what_comes_again_is_known() -> None:
-    turns = [[commit(9, [orders(0, 1, offset=n)]), commit(10, [orders(1, offset=n)], group="h")] for n in range(5)]
+    turns = [
+        [commit(9, [orders(0, 1, offset=n)]), commit(10, [orders(1, offset=n)], group="h")]
+        for n in range(5)
+    ]
     turns.append([commit(9, [orders(2, 1)])])
     turns.append([commit(9, [orders(2)])])
     from_bytes, _ = await both_ways(turns)
@@ -256,7 +286,10 @@ async def test_a_frame_that_differs_anywhere_else_is_not_it() -> None:
     first = len(data) - 2 - 2 * 18
     for at in (*range(8), *range(12, first), first + 16, first + 17, *range(first + 34, len(data))):
         for change in 2, 128:
-            assert connection.repeat.answer(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]) is None
+            assert (
+                connection.repeat.answer(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :])
+                is None
+            )
     for other in (data[:-1], data + b"\0", data[:4]):
         assert connection.repeat.answer(other) is None
     assert connection.repeat.answer(data) == b""
@@ -272,7 +305,14 @@ async def test_bytes_behind_a_request_are_nothing_that_comes_again() -> None:
 async def test_what_is_usual_is_taken_from_its_bytes() -> None:
     usual = [
         commit(8, [orders(0)]),
-        commit(9, [orders(0, 1, 2), orders(1, metadata=None)], group="stable", generation=4, member="m", instance="i"),
+        commit(
+            9,
+            [orders(0, 1, 2), orders(1, metadata=None)],
+            group="stable",
+            generation=4,
+            member="m",
+            instance="i",
+        ),
         commit(10, [orders(2)], group="stable", generation=4, member="m"),
         commit(9, [orders(*(0, 1, 2) * 200)], group="h"),
     ]
@@ -303,7 +343,9 @@ async def test_many_commits_of_one_turn_share_batches_as_before() -> None:
 
 
 async def test_while_the_shards_load_both_say_so() -> None:
-    worlds = await both_ways([[commit(9, [orders(0, 1)]), commit(9, [orders(0)], group="stable")]], loaded=False)
+    worlds = await both_ways(
+        [[commit(9, [orders(0, 1)]), commit(9, [orders(0)], group="stable")]], loaded=False
+    )
     assert worlds[0].taken == 2
 
 
@@ -342,7 +384,10 @@ async def test_over_a_real_connection() -> None:
         for offset in range(5):
             answer = await peer.ask("offset_commit", 9, **fields(offset))
             assert [each.error_code for each in answer.topics[0].partitions] == [0, 0]
-        peer.send(peer.request("offset_commit", 9, **fields(8)) + peer.request("offset_commit", 9, **fields(9)))
+        peer.send(
+            peer.request("offset_commit", 9, **fields(8))
+            + peer.request("offset_commit", 9, **fields(9))
+        )
         assert [await peer.correlation_id() for _ in range(2)] == [6, 7]
         assert [value.offset for value in broker.groups.group("g").offsets.values()] == [9, 10]
         broker.topics.delete("orders")

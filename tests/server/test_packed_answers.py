@@ -8,9 +8,10 @@ from kohort.errors import ErrorCode
 from kohort.protocol.batch_validation import RecordError
 from kohort.protocol.building import response
 from kohort.protocol.messages import encode
-from kohort.server import fetch_answer, produce_answer
-from kohort.server.fetching import Fetched, Wanted
-from kohort.server.produce_answer import Produced
+from kohort.server.fetch import response as fetch
+from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.server.responses import produce
+from kohort.server.responses.produce import Produced
 
 ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 RECORDS = b"records" * 40
@@ -62,15 +63,16 @@ def produce_entity(version: int, topics: list[tuple[str, UUID | None, list[Produ
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce(version: int) -> None:
     topics = [("orders", ID, PRODUCED), ("payments", None, PRODUCED[:1]), ("none", ID, [])]
-    packed = produce_answer.pack(
-        version, [(name if version < 13 else topic_id, partitions) for name, topic_id, partitions in topics]
+    packed = produce.pack(
+        version,
+        [(name if version < 13 else topic_id, partitions) for name, topic_id, partitions in topics],
     )
     assert packed == produce_entity(version, topics)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_to_nothing(version: int) -> None:
-    assert produce_answer.pack(version, []) == produce_entity(version, [])
+    assert produce.pack(version, []) == produce_entity(version, [])
 
 
 def fetched(version: int) -> list[Fetched]:
@@ -113,16 +115,18 @@ def fetch_entity(version: int, isolation_level: int, session_id: int) -> bytes:
 @pytest.mark.parametrize("isolation_level", [0, 1])
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch(version: int, isolation_level: int) -> None:
-    packed = b"".join(fetch_answer.pack(version, fetched(version), session_id=99, isolation_level=isolation_level))
+    packed = b"".join(
+        fetch.pack(version, fetched(version), session_id=99, isolation_level=isolation_level)
+    )
     assert packed == fetch_entity(version, isolation_level, 99)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_of_nothing(version: int) -> None:
-    assert b"".join(fetch_answer.pack(version, [])) == encode(response(1, version))
+    assert b"".join(fetch.pack(version, [])) == encode(response(1, version))
 
 
 @pytest.mark.parametrize("version", range(7, 19))
 def test_fetch_with_a_wrong_session(version: int) -> None:
     error = ErrorCode.invalid_fetch_session_epoch
-    assert fetch_answer.pack_error(version, error) == encode(response(1, version, error_code=error))
+    assert fetch.pack_error(version, error) == encode(response(1, version, error_code=error))

@@ -17,7 +17,9 @@ ALL = range(3, 14)
 DAY = 86_400_000
 
 
-def data(bench: Bench, version: int, batches: dict[int, bytes | None], topic: Any = "orders") -> dict[str, Any]:
+def data(
+    bench: Bench, version: int, batches: dict[int, bytes | None], topic: Any = "orders"
+) -> dict[str, Any]:
     partitions = [{"index": index, "records": records} for index, records in batches.items()]
     if version < 13:
         return {"name": topic, "partition_data": partitions}
@@ -36,7 +38,11 @@ async def produce(
 ) -> Any:
     """The answer of the one partition, or of all of them if a dict was given."""
     asked = batches if isinstance(batches, dict) else {0: batches}
-    request = {"acks": acks, "timeout_ms": 1_000, "topic_data": [data(bench, version, asked, topic)]}
+    request = {
+        "acks": acks,
+        "timeout_ms": 1_000,
+        "topic_data": [data(bench, version, asked, topic)],
+    }
     answer = await bench.ask("produce", version, **request | fields)
     if answer is NO_ANSWER:
         return answer
@@ -60,7 +66,9 @@ def end(bench: Bench, partition: int = 0, topic: str = "orders") -> int:
 async def test_appended(bench: Bench, topic: str, version: int, acks: int) -> None:
     bench.fill(topic, records=3)
     bench.topics.log(topic, 0).trim(2)  # type: ignore[union-attr]
-    first, second = await produce(bench, {0: batch_of(b"a", b"b"), 2: batch_of(b"c")}, version=version, acks=acks)
+    first, second = await produce(
+        bench, {0: batch_of(b"a", b"b"), 2: batch_of(b"c")}, version=version, acks=acks
+    )
     assert (first.index, first.error_code, first.base_offset) == (0, ErrorCode.none, 3)
     assert (second.index, second.error_code, second.base_offset) == (2, ErrorCode.none, 0)
     assert first.log_append_time is None
@@ -74,7 +82,9 @@ async def test_appended(bench: Bench, topic: str, version: int, acks: int) -> No
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_topics_are_answered_as_they_were_named(bench: Bench, topic: str, version: int) -> None:
+async def test_topics_are_answered_as_they_were_named(
+    bench: Bench, topic: str, version: int
+) -> None:
     bench.topics.create("other", 1)
     asked = [data(bench, version, {0: batch_of(b"a")}, name) for name in ("other", "orders")]
     answer = await bench.ask("produce", version, acks=1, topic_data=asked)
@@ -90,7 +100,9 @@ async def test_what_does_not_exist(bench: Bench, topic: str, version: int) -> No
     unknown = ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
     result = await produce(bench, batch_of(b"a"), topic=nowhere, version=version)
     assert (result.error_code, result.base_offset) == (unknown, -1)
-    results = await produce(bench, {3: batch_of(b"a"), -1: batch_of(b"a"), 0: batch_of(b"a")}, version=version)
+    results = await produce(
+        bench, {3: batch_of(b"a"), -1: batch_of(b"a"), 0: batch_of(b"a")}, version=version
+    )
     assert [each.error_code for each in results] == [
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.unknown_topic_or_partition,
@@ -99,7 +111,10 @@ async def test_what_does_not_exist(bench: Bench, topic: str, version: int) -> No
 
 
 async def test_the_zero_topic_id(bench: Bench) -> None:
-    assert await error(bench, batch_of(b"a"), topic=UUID(int=0), version=13) is ErrorCode.unknown_topic_id
+    assert (
+        await error(bench, batch_of(b"a"), topic=UUID(int=0), version=13)
+        is ErrorCode.unknown_topic_id
+    )
 
 
 async def test_nothing_at_all(bench: Bench) -> None:
@@ -109,7 +124,9 @@ async def test_nothing_at_all(bench: Bench) -> None:
 @pytest.mark.parametrize("acks", [2, -2, 100])
 @pytest.mark.parametrize("version", ALL)
 async def test_acks_that_do_not_exist(bench: Bench, topic: str, version: int, acks: int) -> None:
-    results = await produce(bench, {0: batch_of(b"a"), 7: batch_of(b"a")}, acks=acks, version=version)
+    results = await produce(
+        bench, {0: batch_of(b"a"), 7: batch_of(b"a")}, acks=acks, version=version
+    )
     assert [each.error_code for each in results] == [ErrorCode.invalid_required_acks] * 2
     assert end(bench) == 0
 
@@ -142,14 +159,18 @@ GOOD = batch_of(b"a")
     ],
     ids=lambda value: value.name if isinstance(value, ErrorCode) else repr(value)[:20],
 )
-async def test_batches_that_are_none(bench: Bench, topic: str, records: bytes | None, code: ErrorCode) -> None:
+async def test_batches_that_are_none(
+    bench: Bench, topic: str, records: bytes | None, code: ErrorCode
+) -> None:
     assert await error(bench, records) is code
     assert end(bench) == 0
 
 
 @given(st.binary(max_size=200), st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=8))
 @settings(max_examples=200, deadline=None)
-def test_any_bytes_are_answered_and_the_log_stays_readable(noise: bytes, at: int, patch: bytes) -> None:
+def test_any_bytes_are_answered_and_the_log_stays_readable(
+    noise: bytes, at: int, patch: bytes
+) -> None:
     async def answers() -> None:
         bench = Bench()
         bench.topics.create("orders", 1)
@@ -165,15 +186,23 @@ def test_any_bytes_are_answered_and_the_log_stays_readable(noise: bytes, at: int
     asyncio.run(answers())
 
 
-async def test_one_partition_that_is_refused_does_not_stop_the_others(bench: Bench, topic: str) -> None:
+async def test_one_partition_that_is_refused_does_not_stop_the_others(
+    bench: Bench, topic: str
+) -> None:
     results = await produce(bench, {0: GOOD, 1: b"", 2: GOOD})
-    assert [each.error_code for each in results] == [ErrorCode.none, ErrorCode.invalid_record, ErrorCode.none]
+    assert [each.error_code for each in results] == [
+        ErrorCode.none,
+        ErrorCode.invalid_record,
+        ErrorCode.none,
+    ]
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 13])
 async def test_refused_records_are_named(bench: Bench, version: int) -> None:
     bench.topics.create("compacted", 1, {"cleanup.policy": "compact"})
-    assert (await produce(bench, batch_of(b"a", key=b"k"), topic="compacted", version=version)).base_offset == 0
+    assert (
+        await produce(bench, batch_of(b"a", key=b"k"), topic="compacted", version=version)
+    ).base_offset == 0
     result = await produce(bench, batch_of(b"a", b"b"), topic="compacted", version=version)
     assert (result.error_code, result.base_offset) == (ErrorCode.invalid_record, -1)
     if version >= 8:
@@ -209,7 +238,9 @@ async def test_zstd_since_v7(bench: Bench, topic: str) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-async def test_codecs_pass_untouched_unless_the_topic_has_one(bench: Bench, topic: str, codec: Codec) -> None:
+async def test_codecs_pass_untouched_unless_the_topic_has_one(
+    bench: Bench, topic: str, codec: Codec
+) -> None:
     batch = batch_of(b"a" * 1000, codec=codec)
     await produce(bench, batch)
     log = bench.topics.log(topic, 0)
@@ -235,9 +266,13 @@ async def test_a_smaller_max_message_bytes_acts_at_once(bench: Bench, topic: str
 
 class TestIdempotence:
     def batch(self, sequence: int, *, epoch: int = 0, values: int = 2) -> bytes:
-        return batch_of(*[b"v"] * values, producer_id=1, producer_epoch=epoch, base_sequence=sequence)
+        return batch_of(
+            *[b"v"] * values, producer_id=1, producer_epoch=epoch, base_sequence=sequence
+        )
 
-    async def test_a_batch_that_comes_again_is_answered_with_its_place(self, bench: Bench, topic: str) -> None:
+    async def test_a_batch_that_comes_again_is_answered_with_its_place(
+        self, bench: Bench, topic: str
+    ) -> None:
         for sequence, offset in ((0, 0), (2, 2), (0, 0), (2, 2), (4, 4)):
             result = await produce(bench, self.batch(sequence))
             assert (result.error_code, result.base_offset) == (ErrorCode.none, offset)
@@ -260,9 +295,13 @@ class TestIdempotence:
 class TestTransactions:
     """They are not served yet."""
 
-    batch = batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+    batch = batch_of(
+        b"a", producer_id=5, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL
+    )
 
-    async def test_a_transactional_batch_needs_a_transactional_id(self, bench: Bench, topic: str) -> None:
+    async def test_a_transactional_batch_needs_a_transactional_id(
+        self, bench: Bench, topic: str
+    ) -> None:
         assert await error(bench, self.batch) is ErrorCode.transactional_id_authorization_failed
 
     async def test_and_a_transaction(self, bench: Bench, topic: str) -> None:
@@ -288,7 +327,9 @@ class TestWithoutAcks:
             {"batches": {0: GOOD, 1: batch_of(b"a" * 1_100_000)}},
         ],
     )
-    async def test_an_error_closes_the_connection(self, bench: Bench, topic: str, how: dict[str, Any]) -> None:
+    async def test_an_error_closes_the_connection(
+        self, bench: Bench, topic: str, how: dict[str, Any]
+    ) -> None:
         with pytest.raises(HungUpError):
             await produce(bench, **{"batches": {0: GOOD}, "acks": 0} | how)
 
@@ -336,7 +377,10 @@ class TestDurable:
         second.written.set_exception(OSError(5, "Input/output error"))  # type: ignore[attr-defined]
         await task
         results = exchange.outcome.responses[0].partition_responses
-        assert [each.error_code for each in results[:2]] == [ErrorCode.none, ErrorCode.kafka_storage_error]
+        assert [each.error_code for each in results[:2]] == [
+            ErrorCode.none,
+            ErrorCode.kafka_storage_error,
+        ]
         assert results[1].base_offset == -1
 
     async def test_without_acks_nobody_waits(self, slow: Bench) -> None:
@@ -344,7 +388,9 @@ class TestDurable:
         assert await slow.ask("produce", 9, acks=0, topic_data=[asked]) is NO_ANSWER
 
 
-async def test_a_storage_that_fails(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_storage_that_fails(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class FullLog(SlowLog):
         def append(self, *_: object) -> None:
             raise OSError(28, "No space left on device")
@@ -353,4 +399,7 @@ async def test_a_storage_that_fails(bench: Bench, topic: str, monkeypatch: pytes
     assert found is not None
     monkeypatch.setattr(found, "partitions", tuple(FullLog(log) for log in found.partitions))
     result = await produce(bench, GOOD)
-    assert (result.error_code, result.error_message) == (ErrorCode.kafka_storage_error, "No space left on device")
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.kafka_storage_error,
+        "No space left on device",
+    )

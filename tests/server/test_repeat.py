@@ -16,8 +16,8 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import frame_head
 from kohort.runtime.host import HostState
 from kohort.server.broker import Broker
-from kohort.server.config import Config
-from kohort.server.repeat import Repeat
+from kohort.server.config.config import Config
+from kohort.server.net.repeated_requests import Repeat
 
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
 HEARTBEAT = BY_NAME["heartbeat"].key
@@ -44,7 +44,9 @@ ids = st.integers(-(2**31), 2**31 - 1)
 
 
 @given(st.sampled_from([0, 4]), ids, ids, st.binary(max_size=20))
-def test_all_but_the_correlation_id_has_to_be_the_same(version: int, first: int, second: int, rest: bytes) -> None:
+def test_all_but_the_correlation_id_has_to_be_the_same(
+    version: int, first: int, second: int, rest: bytes
+) -> None:
     asked = Asked()
     repeat = Repeat(frame(HEARTBEAT, version, first, rest), HEARTBEAT, version, asked)
     for times, correlation_id in enumerate((first, second), 1):
@@ -67,7 +69,9 @@ def test_a_frame_that_differs_anywhere_else_is_not_it(rest: bytes, at: int, chan
 
 
 class Members:
-    """Members of one group of a real broker, and a connection whose heartbeat has been asked before."""
+    """Members of one group of a real broker, and a connection whose heartbeat has been asked
+    before.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -94,11 +98,19 @@ class Members:
             "protocols": [{"name": "range", "metadata": b""}],
         }
         answer = await peer.ask("join_group", 7, **fields)
-        return await self.join(peer, answer.member_id, instance_id) if answer.error_code == 79 else answer
+        return (
+            await self.join(peer, answer.member_id, instance_id)
+            if answer.error_code == 79
+            else answer
+        )
 
     async def sync(self, peer: Peer, joined: Any) -> None:
         assignments = [{"member_id": joined.member_id, "assignment": b"x"}]
-        fields = {"generation_id": joined.generation_id, "member_id": joined.member_id, "assignments": assignments}
+        fields = {
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+            "assignments": assignments,
+        }
         assert (await peer.ask("sync_group", 4, group_id="g", **fields)).error_code == 0
 
 
@@ -117,7 +129,9 @@ async def test_a_repeated_heartbeat_is_judged_anew_each_time(instance_id: str | 
         }
 
         async def beat() -> int:
-            """The error that all ways agree on: asked again, for the first time, and read by kio (v3)."""
+            """The error that all ways agree on: asked again, for the first time, and read by kio
+            (v3).
+            """
             fresh = await members.peer()
             answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
             answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
@@ -205,7 +219,9 @@ async def test_a_bug_in_a_repeated_request_closes_its_connection_with_one_line(
 
 
 async def test_a_request_is_repeated_behind_others() -> None:
-    """Frames that come together, or in parts, go through the reader; they are answered in order all the same."""
+    """Frames that come together, or in parts, go through the reader; they are answered in order all
+    the same.
+    """
     async with Wire() as wire:
         wire.groups.answers[Heartbeat] = HeartbeatResponse()
         peer = await wire.peer()

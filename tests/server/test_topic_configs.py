@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.batches import Codec
-from kohort.server.config import Config
-from kohort.server.topic_config_table import TOPIC_CONFIGS
-from kohort.server.topic_configs import (
+from kohort.server.config.config import Config
+from kohort.server.config.topic_configs import (
     Change,
     Operation,
     Source,
@@ -20,6 +19,7 @@ from kohort.server.topic_configs import (
     log_config,
     validate,
 )
+from kohort.server.config.topic_table import TOPIC_CONFIGS
 
 DEFAULTS = Config()
 
@@ -36,28 +36,41 @@ REFUSALS = {
     ("foo", "1"): "Unknown topic config name: foo",
     (" retention.ms", "1"): "Unknown topic config name:  retention.ms",
     ("retention.ms", None): "Null value not supported for topic configs: retention.ms",
-    ("retention.ms", "abc"): "Invalid value abc for configuration retention.ms: Not a number of type LONG",
-    ("retention.ms", ""): "Invalid value  for configuration retention.ms: Not a number of type LONG",
-    ("retention.ms", "5.0"): "Invalid value 5.0 for configuration retention.ms: Not a number of type LONG",
-    ("retention.ms", "-5"): "Invalid value -5 for configuration retention.ms: Value must be at least -1",
+    ("retention.ms", "abc"): (
+        "Invalid value abc for configuration retention.ms: Not a number of type LONG"
+    ),
+    ("retention.ms", ""): (
+        "Invalid value  for configuration retention.ms: Not a number of type LONG"
+    ),
+    ("retention.ms", "5.0"): (
+        "Invalid value 5.0 for configuration retention.ms: Not a number of type LONG"
+    ),
+    ("retention.ms", "-5"): (
+        "Invalid value -5 for configuration retention.ms: Value must be at least -1"
+    ),
     ("retention.ms", "99999999999999999999"): (
-        "Invalid value 99999999999999999999 for configuration retention.ms: Not a number of type LONG"
+        "Invalid value 99999999999999999999 for configuration retention.ms: Not a number "
+        "of type LONG"
     ),
     ("segment.bytes", "99999999999"): (
         "Invalid value 99999999999 for configuration segment.bytes: Not a number of type INT"
     ),
-    ("segment.bytes", "100"): "Invalid value 100 for configuration segment.bytes: Value must be at least 1048576",
+    ("segment.bytes", "100"): (
+        "Invalid value 100 for configuration segment.bytes: Value must be at least 1048576"
+    ),
     ("min.cleanable.dirty.ratio", "x"): (
         "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE"
     ),
     ("min.cleanable.dirty.ratio", "2"): (
-        "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"
+        "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no "
+        "more than 1"
     ),
     ("cleanup.policy", "x"): (
         "Invalid value x for configuration cleanup.policy: String must be one of: compact, delete"
     ),
     ("cleanup.policy", "Compact"): (
-        "Invalid value Compact for configuration cleanup.policy: String must be one of: compact, delete"
+        "Invalid value Compact for configuration cleanup.policy: String must be one of: "
+        "compact, delete"
     ),
     ("cleanup.policy", "compact,"): "Configuration 'cleanup.policy' values must not be empty.",
     ("compression.type", "foo"): (
@@ -65,18 +78,22 @@ REFUSALS = {
         "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"
     ),
     ("preallocate", "maybe"): (
-        "Invalid value maybe for configuration preallocate: Expected value to be either true or false"
+        "Invalid value maybe for configuration preallocate: Expected value to be either "
+        "true or false"
     ),
     ("compression.gzip.level", "0"): (
-        "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"
+        "Invalid value 0 for configuration compression.gzip.level: Value must be between "
+        "1 and 9 or equal to -1"
     ),
     ("leader.replication.throttled.replicas", "abc"): (
         "Invalid value [abc] for configuration leader.replication.throttled.replicas: "
-        "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
+        "leader.replication.throttled.replicas must be the literal '*' or a list of "
+        "replicas in the following format: "
         "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
     ),
     ("remote.storage.enable", "true"): (
-        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+        "configured with remote log storage."
     ),
 }
 
@@ -88,7 +105,9 @@ def test_refused_in_kafkas_words(name: str, value: str | None) -> None:
 
 def test_names_are_judged_before_values_and_nulls_before_names() -> None:
     assert refusal({"max.message.bytes": "abc", "foo": "x"}) == "Unknown topic config name: foo"
-    assert refusal({"a": None, "foo": "x", "b": None}) == "Null value not supported for topic configs: a,b"
+    assert refusal({"a": None, "foo": "x", "b": None}) == (
+        "Null value not supported for topic configs: a,b"
+    )
 
 
 def test_compaction_lags_must_fit_together() -> None:
@@ -134,7 +153,9 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_a_topic_that_left_it_alone_follows_the_broker() -> None:
-    broker = Config({"log.retention.hours": 1, "log.cleanup.policy": "compact", "message.max.bytes": 99})
+    broker = Config(
+        {"log.retention.hours": 1, "log.cleanup.policy": "compact", "message.max.bytes": 99}
+    )
     values = effective({"max.message.bytes": "7"}, broker)
     assert values["retention.ms"] == 3_600_000
     assert values["cleanup.policy"] == ("compact",)
@@ -200,8 +221,12 @@ class TestDescribe:
 
 
 class TestAltered:
-    def changed(self, before: dict[str, str], *changes: tuple[str, int, str | None]) -> dict[str, str]:
-        return altered(before, [Change(name, Operation(op), value) for name, op, value in changes], DEFAULTS)
+    def changed(
+        self, before: dict[str, str], *changes: tuple[str, int, str | None]
+    ) -> dict[str, str]:
+        return altered(
+            before, [Change(name, Operation(op), value) for name, op, value in changes], DEFAULTS
+        )
 
     def refused(self, *changes: tuple[str, int, str | None]) -> tuple[ErrorCode, str]:
         with pytest.raises(KafkaError) as caught:
@@ -214,14 +239,18 @@ class TestAltered:
         assert self.changed({}, ("nope", 1, None)) == {}
 
     def test_append_starts_from_what_is_inherited(self) -> None:
-        assert self.changed({}, ("cleanup.policy", 2, "compact")) == {"cleanup.policy": "delete,compact"}
-        assert self.changed({"cleanup.policy": "compact"}, ("cleanup.policy", 2, "compact,delete")) == {
-            "cleanup.policy": "compact,delete"
+        assert self.changed({}, ("cleanup.policy", 2, "compact")) == {
+            "cleanup.policy": "delete,compact"
         }
+        assert self.changed(
+            {"cleanup.policy": "compact"}, ("cleanup.policy", 2, "compact,delete")
+        ) == {"cleanup.policy": "compact,delete"}
 
     def test_subtract(self) -> None:
         assert self.changed({}, ("cleanup.policy", 3, "delete")) == {"cleanup.policy": ""}
-        assert self.changed({"cleanup.policy": "compact"}, ("cleanup.policy", 3, "x")) == {"cleanup.policy": "compact"}
+        assert self.changed({"cleanup.policy": "compact"}, ("cleanup.policy", 3, "x")) == {
+            "cleanup.policy": "compact"
+        }
 
     def test_refusals(self) -> None:
         assert self.refused(("retention.ms", 0, "5"), ("retention.ms", 0, "6")) == (
@@ -235,7 +264,16 @@ class TestAltered:
         assert self.refused(("retention.ms", 2, "5"))[1] == (
             "Can't APPEND to key retention.ms because its type is not LIST."
         )
-        assert self.refused(("nope", 3, "5"))[1] == "Can't SUBTRACT to key nope because its type is not LIST."
-        assert self.refused(("cleanup.policy", 2, ""))[1] == "Configuration 'cleanup.policy' values must not be empty."
-        assert self.refused(("cleanup.policy", 2, "x"))[1].startswith("Invalid value x for configuration")
-        assert self.refused(("nope", 0, "1")) == (ErrorCode.invalid_config, "Unknown topic config name: nope")
+        assert self.refused(("nope", 3, "5"))[1] == (
+            "Can't SUBTRACT to key nope because its type is not LIST."
+        )
+        assert self.refused(("cleanup.policy", 2, ""))[1] == (
+            "Configuration 'cleanup.policy' values must not be empty."
+        )
+        assert self.refused(("cleanup.policy", 2, "x"))[1].startswith(
+            "Invalid value x for configuration"
+        )
+        assert self.refused(("nope", 0, "1")) == (
+            ErrorCode.invalid_config,
+            "Unknown topic config name: nope",
+        )

@@ -3,11 +3,13 @@
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.producer_ids import BLOCK, MAX_ID, ProducerIds
-from kohort.server.topic_names import collision_key, validate_creatable, validate_name
+from kohort.server.topics.names import collision_key, validate_creatable, validate_name
+from kohort.server.topics.producer_ids import BLOCK, MAX_ID, ProducerIds
 
 
-@pytest.mark.parametrize("name", ["a", "a.b", "_x", "__consumer_offsets", "A-1_b.C", "x" * 249, "...", "-"])
+@pytest.mark.parametrize(
+    "name", ["a", "a.b", "_x", "__consumer_offsets", "A-1_b.C", "x" * 249, "...", "-"]
+)
 def test_legal(name: str) -> None:
     validate_creatable(name)
 
@@ -19,10 +21,25 @@ def test_legal(name: str) -> None:
         (".", "'.' is not allowed"),
         ("..", "'..' is not allowed"),
         ("x" * 250, f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
-        ("a b", "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
-        ("é", "'é' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
-        ("a/b", "'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
-        ("a\n", "'a\n' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        (
+            "a b",
+            "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'",
+        ),
+        (
+            "é",
+            "'é' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        (
+            "a/b",
+            "'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'",
+        ),
+        (
+            "a\n",
+            "'a\n' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'",
+        ),
     ],
 )
 def test_illegal(name: str, why: str) -> None:
@@ -33,7 +50,9 @@ def test_illegal(name: str, why: str) -> None:
 
 
 def test_the_metadata_log_is_no_topic() -> None:
-    with pytest.raises(KafkaError, match="Creation of internal topic __cluster_metadata is prohibited"):
+    with pytest.raises(
+        KafkaError, match=("Creation of internal topic __cluster_metadata is prohibited")
+    ):
         validate_creatable("__cluster_metadata")
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server import cluster_metadata
-from kohort.server.cluster_metadata import (
+from kohort.server.topics import cluster_metadata
+from kohort.server.topics.cluster_metadata import (
     METADATA,
     ClusterRecord,
     ClusterState,
@@ -20,13 +20,14 @@ from kohort.server.cluster_metadata import (
     TopicDeleted,
     TopicRecord,
 )
-from kohort.server.topics import Topics, new_cluster_id
+from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import TopicPartition
 
 
 def snapshot(topics: Topics) -> dict[str, Any]:
     return {
-        topic.name: (topic.id, len(topic.partitions), dict(topic.configs), topic.internal) for topic in topics.all()
+        topic.name: (topic.id, len(topic.partitions), dict(topic.configs), topic.internal)
+        for topic in topics.all()
     }
 
 
@@ -122,12 +123,17 @@ class Failing:
 
 
 def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
-    bench.directory, good = Failing(bench.directory, open=lambda each: each == ("orders", 2)), bench.directory
+    bench.directory, good = (
+        Failing(bench.directory, open=lambda each: each == ("orders", 2)),
+        bench.directory,
+    )
     bench.restart()
     assert refused(lambda: bench.topics.create("orders", 3)) is ErrorCode.kafka_storage_error
     assert set(good.names()) == {METADATA}
     bench.topics.create("orders", 2)
-    assert refused(lambda: bench.topics.add_partitions("orders", 3)) is ErrorCode.kafka_storage_error
+    assert (
+        refused(lambda: bench.topics.add_partitions("orders", 3)) is ErrorCode.kafka_storage_error
+    )
     assert snapshot(bench.topics)["orders"][1] == 2
     bench.restart()
     assert snapshot(bench.topics)["orders"][1] == 2
@@ -138,7 +144,9 @@ class FullLog:
         raise OSError(28, "No space left on device")
 
 
-def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_appended_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.topics.create("orders", 1)
     before = snapshot(bench.topics)
     monkeypatch.setattr(bench.topics._metadata, "_log", FullLog())
@@ -174,7 +182,10 @@ def test_producer_ids_are_never_given_twice(bench: Bench) -> None:
 
 def test_cluster_ids_look_like_kafkas() -> None:
     assert len({new_cluster_id() for _ in range(5)}) == 5
-    assert all(len(each) == 22 and not each.startswith("-") for each in (new_cluster_id() for _ in range(200)))
+    assert all(
+        len(each) == 22 and not each.startswith("-")
+        for each in (new_cluster_id() for _ in range(200))
+    )
 
 
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
@@ -205,7 +216,11 @@ def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[Metad
     data = b"".join(cluster_metadata.encode_batch([record], 5) for record in records)
     assert list(cluster_metadata.decode_batches(data)) == records
     last_of_each_key = {cluster_metadata.encode(record)[0]: record for record in records}
-    compacted = [record for record in records if last_of_each_key[cluster_metadata.encode(record)[0]] is record]
+    compacted = [
+        record
+        for record in records
+        if last_of_each_key[cluster_metadata.encode(record)[0]] is record
+    ]
     assert folded(compacted) == folded(records)
 
 

@@ -1,4 +1,6 @@
-"""Topics on files, seen as a killed server leaves them: the directory as it is, with nothing closed or flushed."""
+"""Topics on files, seen as a killed server leaves them: the directory as it is, with nothing closed
+or flushed.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +11,8 @@ from handler_bench import START, batch_of
 
 from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
-from kohort.server.config import Config
-from kohort.server.topics import Topics
+from kohort.server.config.config import Config
+from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 
 
@@ -62,7 +64,9 @@ def test_what_was_acknowledged_is_there(disk: Disk) -> None:
     assert topics.producer_ids.next() > first_id
 
 
-def test_a_creation_that_was_cut_short_leaves_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_that_was_cut_short_leaves_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topics = disk.start()
 
     class Killed(BaseException):
@@ -81,7 +85,9 @@ def test_a_creation_that_was_cut_short_leaves_nothing(disk: Disk, monkeypatch: p
     assert topics.create("orders", 1).partitions[0].end_offset == 0
 
 
-def test_a_deletion_that_was_cut_short_is_finished(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_that_was_cut_short_is_finished(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topics = disk.start()
     topics.create("orders", 2)
 

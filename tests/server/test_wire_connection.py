@@ -13,18 +13,26 @@ from kohort.coordinator.requests import Heartbeat, JoinGroup
 from kohort.coordinator.responses import HeartbeatResponse, JoinGroupResponse
 from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
-from kohort.server.connection import READ_AHEAD, client_host
-from kohort.server.quiet_log import PER_PERIOD, QuietLog
-from kohort.server.request_memory import UNMETERED, RequestMemory
+from kohort.server.net.connection import READ_AHEAD, client_host
+from kohort.server.net.rate_limited_log import PER_PERIOD, QuietLog
+from kohort.server.net.request_memory import UNMETERED, RequestMemory
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-JOIN = {"group_id": "g", "session_timeout_ms": 6000, "member_id": "", "protocol_type": "c", "protocols": []}
+JOIN = {
+    "group_id": "g",
+    "session_timeout_ms": 6000,
+    "member_id": "",
+    "protocol_type": "c",
+    "protocols": [],
+}
 
 
 @pytest.fixture(
-    params=[asyncio.DefaultEventLoopPolicy(), uvloop.EventLoopPolicy()], ids=["asyncio", "uvloop"], scope="module"
+    params=[asyncio.DefaultEventLoopPolicy(), uvloop.EventLoopPolicy()],
+    ids=["asyncio", "uvloop"],
+    scope="module",
 )
 def event_loop_policy(request) -> asyncio.AbstractEventLoopPolicy:
     """Both loops: their transports differ in what they do when."""
@@ -52,14 +60,19 @@ async def test_a_request_and_its_answer() -> None:
         statistics = wire.listener.statistics()
         assert statistics.connections == 1
         assert statistics.requests == {"heartbeat": 1}
-        assert (statistics.bytes_in, statistics.bytes_out) == (len(peer.request("heartbeat", 4, **HEARTBEAT)), 16)
+        assert (statistics.bytes_in, statistics.bytes_out) == (
+            len(peer.request("heartbeat", 4, **HEARTBEAT)),
+            16,
+        )
 
 
 async def test_pipelined_requests_are_answered_in_order_and_written_together() -> None:
     async with Wire() as wire:
         serve_heartbeats(wire)
         peer = await wire.peer()
-        peer.send(b"".join(peer.request("heartbeat", version % 5, **HEARTBEAT) for version in range(500)))
+        peer.send(
+            b"".join(peer.request("heartbeat", version % 5, **HEARTBEAT) for version in range(500))
+        )
         assert [await peer.correlation_id() for _ in range(500)] == list(range(1, 501))
 
 
@@ -67,7 +80,9 @@ async def test_byte_by_byte() -> None:
     async with Wire() as wire:
         serve_heartbeats(wire)
         peer = await wire.peer()
-        for byte in peer.request("heartbeat", 4, **HEARTBEAT) + peer.request("heartbeat", 0, **HEARTBEAT):
+        for byte in peer.request("heartbeat", 4, **HEARTBEAT) + peer.request(
+            "heartbeat", 0, **HEARTBEAT
+        ):
             peer.send(bytes((byte,)))
             await asyncio.sleep(0)
         assert [await peer.correlation_id(), await peer.correlation_id()] == [1, 2]
@@ -79,7 +94,8 @@ async def test_a_heartbeat_behind_a_parked_join_is_answered_after_it() -> None:
         peer, other = await wire.peer(), await wire.peer()
         peer.send(peer.request("join_group", 0, **JOIN) + peer.request("heartbeat", 0, **HEARTBEAT))
         await wire.until(lambda: wire.groups.parked)
-        assert (await other.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0  # only its own connection waits
+        # only its own connection waits
+        assert (await other.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
         assert await peer.is_silent()
         assert [type(request) for request in wire.groups.submitted] == [JoinGroup, Heartbeat]
         wire.groups.parked[0].request_id(JoinGroupResponse(generation=3))
@@ -99,7 +115,9 @@ async def test_no_answer_lets_the_next_request_come() -> None:
         serve_heartbeats(wire)
         wire.handle("produce", lambda _broker, exchange, _request: exchange.no_answer())
         peer = await wire.peer()
-        peer.send(peer.request("produce", 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[]))
+        peer.send(
+            peer.request("produce", 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
+        )
         assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
 
 
@@ -107,7 +125,9 @@ async def test_what_the_exchange_says_of_its_request() -> None:
     seen = []
 
     def look(_broker, exchange, _request) -> None:
-        seen.append((exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id))
+        seen.append(
+            (exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id)
+        )
         seen.append(exchange.client_host)
         assert f"api=12 v4 id={exchange.correlation_id} open" in repr(exchange)
         exchange.answer_packed(b"\0" * 7)
@@ -159,7 +179,8 @@ async def test_what_is_no_request_closes_the_connection_with_one_line(data: byte
         first = peer.request("heartbeat", 0, **HEARTBEAT)
         with caplog.at_level(logging.INFO):
             peer.send(first + data)
-            assert await peer.closed() == b"\0\0\0\x06\0\0\0\1\0\0"  # what was asked before is answered
+            # what was asked before is answered
+            assert await peer.closed() == b"\0\0\0\x06\0\0\0\1\0\0"
         assert len(caplog.records) == 1
         assert "closing the connection from /127.0.0.1" in caplog.text
         assert caplog.records[0].exc_info is None
@@ -175,7 +196,8 @@ async def test_api_versions_of_an_unserved_version_is_answered_in_v0(version: in
         peer.send(struct.pack(">i", len(content)) + content)
         answer = await peer.content()
         assert answer == bytes.fromhex("0000004d002300000001001200000004")
-        assert len((await peer.ask("api_versions", 0)).api_keys) == len(APIS)  # and the connection lives on
+        # and the connection lives on
+        assert len((await peer.ask("api_versions", 0)).api_keys) == len(APIS)
 
 
 async def test_trailing_bytes_and_unknown_tags_are_ignored() -> None:
@@ -187,7 +209,9 @@ async def test_trailing_bytes_and_unknown_tags_are_ignored() -> None:
         peer.send(peer.frame("heartbeat", 4, body + b"\x02\x08\x01a\x07\x01b"))
         peer.send(peer.frame("heartbeat", 0, b"\0\1g\0\0\0\1\0\1mtrailing"))
         assert [await peer.correlation_id() for _ in range(3)] == [1, 2, 3]
-        assert {(request.group, request.member_id) for request in wire.groups.submitted} == {("g", "m")}
+        assert {(request.group, request.member_id) for request in wire.groups.submitted} == {
+            ("g", "m")
+        }
 
 
 async def test_a_handler_that_raises_closes_only_its_connection(caplog) -> None:
@@ -204,7 +228,9 @@ async def test_a_handler_that_raises_closes_only_its_connection(caplog) -> None:
         wire.handle("sync_group", broken_later)
         peers = [await wire.peer() for _ in range(3)]
         peers[0].send(peers[0].request("join_group", 0, **JOIN))
-        peers[1].send(peers[1].request("sync_group", 0, group_id="g", generation_id=1, member_id="m"))
+        peers[1].send(
+            peers[1].request("sync_group", 0, group_id="g", generation_id=1, member_id="m")
+        )
         assert [await peers[0].closed(), await peers[1].closed()] == [b"", b""]
         assert (await peers[2].ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
         assert [record.exc_info for record in caplog.records] == [None, None]
@@ -225,9 +251,15 @@ async def test_an_answer_that_cannot_be_written_closes_only_its_connection(caplo
 
 async def test_a_handler_may_hang_up() -> None:
     async with Wire() as wire:
-        wire.handle("produce", lambda _broker, exchange, _request: exchange.hang_up("acks=0 to an unknown topic"))
+        wire.handle(
+            "produce",
+            lambda _broker, exchange, _request: exchange.hang_up("acks=0 to an unknown topic"),
+        )
         peer = await wire.peer()
-        peer.send(peer.request("produce", 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[]) * 3)
+        peer.send(
+            peer.request("produce", 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
+            * 3
+        )
         assert await peer.closed() == b""
         assert wire.listener.statistics().requests == {"produce": 1}
 
@@ -240,7 +272,9 @@ def test_a_flood_of_bad_peers_does_not_fill_the_log(caplog) -> None:
     assert len(caplog.records) == PER_PERIOD
     now = 60.0
     log.log(logging.WARNING, "bad peer")
-    assert caplog.records[-2].getMessage() == f"{1000 - PER_PERIOD} more lines like these were left out"
+    assert caplog.records[-2].getMessage() == (
+        f"{1000 - PER_PERIOD} more lines like these were left out"
+    )
 
 
 # Peers that go
@@ -391,7 +425,9 @@ async def test_large_requests_wait_for_memory_and_all_get_it() -> None:
     async with Wire(queued_bytes=300_000) as wire:
         serve_heartbeats(wire)
         peers = [await wire.peer() for _ in range(6)]
-        frames = [peer.frame("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\0" + bytes(200_000)) for peer in peers]
+        frames = [
+            peer.frame("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\0" + bytes(200_000)) for peer in peers
+        ]
         for peer, frame in zip(peers, frames, strict=True):
             peer.send(frame[:1000])
         await wire.until(lambda: wire.listener.statistics().bytes_in >= 6000)
@@ -535,7 +571,10 @@ async def test_closing_does_not_wait_beyond_its_deadline() -> None:
 
 async def test_closing_cuts_a_peer_that_does_not_read() -> None:
     async with Wire() as wire:
-        wire.handle("heartbeat", lambda _broker, exchange, _request: exchange.answer_packed(bytes(30_000_000)))
+        wire.handle(
+            "heartbeat",
+            lambda _broker, exchange, _request: exchange.answer_packed(bytes(30_000_000)),
+        )
         with socket.create_connection((wire.host, wire.port)) as slow:
             slow.sendall(Peer(None, None).request("heartbeat", 4, **HEARTBEAT))  # type: ignore[arg-type]
             await wire.until(lambda: wire.listener.requests)
@@ -571,7 +610,11 @@ async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
         waiting += wire.groups.parked
         wire.groups.answers[JoinGroup] = park_or_answer_the_next
         for peer in peers:
-            peer.send(peer.request("join_group", 3, **JOIN | {"group_id": "next", "rebalance_timeout_ms": 1}))
+            peer.send(
+                peer.request(
+                    "join_group", 3, **JOIN | {"group_id": "next", "rebalance_timeout_ms": 1}
+                )
+            )
         await asyncio.sleep(0.05)
         waiting.pop(0).request_id(JoinGroupResponse())  # type: ignore[operator]
         for peer in peers:

@@ -1,4 +1,6 @@
-"""The group APIs over the wire, in every version: what the core is asked, and what the client is answered."""
+"""The group APIs over the wire, in every version: what the core is asked, and what the client is
+answered.
+"""
 
 import asyncio
 import uuid
@@ -70,7 +72,9 @@ async def test_join_group(version: int) -> None:
                 leader="m-1",
                 skip_assignment=True,
                 member_id="m-1",
-                members=(answered.JoinedMember(member_id="m-1", instance_id="i", metadata=b"\0\1"),),
+                members=(
+                    answered.JoinedMember(member_id="m-1", instance_id="i", metadata=b"\0\1"),
+                ),
             )
         )
         answer = await peer.answer("join_group", version)
@@ -78,7 +82,9 @@ async def test_join_group(version: int) -> None:
         assert (answer.leader, answer.member_id) == ("m-1", "m-1")
         assert getattr(answer, "protocol_type", "consumer") == "consumer"
         assert getattr(answer, "skip_assignment", True) is True
-        assert [(member.member_id, member.metadata) for member in answer.members] == [("m-1", b"\0\1")]
+        assert [(member.member_id, member.metadata) for member in answer.members] == [
+            ("m-1", b"\0\1")
+        ]
         assert getattr(answer.members[0], "group_instance_id", "i") == "i"
 
 
@@ -90,9 +96,20 @@ async def test_join_group_refused(version: int) -> None:
         )
         peer = await wire.peer()
         answer = await peer.ask(
-            "join_group", version, group_id="g", session_timeout_ms=6_000, member_id="", protocol_type="c", protocols=[]
+            "join_group",
+            version,
+            group_id="g",
+            session_timeout_ms=6_000,
+            member_id="",
+            protocol_type="c",
+            protocols=[],
         )
-        assert (answer.error_code, answer.generation_id, answer.member_id, answer.members) == (79, -1, "test-1", ())
+        assert (answer.error_code, answer.generation_id, answer.member_id, answer.members) == (
+            79,
+            -1,
+            "test-1",
+            (),
+        )
         assert answer.protocol_name == (None if version >= 7 else "")
         assert getattr(answer, "protocol_type", None) is None
 
@@ -103,11 +120,20 @@ async def test_every_join_gets_its_own_fresh_id() -> None:
         peer = await wire.peer()
         for _ in range(2):
             await peer.ask(
-                "join_group", 4, group_id="g", session_timeout_ms=1, member_id="", protocol_type="", protocols=[]
+                "join_group",
+                4,
+                group_id="g",
+                session_timeout_ms=1,
+                member_id="",
+                protocol_type="",
+                protocols=[],
             )
         first, second = wire.groups.submitted
         assert first.fresh_id != second.fresh_id
-        assert [str(uuid.UUID(each.fresh_id)) for each in (first, second)] == [first.fresh_id, second.fresh_id]
+        assert [str(uuid.UUID(each.fresh_id)) for each in (first, second)] == [
+            first.fresh_id,
+            second.fresh_id,
+        ]
         assert first.connection is second.connection
 
 
@@ -132,14 +158,21 @@ async def test_sync_group(version: int) -> None:
             assignments=[{"member_id": "m", "assignment": b"all"}],
         )
         assert isinstance(request, asked.SyncGroup)
-        assert (request.version, request.group, request.generation, request.member_id) == (version, "g", 5, "m")
+        assert (request.version, request.group, request.generation, request.member_id) == (
+            version,
+            "g",
+            5,
+            "m",
+        )
         assert request.instance_id == ("i" if version >= 3 else None)
         assert (request.protocol_type, request.protocol_name) == (
             ("consumer", "range") if version >= 5 else (None, None)
         )
         assert request.assignments == (("m", b"all"),)
         request.request_id(
-            answered.SyncGroupResponse(protocol_type="consumer", protocol_name="range", assignment=b"all")
+            answered.SyncGroupResponse(
+                protocol_type="consumer", protocol_name="range", assignment=b"all"
+            )
         )
         answer = await peer.answer("sync_group", version)
         assert (answer.error_code, answer.assignment) == (0, b"all")
@@ -149,10 +182,17 @@ async def test_sync_group(version: int) -> None:
 @versions("heartbeat")
 async def test_heartbeat(version: int) -> None:
     async with Wire() as wire:
-        wire.groups.answers[asked.Heartbeat] = answered.HeartbeatResponse(ErrorCode.rebalance_in_progress)
+        wire.groups.answers[asked.Heartbeat] = answered.HeartbeatResponse(
+            ErrorCode.rebalance_in_progress
+        )
         peer = await wire.peer()
         answer = await peer.ask(
-            "heartbeat", version, group_id="g", generation_id=5, member_id="m", group_instance_id="i"
+            "heartbeat",
+            version,
+            group_id="g",
+            generation_id=5,
+            member_id="m",
+            group_instance_id="i",
         )
         assert answer.error_code == 27
         request = wire.groups.submitted[0]
@@ -196,14 +236,19 @@ async def test_leave_group(version: int) -> None:
         answer = await peer.answer("leave_group", version)
         assert answer.error_code == (82 if version < 3 else 0)
         if version >= 3:
-            left = [(member.member_id, member.group_instance_id, member.error_code) for member in answer.members]
+            left = [
+                (member.member_id, member.group_instance_id, member.error_code)
+                for member in answer.members
+            ]
             assert left == [("m", "i", 82), ("", None, 0)]
 
 
 @versions("leave_group")
 async def test_leave_group_refused_as_a_whole(version: int) -> None:
     async with Wire() as wire:
-        wire.groups.answers[asked.LeaveGroup] = answered.LeaveGroupResponse(error=ErrorCode.not_coordinator)
+        wire.groups.answers[asked.LeaveGroup] = answered.LeaveGroupResponse(
+            error=ErrorCode.not_coordinator
+        )
         answer = await (await wire.peer()).ask("leave_group", version, group_id="g")
         assert (answer.error_code, getattr(answer, "members", ())) == (16, ())
 
@@ -217,7 +262,9 @@ def to_commit(partition: int, offset: int, **more: Any) -> dict[str, Any]:
 
 def all_committed(request: asked.OffsetCommit) -> answered.OffsetCommitResponse:
     return answered.OffsetCommitResponse(
-        tuple((TopicPartition(each.topic, each.partition), ErrorCode.none) for each in request.offsets)
+        tuple(
+            (TopicPartition(each.topic, each.partition), ErrorCode.none) for each in request.offsets
+        )
     )
 
 
@@ -226,7 +273,10 @@ def codes(topics: Any) -> list[tuple[Any, list[tuple[int, int]]]]:
     return [
         (
             each.name if hasattr(each, "name") else each.topic_id,
-            [(partition.partition_index, int(partition.error_code)) for partition in each.partitions],
+            [
+                (partition.partition_index, int(partition.error_code))
+                for partition in each.partitions
+            ],
         )
         for each in topics
     ]
@@ -253,7 +303,12 @@ async def test_offset_commit(version: int) -> None:
         named = TOPIC_ID if version >= 10 else "orders"
         assert codes(answer.topics) == [(named, [(0, 0), (2, 0)])]
         request = wire.groups.submitted[0]
-        assert (request.version, request.group, request.generation, request.member_id) == (version, "g", 4, "m")
+        assert (request.version, request.group, request.generation, request.member_id) == (
+            version,
+            "g",
+            4,
+            "m",
+        )
         assert request.instance_id == ("i" if version >= 7 else None)
         assert request.retention_ms == (60_000 if version <= 4 else -1)
         assert request.offsets == (
@@ -273,8 +328,16 @@ async def test_offset_commit_refuses_what_does_not_exist(version: int) -> None:
             generation_id_or_member_epoch=-1,
             member_id="",
             topics=[
-                {"name": "nope", "topic_id": OTHER_ID, "partitions": [to_commit(0, 1), to_commit(1, 1)]},
-                {"name": "orders", "topic_id": TOPIC_ID, "partitions": [to_commit(p, 1) for p in (7, 0, -1, 2)]},
+                {
+                    "name": "nope",
+                    "topic_id": OTHER_ID,
+                    "partitions": [to_commit(0, 1), to_commit(1, 1)],
+                },
+                {
+                    "name": "orders",
+                    "topic_id": TOPIC_ID,
+                    "partitions": [to_commit(p, 1) for p in (7, 0, -1, 2)],
+                },
                 {"name": "orders", "topic_id": TOPIC_ID, "partitions": [to_commit(1, 1)]},
                 {"name": "also not", "topic_id": None, "partitions": [to_commit(0, 1)]},
             ],
@@ -309,7 +372,12 @@ async def test_without_refusals_the_answer_has_an_entry_per_entry() -> None:
         wire.groups.answers[asked.OffsetCommit] = all_committed
         topics = [{"name": "orders", "partitions": [to_commit(0, 1)]}] * 2
         answer = await (await wire.peer()).ask(
-            "offset_commit", 8, group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics
+            "offset_commit",
+            8,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=topics,
         )
         assert codes(answer.topics) == [("orders", [(0, 0)])] * 2
 
@@ -321,10 +389,15 @@ def fetched(request: asked.OffsetFetch) -> answered.OffsetFetchResponse:
     """Offset 10 * partition for everything; "orders" and a deleted topic are what was committed."""
     partitions = request.partitions
     if partitions is None:
-        partitions = (TopicPartition("orders", 0), TopicPartition("deleted", 1), TopicPartition("orders", 2))
+        partitions = (
+            TopicPartition("orders", 0),
+            TopicPartition("deleted", 1),
+            TopicPartition("orders", 2),
+        )
     return answered.OffsetFetchResponse(
         offsets=tuple(
-            answered.FetchedOffset(topic, partition, 10 * partition, 4, "meta") for topic, partition in partitions
+            answered.FetchedOffset(topic, partition, 10 * partition, 4, "meta")
+            for topic, partition in partitions
         )
     )
 
@@ -332,7 +405,10 @@ def fetched(request: asked.OffsetFetch) -> answered.OffsetFetchResponse:
 def ask_for(version: int, *groups: tuple[str, Any], **more: Any) -> dict[str, Any]:
     """The fields of an OffsetFetch about (group, topics)."""
     if version >= 8:
-        return {"groups": [{"group_id": group, "topics": topics} for group, topics in groups], **more}
+        return {
+            "groups": [{"group_id": group, "topics": topics} for group, topics in groups],
+            **more,
+        }
     return {"group_id": groups[0][0], "topics": groups[0][1], **more}
 
 
@@ -369,14 +445,20 @@ async def test_offset_fetch(version: int) -> None:
         assert getattr(partition, "committed_leader_epoch", 4) == 4
         if version >= 10:
             refused = answer.topics[2].partitions[0]
-            assert (refused.committed_offset, refused.committed_leader_epoch, refused.metadata) == (-1, -1, "")
+            assert (refused.committed_offset, refused.committed_leader_epoch, refused.metadata) == (
+                -1,
+                -1,
+                "",
+            )
 
 
 @pytest.mark.parametrize("version", range(2, 11))
 async def test_offset_fetch_of_all_topics(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.OffsetFetch] = fetched
-        answer = group_of(await (await wire.peer()).ask("offset_fetch", version, **ask_for(version, ("g", None))))
+        answer = group_of(
+            await (await wire.peer()).ask("offset_fetch", version, **ask_for(version, ("g", None)))
+        )
         assert wire.groups.submitted[0].partitions is None
         if version >= 10:  # a topic without an id cannot be shown
             assert codes(answer.topics) == [(TOPIC_ID, [(0, 0), (2, 0)])]
@@ -388,7 +470,9 @@ async def test_offset_fetch_of_all_topics(version: int) -> None:
 async def test_offset_fetch_of_no_topics(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.OffsetFetch] = fetched
-        answer = group_of(await (await wire.peer()).ask("offset_fetch", version, **ask_for(version, ("g", []))))
+        answer = group_of(
+            await (await wire.peer()).ask("offset_fetch", version, **ask_for(version, ("g", [])))
+        )
         assert wire.groups.submitted[0].partitions == ()
         assert answer.topics == ()
 
@@ -400,7 +484,9 @@ async def test_an_error_of_the_whole_group_stands_where_the_version_has_it(versi
             error=ErrorCode.coordinator_load_in_progress
         )
         topics = [{"name": "orders", "topic_id": TOPIC_ID, "partition_indexes": [0, 1]}]
-        answer = await (await wire.peer()).ask("offset_fetch", version, **ask_for(version, ("g", topics)))
+        answer = await (await wire.peer()).ask(
+            "offset_fetch", version, **ask_for(version, ("g", topics))
+        )
         if version == 1:
             assert codes(answer.topics) == [("orders", [(0, 14), (1, 14)])]
             assert answer.topics[0].partitions[0].committed_offset == -1
@@ -412,14 +498,20 @@ async def test_an_error_of_the_whole_group_stands_where_the_version_has_it(versi
 async def test_offset_fetch_of_many_groups_is_answered_once_in_the_order_asked() -> None:
     async with Wire() as wire:
         peer = await wire.peer()
-        peer.send(peer.request("offset_fetch", 8, **ask_for(8, ("a", None), ("b", []), ("a", None))))
+        peer.send(
+            peer.request("offset_fetch", 8, **ask_for(8, ("a", None), ("b", []), ("a", None)))
+        )
         await wire.until(lambda: len(wire.groups.parked) == 3)
         for request in (wire.groups.parked[2], wire.groups.parked[0]):
             request.request_id(fetched(request))
         assert await peer.is_silent()
-        wire.groups.parked[1].request_id(answered.OffsetFetchResponse(error=ErrorCode.not_coordinator))
+        wire.groups.parked[1].request_id(
+            answered.OffsetFetchResponse(error=ErrorCode.not_coordinator)
+        )
         answer = await peer.answer("offset_fetch", 8)
-        assert [(group.group_id, group.error_code, len(group.topics)) for group in answer.groups] == [
+        assert [
+            (group.group_id, group.error_code, len(group.topics)) for group in answer.groups
+        ] == [
             ("a", 0, 2),
             ("b", 16, 0),
             ("a", 0, 2),
@@ -438,7 +530,9 @@ def described(request: asked.DescribeGroup) -> answered.DescribeGroupResponse:
     if request.group != "g":
         error = ErrorCode.group_id_not_found if request.version >= 6 else ErrorCode.none
         message = f"Group {request.group} not found." if request.version >= 6 else None
-        return answered.DescribeGroupResponse(error=error, error_message=message, group=request.group, state="Dead")
+        return answered.DescribeGroupResponse(
+            error=error, error_message=message, group=request.group, state="Dead"
+        )
     return answered.DescribeGroupResponse(
         group="g",
         state="Stable",
@@ -463,7 +557,10 @@ async def test_describe_groups(version: int, with_operations: bool) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.DescribeGroup] = described
         answer = await (await wire.peer()).ask(
-            "describe_groups", version, groups=["g", "none", "g"], include_authorized_operations=with_operations
+            "describe_groups",
+            version,
+            groups=["g", "none", "g"],
+            include_authorized_operations=with_operations,
         )
         assert [request.version for request in wire.groups.submitted] == [version] * 3
         there, none, again = answer.groups
@@ -477,16 +574,22 @@ async def test_describe_groups(version: int, with_operations: bool) -> None:
         assert (none.group_state, none.error_code) == ("Dead", 69 if version >= 6 else 0)
         if version >= 6:
             assert (there.error_message, none.error_message) == (None, "Group none not found.")
-        if version >= 3:  # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.3 answers
+        # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.3 answers
+        if version >= 3:
             assert there.authorized_operations == (3400 if with_operations else -(2**31))
-            assert none.authorized_operations == (3400 if with_operations and version < 6 else -(2**31))
+            assert none.authorized_operations == (
+                3400 if with_operations and version < 6 else -(2**31)
+            )
 
 
 @versions("list_groups")
 async def test_list_groups(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.ListGroups] = answered.ListGroupsResponse(
-            groups=(answered.ListedGroup("g", "consumer", "Stable"), answered.ListedGroup("", "", "Empty"))
+            groups=(
+                answered.ListedGroup("g", "consumer", "Stable"),
+                answered.ListedGroup("", "", "Empty"),
+            )
         )
         answer = await (await wire.peer()).ask(
             "list_groups", version, states_filter=["stable", "Empty"], types_filter=["Classic"]
@@ -494,7 +597,10 @@ async def test_list_groups(version: int) -> None:
         request = wire.groups.submitted[0]
         assert request.states == (("stable", "Empty") if version >= 4 else ())
         assert request.types == (("Classic",) if version >= 5 else ())
-        assert [(group.group_id, group.protocol_type) for group in answer.groups] == [("g", "consumer"), ("", "")]
+        assert [(group.group_id, group.protocol_type) for group in answer.groups] == [
+            ("g", "consumer"),
+            ("", ""),
+        ]
         assert getattr(answer.groups[0], "group_state", "Stable") == "Stable"
         assert getattr(answer.groups[0], "group_type", "classic") == "classic"
 
@@ -517,7 +623,11 @@ async def test_delete_groups(version: int) -> None:
         )
         peer = await wire.peer()
         answer = await peer.ask("delete_groups", version, groups_names=["b", "a", "b", ""])
-        assert [(result.group_id, result.error_code) for result in answer.results] == [("b", 69), ("a", 0), ("", 69)]
+        assert [(result.group_id, result.error_code) for result in answer.results] == [
+            ("b", 69),
+            ("a", 0),
+            ("", 69),
+        ]
         assert (await peer.ask("delete_groups", version, groups_names=[])).results == ()
 
 
@@ -526,7 +636,9 @@ def indexes(*partitions: int) -> list[dict[str, int]]:
 
 
 def all_deleted(request: asked.OffsetDelete) -> answered.OffsetDeleteResponse:
-    return answered.OffsetDeleteResponse(results=tuple((each, ErrorCode.none) for each in request.partitions))
+    return answered.OffsetDeleteResponse(
+        results=tuple((each, ErrorCode.none) for each in request.partitions)
+    )
 
 
 async def test_offset_delete() -> None:
@@ -543,7 +655,9 @@ async def test_offset_delete() -> None:
                 {"name": "also not", "partitions": []},
             ],
         )
-        assert wire.groups.submitted[0].partitions == tuple(TopicPartition("orders", index) for index in (0, 0, 1))
+        assert wire.groups.submitted[0].partitions == tuple(
+            TopicPartition("orders", index) for index in (0, 0, 1)
+        )
         assert answer.error_code == 0
         assert codes(answer.topics) == [  # as Kafka 4.3
             ("orders", [(9, 3), (0, 0), (0, 0), (1, 0)]),
@@ -554,7 +668,9 @@ async def test_offset_delete() -> None:
 
 async def test_an_error_of_the_whole_group_goes_before_partitions_that_do_not_exist() -> None:
     async with Wire() as wire:
-        wire.groups.answers[asked.OffsetDelete] = answered.OffsetDeleteResponse(error=ErrorCode.invalid_group_id)
+        wire.groups.answers[asked.OffsetDelete] = answered.OffsetDeleteResponse(
+            error=ErrorCode.invalid_group_id
+        )
         answer = await (await wire.peer()).ask(
             "offset_delete", 0, group_id="", topics=[{"name": "nope", "partitions": indexes(0)}]
         )
@@ -571,32 +687,53 @@ async def test_find_coordinator_is_this_node(version: int, key_type: int) -> Non
         peer = await wire.peer()
         if version < 4:
             answer = await peer.ask("find_coordinator", version, key="", key_type=key_type)
-            assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 0, "broker.test", 9092)
+            assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
+                0,
+                0,
+                "broker.test",
+                9092,
+            )
             assert getattr(answer, "error_message", "NONE") == "NONE"
             return
-        answer = await peer.ask("find_coordinator", version, coordinator_keys=["g", "", "g"], key_type=key_type)
-        found = [(each.key, each.error_code, each.node_id, each.host, each.port) for each in answer.coordinators]
+        answer = await peer.ask(
+            "find_coordinator", version, coordinator_keys=["g", "", "g"], key_type=key_type
+        )
+        found = [
+            (each.key, each.error_code, each.node_id, each.host, each.port)
+            for each in answer.coordinators
+        ]
         assert found == [(key, 0, 0, "broker.test", 9092) for key in ("g", "", "g")]
         assert answer.coordinators[0].error_message == ""
 
 
 @pytest.mark.parametrize("version", range(1, 7))
 @pytest.mark.parametrize("key_type", [2, 9, -1])
-async def test_find_coordinator_of_a_type_that_the_version_does_not_know(version: int, key_type: int, caplog) -> None:
+async def test_find_coordinator_of_a_type_that_the_version_does_not_know(
+    version: int, key_type: int, caplog
+) -> None:
     async with Wire() as wire:
         fields = {"key": "g"} if version < 4 else {"coordinator_keys": ["g"]}
-        answer = await (await wire.peer()).ask("find_coordinator", version, **fields, key_type=key_type)
+        answer = await (await wire.peer()).ask(
+            "find_coordinator", version, **fields, key_type=key_type
+        )
         refused = answer if version < 4 else answer.coordinators[0]
         assert (refused.error_code, refused.node_id, refused.host, refused.port) == (42, -1, "", -1)
-        assert bool(refused.error_message) is not (key_type == 2 and version in (4, 5))  # as Kafka words it
+        # as Kafka words it
+        assert bool(refused.error_message) is not (key_type == 2 and version in (4, 5))
         assert not caplog.records
 
 
 async def test_find_coordinator_of_a_share_group() -> None:
     async with Wire() as wire:
         keys = ["g:AAAAAAAAQACAAAAAAAAAAA:0", "a:b:AAAAAAAAQACAAAAAAAAAAA:12", "x:y:z"]
-        answer = await (await wire.peer()).ask("find_coordinator", 6, coordinator_keys=keys, key_type=2)
-        assert [(each.error_code, each.port) for each in answer.coordinators] == [(0, 9092), (0, 9092), (42, -1)]
+        answer = await (await wire.peer()).ask(
+            "find_coordinator", 6, coordinator_keys=keys, key_type=2
+        )
+        assert [(each.error_code, each.port) for each in answer.coordinators] == [
+            (0, 9092),
+            (0, 9092),
+            (42, -1),
+        ]
 
 
 # ApiVersions
@@ -606,7 +743,10 @@ async def test_find_coordinator_of_a_share_group() -> None:
 async def test_api_versions(version: int) -> None:
     async with Wire() as wire:
         answer = await (await wire.peer()).ask(
-            "api_versions", version, client_software_name="kafka-python", client_software_version="3.0.12"
+            "api_versions",
+            version,
+            client_software_name="kafka-python",
+            client_software_version="3.0.12",
         )
         assert answer.error_code == 0
         assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [
@@ -618,9 +758,12 @@ async def test_api_versions(version: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize(
-    ("name", "software_version"), [("", "1"), ("a b", "1"), ("a", "-x"), ("a_b", "1"), ("a", ""), ("a\n", "1")]
+    ("name", "software_version"),
+    [("", "1"), ("a b", "1"), ("a", "-x"), ("a_b", "1"), ("a", ""), ("a\n", "1")],
 )
-async def test_software_names_that_kafka_refuses(version: int, name: str, software_version: str) -> None:
+async def test_software_names_that_kafka_refuses(
+    version: int, name: str, software_version: str
+) -> None:
     async with Wire() as wire:
         peer = await wire.peer()
         names = {"client_software_name": name, "client_software_version": software_version}
@@ -647,12 +790,19 @@ async def test_group_requests_of_many_peers_at_once() -> None:
 async def test_errors_are_counted_by_api_once_per_answer() -> None:
     async with Wire() as wire:
         peer = await wire.peer()
-        wire.groups.answers[asked.Heartbeat] = answered.HeartbeatResponse(ErrorCode.rebalance_in_progress)
-        wire.groups.answers[asked.LeaveGroup] = answered.LeaveGroupResponse(error=ErrorCode.coordinator_not_available)
+        wire.groups.answers[asked.Heartbeat] = answered.HeartbeatResponse(
+            ErrorCode.rebalance_in_progress
+        )
+        wire.groups.answers[asked.LeaveGroup] = answered.LeaveGroupResponse(
+            error=ErrorCode.coordinator_not_available
+        )
         for version in (3, 4, 4):
             await peer.ask("heartbeat", version, group_id="g", generation_id=1, member_id="m")
         await peer.ask("leave_group", 3, group_id="g", members=[])
-        unknown = [{"name": name, "partitions": [to_commit(p, 1) for p in (0, 1)]} for name in ("no", "none")]
+        unknown = [
+            {"name": name, "partitions": [to_commit(p, 1) for p in (0, 1)]}
+            for name in ("no", "none")
+        ]
         await peer.ask("offset_commit", 8, group_id="g", member_id="", topics=unknown)
         await peer.ask("api_versions", 3, client_software_name="a", client_software_version="1")
         assert wire.listener.statistics().errors == {

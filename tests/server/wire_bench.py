@@ -20,7 +20,7 @@ from kio.serial import entity_reader
 from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
-from kohort.server.listener import Limits, Listener
+from kohort.server.net.listener import Limits, Listener
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 
@@ -43,9 +43,15 @@ class FakeGroups:
         else:
             request.request_id(answer(request) if callable(answer) else answer)
 
-    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> Any:
+    def heartbeat(
+        self, group: str, generation: int, member_id: str, instance_id: str | None
+    ) -> Any:
         request = Heartbeat(
-            request_id=None, group=group, generation=generation, member_id=member_id, instance_id=instance_id
+            request_id=None,
+            group=group,
+            generation=generation,
+            member_id=member_id,
+            instance_id=instance_id,
         )
         self.submitted.append(request)
         answer = self.answers[Heartbeat]
@@ -78,10 +84,16 @@ class Peer:
         self.reader, self.writer = reader, writer
         self._ids = iter(range(1, 1 << 30))
 
-    def frame(self, api: str, version: int, body: bytes, *, client_id: str | None = "test") -> bytes:
+    def frame(
+        self, api: str, version: int, body: bytes, *, client_id: str | None = "test"
+    ) -> bytes:
         """A request's bytes, with the next correlation id."""
         head = struct.pack(">hhi", BY_NAME[api].key, version, next(self._ids))
-        text = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
+        text = (
+            b"\xff\xff"
+            if client_id is None
+            else struct.pack(">h", len(client_id)) + client_id.encode()
+        )
         tags = b"\0" if BY_NAME[api].flexible(version) else b""
         content = head + text + tags + body
         return struct.pack(">i", len(content)) + content

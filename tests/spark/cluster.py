@@ -1,4 +1,6 @@
-"""A standalone Spark cluster: a master and workers, each a JVM of its own, as the PySpark package brings them."""
+"""A standalone Spark cluster: a master and workers, each a JVM of its own, as the PySpark package
+brings them.
+"""
 
 import os
 import subprocess
@@ -19,19 +21,42 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2, temporary: Path | None = None) -> Iterator[str]:
-    """The master's address, when all workers have registered; `temporary`: where executors have their own files."""
+    """The master's address, when all workers have registered; `temporary`: where executors have
+    their own files.
+    """
     own = {} if temporary is None else {"TMPDIR": str(temporary)}
     port = free_port()
     address = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
         master = directory / "master.log"
         stack.enter_context(
-            _node(master, own, "master.Master", "--host", HOST, "--port", str(port), "--webui-port", "0")
+            _node(
+                master,
+                own,
+                "master.Master",
+                "--host",
+                HOST,
+                "--port",
+                str(port),
+                "--webui-port",
+                "0",
+            )
         )
         _await(lambda: "New state: ALIVE" in master.read_text(), master)
         for number in range(workers):
             log, work = directory / f"worker-{number}.log", str(directory / f"work-{number}")
-            options = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", work]
+            options = [
+                "--host",
+                HOST,
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                "0",
+                "--work-dir",
+                work,
+            ]
             stack.enter_context(_node(log, own, "worker.Worker", *options, address))
         _await(lambda: master.read_text().count("Registering worker") >= workers, master)
         yield address
@@ -47,10 +72,15 @@ def _node(log: Path, own: Mapping[str, str], name: str, *options: str) -> Iterat
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
     }
-    environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
+    environment |= {
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+    }
     with log.open("wb") as out:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         yield
     finally:

@@ -1,4 +1,6 @@
-"""One Spark session and one server of each kind for all of these tests: each costs seconds to start."""
+"""One Spark session and one server of each kind for all of these tests: each costs seconds to
+start.
+"""
 
 import os
 import sys
@@ -12,7 +14,9 @@ import pytest
 from spark.servers import KAFKA, KOHORT, server
 from spark.topics import Topics
 
-pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kohort[spark]'")
+pyspark = pytest.importorskip(
+    "pyspark", reason=("PySpark is not installed: pip install 'kohort[spark]'")
+)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +64,9 @@ def topics(request: pytest.FixtureRequest) -> Iterator[Topics]:
 
 @pytest.fixture
 def member(topics: Topics) -> Callable[..., Any]:
-    """A plain member of a group, by confluent-kafka; it joins, and keeps what it is given until it is left."""
+    """A plain member of a group, by confluent-kafka; it joins, and keeps what it is given until it
+    is left.
+    """
     from confluent_kafka import Consumer
 
     @contextmanager

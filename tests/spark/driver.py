@@ -1,4 +1,5 @@
-"""A driver of its own: `driver.py ADDRESS DIRECTORY OPTIONS` runs a streaming query until it is killed.
+"""A driver of its own: `driver.py ADDRESS DIRECTORY OPTIONS` runs a streaming query until it is
+killed.
 
 It tells the process id of its JVM as a line of JSON. DIRECTORY gets the table and the checkpoint.
 """

@@ -21,7 +21,10 @@ def source_processes(jvm: int | None = None) -> set[int]:
     found = set()
     for each in Path("/proc").glob("[0-9]*"):
         try:
-            if SOURCE in (each / "cmdline").read_bytes() and jvm in (None, int(_fields(each)[PARENT])):
+            if SOURCE in (each / "cmdline").read_bytes() and jvm in (
+                None,
+                int(_fields(each)[PARENT]),
+            ):
                 found.add(int(each.name))
         except OSError:
             continue  # it has just ended
@@ -41,7 +44,9 @@ def _fields(process: Path) -> list[str]:
 
 
 class Driver:
-    """`driver.py`: Python, its JVM, and beside it the process in which the source lives; all gone at the end."""
+    """`driver.py`: Python, its JVM, and beside it the process in which the source lives; all gone
+    at the end.
+    """
 
     def __init__(self, address: str, directory: Path, options: dict[str, Any]) -> None:
         command = [sys.executable, str(PROGRAM), address, str(directory), json.dumps(options)]
@@ -53,7 +58,10 @@ class Driver:
         """Until its source runs."""
         assert self._popen.stdout is not None
         self.pids["jvm"] = json.loads(self._popen.stdout.readline())["jvm"]
-        wait_for(lambda: source_processes(self.pids["jvm"]) or "jvm" not in self.alive(), "a source process")
+        wait_for(
+            lambda: source_processes(self.pids["jvm"]) or "jvm" not in self.alive(),
+            "a source process",
+        )
         (self.pids["source"],) = source_processes(self.pids["jvm"])
 
     def kill(self, how: signal.Signals, *names: str) -> None:

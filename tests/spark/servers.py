@@ -1,5 +1,5 @@
-"""The servers under test: `kohort serve` and Apache Kafka. A test with `topics` runs against each, unless it says
-`kohort_only` or `kafka_only`.
+"""The servers under test: `kohort serve` and Apache Kafka. A test with `topics` runs against each,
+unless it says `kohort_only` or `kafka_only`.
 """
 
 import asyncio

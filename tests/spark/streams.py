@@ -1,4 +1,6 @@
-"""Streaming queries in tests: into memory, run until what is there has been read, or until something holds."""
+"""Streaming queries in tests: into memory, run until what is there has been read, or until
+something holds.
+"""
 
 import json
 import time
@@ -11,7 +13,9 @@ PATIENCE_S = 60.0
 
 
 class Stream:
-    """A streaming read with a checkpoint of its own; what it got is rows of (partition, offset, value)."""
+    """A streaming read with a checkpoint of its own; what it got is rows of (partition, offset,
+    value).
+    """
 
     def __init__(self, session: Any, address: str, checkpoint: Path, **options: Any) -> None:
         given = {
@@ -27,7 +31,11 @@ class Stream:
 
     def start(self, **trigger: Any) -> Any:
         """A query that writes Parquet, whose sink is exactly once with the checkpoint."""
-        writer = self.frame().select("topic", "partition", "offset", "value").writeStream.format("parquet")
+        writer = (
+            self.frame()
+            .select("topic", "partition", "offset", "value")
+            .writeStream.format("parquet")
+        )
         writer = writer.option("path", str(self.directory / "table"))
         writer = writer.option("checkpointLocation", str(self.directory / "checkpoint"))
         return writer.trigger(**trigger).start() if trigger else writer.start()
@@ -57,7 +65,9 @@ class Stream:
 
 
 def wait_for(holds: Any, what: str, query: Any = None, within_s: float = PATIENCE_S) -> None:
-    """Until `holds()` is true. Raises AssertionError after `within_s`, or when the query has failed."""
+    """Until `holds()` is true. Raises AssertionError after `within_s`, or when the query has
+    failed.
+    """
     deadline = time.monotonic() + within_s
     while not holds():
         assert query is None or query.exception() is None, query.exception()

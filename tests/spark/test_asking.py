@@ -3,8 +3,8 @@
 import pytest
 
 from kohort.errors import KafkaError
-from kohort.spark import asking
-from kohort.spark.asking import Asking
+from kohort.spark import offset_queries
+from kohort.spark.offset_queries import Asking
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.stream import DataLossError, StreamReader
@@ -16,7 +16,7 @@ HERE = TopicPartition("asking-here", 0)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(asking, "SOON_MS", 200)
+    monkeypatch.setattr(offset_queries, "SOON_MS", 200)
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +50,22 @@ def test_what_was_to_be_read_of_one_that_goes_is_lost(options):
 def test_it_is_not_planned_either(options):
     reader = StreamReader(options(failOnDataLoss="false"))
     assert [each.end for each in reader.planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9})] == [2]
-    with pytest.raises(DataLossError, match="asking-gone-0 is gone, with what was to be read of it"):
+    with pytest.raises(
+        DataLossError, match=("asking-gone-0 is gone, with what was to be read of it")
+    ):
         StreamReader(options()).planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9})
 
 
 @pytest.mark.parametrize("begin", [1, 5])
 def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
-    """A restart has Spark plan it as it was. There are two records now: it is read on behind the first one, or, where
-    it would begin behind both, from the beginning.
+    """A restart has Spark plan it as it was. There are two records now: it is read on behind the
+    first one, or, where it would begin behind both, from the beginning.
     """
     start, end = {HERE: begin}, {HERE: 9}
-    with pytest.raises(DataLossError, match="asking-here-0 ends at offset 2, before 9, up to where it was to be read"):
+    with pytest.raises(
+        DataLossError,
+        match=("asking-here-0 ends at offset 2, before 9, up to where it was to be read"),
+    ):
         StreamReader(options()).planned(start, end)
     reader = StreamReader(options(failOnDataLoss="false"))
     found = [batch for each in reader.planned(start, end) for batch in reader.read(each)]
@@ -70,6 +75,8 @@ def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
 
 def test_a_log_is_cut_after_it_was_planned(options):
     planned = OffsetRange(HERE.topic, HERE.partition, 5, 9)
-    with pytest.raises(KafkaError, match="asking-here-0 was to be read from offset 5, it ends before that now"):
+    with pytest.raises(
+        KafkaError, match=("asking-here-0 was to be read from offset 5, it ends before that now")
+    ):
         list(StreamReader(options()).read(planned))
     assert list(StreamReader(options(failOnDataLoss="false")).read(planned)) == []

@@ -52,7 +52,10 @@ def test_all_columns(read, topics):
         batches.build([Record(b"", b"", (("h", b"1"), ("h", None)), -1)], codec=Codec.ZSTD),
     )
     rows = read(subscribe="columns", includeHeaders="true").orderBy("offset").collect()
-    assert [(row.key, row.value, row.topic, row.partition, row.offset, row.timestampType) for row in rows] == [
+    assert [
+        (row.key, row.value, row.topic, row.partition, row.offset, row.timestampType)
+        for row in rows
+    ] == [
         (b"k", b"v", "columns", 0, 0, 0),
         (None, None, "columns", 0, 1, 0),
         (b"", b"", "columns", 0, 2, 0),
@@ -109,9 +112,16 @@ class TestBounds:
         assert offsets(found) == {0: [3, 4], 1: [0, 1]}
 
     def test_times(self, read, orders):
-        found = read(subscribe=orders, startingTimestamp=str(NOW + 8), startingOffsetsByTimestampStrategy="latest")
+        found = read(
+            subscribe=orders,
+            startingTimestamp=str(NOW + 8),
+            startingOffsetsByTimestampStrategy="latest",
+        )
         assert offsets(found) == {0: [8, 9], 1: list(range(8, 20))}
-        found = read(subscribe=orders, endingOffsetsByTimestamp={orders: {"0": NOW + 2, "1": NOW + 15, "2": NOW}})
+        found = read(
+            subscribe=orders,
+            endingOffsetsByTimestamp={orders: {"0": NOW + 2, "1": NOW + 15, "2": NOW}},
+        )
         assert offsets(found) == {0: [0, 1], 1: list(range(15))}
         found = read(
             subscribe=orders,
@@ -122,11 +132,15 @@ class TestBounds:
         assert offsets(found) == {0: [7], 1: [3, 4, 5, 6, 7]}
 
     def test_a_time_that_no_record_has(self, read, orders):
-        with pytest.raises(Exception, match=f"option startingTimestamp: {orders}-0 has no record at or after"):
+        with pytest.raises(
+            Exception, match=(f"option startingTimestamp: {orders}-0 has no record at or after")
+        ):
             read(subscribe=orders, startingTimestamp=str(NOW + 10**9)).count()
 
     def test_a_partition_without_an_offset(self, read, orders):
-        with pytest.raises(Exception, match=f"option startingOffsets has no offset for {orders}-1, {orders}-2"):
+        with pytest.raises(
+            Exception, match=(f"option startingOffsets has no offset for {orders}-1, {orders}-2")
+        ):
             read(subscribe=orders, startingOffsets={orders: {"0": 1}}).count()
 
 
@@ -144,7 +158,10 @@ class TestTasks:
 class TestWhatIsGone:
     def test_is_an_error(self, read, orders, topics):
         topics.trim(orders, 0, 6)
-        with pytest.raises(Exception, match=f"{orders}-0 was to be read from offset 2, its first record has offset 6"):
+        with pytest.raises(
+            Exception,
+            match=(f"{orders}-0 was to be read from offset 2, its first record has offset 6"),
+        ):
             read(subscribe=orders, startingOffsets={orders: {"0": 2, "1": -2, "2": -2}}).count()
 
     def test_unless_it_may_be(self, read, orders, topics):
@@ -158,7 +175,9 @@ class TestWhatIsGone:
             read(subscribe="nowhere").count()
 
     def test_a_partition_that_does_not_exist(self, read, orders):
-        with pytest.raises(Exception, match=f"option assign: partition 7 of topic {orders} does not exist"):
+        with pytest.raises(
+            Exception, match=(f"option assign: partition 7 of topic {orders} does not exist")
+        ):
             read(assign={orders: [0, 7]}).count()
 
     @pytest.mark.parametrize(
@@ -168,7 +187,10 @@ class TestWhatIsGone:
                 {"endingOffsets": {"0": 11, "1": -1, "2": -1}},
                 "option endingOffsets: 11 of .*-0 is behind its end, offset 10",
             ),
-            ({"startingOffsets": {"0": 0, "1": 99, "2": 0}}, "option startingOffsets: 99 of .*-1 is behind its end"),
+            (
+                {"startingOffsets": {"0": 0, "1": 99, "2": 0}},
+                ("option startingOffsets: 99 of .*-1 is behind its end"),
+            ),
         ],
     )
     def test_what_is_not_there_yet(self, read, orders, options, says):
@@ -182,14 +204,17 @@ class TestWhatIsGone:
         ending = {orders: {"0": 3, "1": -1, "2": -1}}
         starting = {orders: {"0": 5, "1": -2, "2": -2}}
         with pytest.raises(
-            Exception, match=r"options startingOffsets and endingOffsets: .*-0 would be read from offset 5"
+            Exception,
+            match=(r"options startingOffsets and endingOffsets: .*-0 would be read from offset 5"),
         ):
             read(subscribe=orders, startingOffsets=starting, endingOffsets=ending).count()
 
 
 class TestErrors:
     def test_options_are_told_by_name(self, read):
-        with pytest.raises(Exception, match="option minpartition is not known; is it minPartitions"):
+        with pytest.raises(
+            Exception, match=("option minpartition is not known; is it minPartitions")
+        ):
             read(subscribe="orders", minPartition="1").count()
 
     def test_other_columns_are_refused(self, session, topics):

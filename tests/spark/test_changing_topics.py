@@ -1,4 +1,6 @@
-"""Topics that change while a query runs: made, grown, emptied, deleted, made anew; with and without membership."""
+"""Topics that change while a query runs: made, grown, emptied, deleted, made anew; with and without
+membership.
+"""
 
 from itertools import count
 
@@ -71,7 +73,11 @@ class TestWhileAQueryRuns:
         reading, query = running(subscribe=orders)
         topics.grow(orders, 2)
         topics.fill(orders, {1: [b"new"] * EACH})
-        wait_for(lambda: [row.offset for row in reading.rows() if row.partition == 1] == [*range(EACH)], "read", query)
+        wait_for(
+            lambda: [row.offset for row in reading.rows() if row.partition == 1] == [*range(EACH)],
+            "read",
+            query,
+        )
 
     def test_a_topic_that_comes_is_read_from_its_first_record(self, running, orders, topics):
         reading, query = running(subscribePattern=f"{orders}.*")
@@ -79,8 +85,12 @@ class TestWhileAQueryRuns:
         topics.fill(f"{orders}-more", {0: [b"new"] * EACH})
         wait_for(lambda: found(reading) == [("more", 0, at) for at in range(EACH)], "read", query)
 
-    def test_it_is_also_read_when_offsets_to_start_at_are_told_for_the_others(self, running, orders, topics):
-        reading, query = running(subscribePattern=f"{orders}.*", startingOffsets={orders: {"0": EACH - 1}})
+    def test_it_is_also_read_when_offsets_to_start_at_are_told_for_the_others(
+        self, running, orders, topics
+    ):
+        reading, query = running(
+            subscribePattern=f"{orders}.*", startingOffsets={orders: {"0": EACH - 1}}
+        )
         topics.create(f"{orders}-more")
         topics.fill(f"{orders}-more", {0: [b"new"]})
         wait_for(lambda: [row.offset for row in reading.rows()] == [EACH - 1, 0], "read", query)
@@ -98,8 +108,12 @@ class TestWhileAQueryRuns:
         wait_for(lambda: query.exception() is not None, "ended")
         assert f"{orders}-0 is gone, with what was behind offset {EACH}" in str(query.exception())
 
-    def test_unless_data_may_be_lost_and_then_it_is_read_when_it_comes_again(self, running, orders, topics):
-        reading, query = running(subscribePattern=f"{orders}.*", startingOffsets="earliest", failOnDataLoss="false")
+    def test_unless_data_may_be_lost_and_then_it_is_read_when_it_comes_again(
+        self, running, orders, topics
+    ):
+        reading, query = running(
+            subscribePattern=f"{orders}.*", startingOffsets="earliest", failOnDataLoss="false"
+        )
         wait_for(lambda: len(reading.rows()) == EACH, "read", query)
         topics.delete(orders)
         topics.create(f"{orders}-other")
@@ -107,7 +121,9 @@ class TestWhileAQueryRuns:
         wait_for(lambda: ("other", 0, 0) in found(reading), "the other one read", query)
         topics.create(orders)
         topics.fill(orders, {0: [b"again"] * 2})
-        wait_for(lambda: sum(row.value == b"again" for row in reading.rows()) == 2, "read again", query)
+        wait_for(
+            lambda: sum(row.value == b"again" for row in reading.rows()) == 2, "read again", query
+        )
 
 
 class TestWhatIsGone:
@@ -128,7 +144,10 @@ class TestWhatIsGone:
 
     def test_ends_the_query(self, stopped, orders):
         reading = stopped()
-        gone = f"{orders}-0 was to be read from offset {EACH}, its first record has offset {2 * EACH - 1} now"
+        gone = (
+            f"{orders}-0 was to be read from offset {EACH}, its first record has offset "
+            f"{2 * EACH - 1} now"
+        )
         with pytest.raises(Exception, match=gone):
             reading.run()
 

@@ -1,5 +1,6 @@
-"""On a standalone cluster of a master and two workers: the ready pipeline, from the command line to Parquet files, and
-reads and writes whose executors have other files than the driver, as if they were on other machines.
+"""On a standalone cluster of a master and two workers: the ready pipeline, from the command line to
+Parquet files, and reads and writes whose executors have other files than the driver, as if they
+were on other machines.
 """
 
 import os
@@ -49,7 +50,9 @@ with spark_session("far", master=master) as spark:
 def python(*arguments):
     command = [sys.executable, *map(str, arguments)]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def kohort_spark(*arguments):
@@ -68,18 +71,36 @@ def test_a_topic_becomes_a_table_and_the_group_has_its_offsets(java, topics, tmp
     from spark.cluster import standalone
 
     topics.create("clustered", 4)
-    topics.fill("clustered", {partition: [b"%d-%d" % (partition, at) for at in range(100)] for partition in range(4)})
+    topics.fill(
+        "clustered",
+        {partition: [b"%d-%d" % (partition, at) for at in range(100)] for partition in range(4)},
+    )
     table = tmp_path / "table"
     with standalone(tmp_path) as master:
         for run in (1, 2):
-            done = kohort_spark("clustered", "-b", topics.address, "--group", "etl", "--to", table, "--master", master)
+            done = kohort_spark(
+                "clustered",
+                "-b",
+                topics.address,
+                "--group",
+                "etl",
+                "--to",
+                table,
+                "--master",
+                master,
+            )
             assert done.returncode == 0, done.stderr[-3000:]
             assert len(rows(table)) == 400 * run
             assert topics.committed("etl") == {"clustered": dict.fromkeys(range(4), 100 * run)}
             assert topics.members("etl") == []
-            more = {partition: [b"%d-%d" % (partition, at) for at in range(100, 200)] for partition in range(4)}
+            more = {
+                partition: [b"%d-%d" % (partition, at) for at in range(100, 200)]
+                for partition in range(4)
+            }
             topics.fill("clustered", more)
-        used = [path.name for number in (0, 1) for path in (tmp_path / f"work-{number}").glob("app-*")]
+        used = [
+            path.name for number in (0, 1) for path in (tmp_path / f"work-{number}").glob("app-*")
+        ]
         assert len(used) >= 2, "both workers ran executors"
     assert rows(table)["clustered", 3, 150] == "3-150"
     assert (table / f"date={DAY}").is_dir(), NOW

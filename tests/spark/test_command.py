@@ -1,4 +1,6 @@
-"""`kohort spark` on this machine: values of JSON by columns, a query that goes on until a signal, what goes wrong."""
+"""`kohort spark` on this machine: values of JSON by columns, a query that goes on until a signal,
+what goes wrong.
+"""
 
 import json
 import os
@@ -19,7 +21,15 @@ pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
 @pytest.fixture
 def command(java, topics, tmp_path):
     def start(*arguments):
-        words = ["-b", topics.address, "--to", tmp_path / "table", "--master", "local[2]", *arguments]
+        words = [
+            "-b",
+            topics.address,
+            "--to",
+            tmp_path / "table",
+            "--master",
+            "local[2]",
+            *arguments,
+        ]
         return subprocess.Popen(
             [sys.executable, "-m", "kohort", "spark", *map(str, words)],
             stderr=subprocess.PIPE,
@@ -49,7 +59,9 @@ def terminate_service(process):
 def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
     topics.create(topic)
-    lines = [json.dumps({"id": at, "country": "at" if at % 2 else "de"}).encode() for at in range(50)]
+    lines = [
+        json.dumps({"id": at, "country": "at" if at % 2 else "de"}).encode() for at in range(50)
+    ]
     topics.fill(topic, {0: lines})
     process = command(
         topic, "--group", group, "--values", "json", "--schema", "id long, country string",
@@ -57,7 +69,8 @@ def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     )  # fmt: skip
     try:
         wait_for(lambda: topics.committed(group) == {topic: {0: 50}}, "committed", within_s=150)
-        time.sleep(2)  # Spark, where it gets the signal too, takes along what we have not asked it for
+        # Spark, where it gets the signal too, takes along what we have not asked it for
+        time.sleep(2)
         end(process)
         told = process.communicate(timeout=60)[1]
     finally:
@@ -83,9 +96,17 @@ def test_a_signal_before_the_query_runs(command):
     ("arguments", "code", "told"),
     [
         (["nowhere"], 1, "topic nowhere does not exist"),
-        (["nowhere", "--partition-by", "country"], 2, "partition by country: there is no such column"),
+        (
+            ["nowhere", "--partition-by", "country"],
+            2,
+            ("partition by country: there is no such column"),
+        ),
         (["nowhere", "--values", "csv", "--schema", "a nonsense"], 2, "schema 'a nonsense'"),
-        (["nowhere", "--values", "csv", "--schema", "topic string"], 2, "the table has a column topic of its own"),
+        (
+            ["nowhere", "--values", "csv", "--schema", "topic string"],
+            2,
+            ("the table has a column topic of its own"),
+        ),
     ],
 )
 def test_what_goes_wrong_is_one_line(command, arguments, code, told):

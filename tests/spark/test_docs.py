@@ -1,4 +1,6 @@
-"""The blocks of docs/spark.md, one after the other, as one program against a server with a topic `orders`."""
+"""The blocks of docs/spark.md, one after the other, as one program against a server with a topic
+`orders`.
+"""
 
 import os
 import re
@@ -25,7 +27,16 @@ def test_the_page_runs_from_top_to_bottom(session, topics, tmp_path):
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, str(program)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert re.findall(r"^(\[Row.*|\d+)$", done.stdout, re.MULTILINE) == ["[Row(count(1)=100, max(offset)=24)]", "100"]
+    assert re.findall(r"^(\[Row.*|\d+)$", done.stdout, re.MULTILINE) == [
+        "[Row(count(1)=100, max(offset)=24)]",
+        "100",
+    ]

@@ -1,4 +1,6 @@
-"""Drivers of their own, ended in every way: the group learns of it, others take over, no process is left behind."""
+"""Drivers of their own, ended in every way: the group learns of it, others take over, no process is
+left behind.
+"""
 
 import signal
 from itertools import count
@@ -23,7 +25,9 @@ SESSION_MS = 6_000
 
 @pytest.fixture
 def shared(session, topics, tmp_path):
-    """A topic whose partitions are shared by a query of ours and one of a driver: given the session timeout."""
+    """A topic whose partitions are shared by a query of ours and one of a driver: given the session
+    timeout.
+    """
     topic = f"drivers-{next(_numbers)}"
     drivers = []
 
@@ -34,7 +38,10 @@ def shared(session, topics, tmp_path):
             "kafka__session__timeout__ms": str(session_timeout_ms), "kafka__heartbeat__interval__ms": "500",
         }  # fmt: skip
         drivers.append(Driver(topics.address, tmp_path / "theirs", options))
-        ours, theirs = (Stream(session, topics.address, tmp_path / name, **options) for name in ("ours", "theirs"))
+        ours, theirs = (
+            Stream(session, topics.address, tmp_path / name, **options)
+            for name in ("ours", "theirs")
+        )
         both = Both(topics, topic, drivers[0], ours, theirs)
         drivers[0].await_started()
         both.start()
@@ -51,7 +58,13 @@ class Both:
     """Our query and the driver's."""
 
     def __init__(self, topics, topic, driver, ours, theirs):
-        self.topics, self.topic, self.driver, self.ours, self.theirs = topics, topic, driver, ours, theirs
+        self.topics, self.topic, self.driver, self.ours, self.theirs = (
+            topics,
+            topic,
+            driver,
+            ours,
+            theirs,
+        )
         self.written = 0
 
     def start(self):
@@ -77,7 +90,9 @@ class Both:
         self.write()
         wait_for(self.all_committed, "all of it read by us", self.query)
         self.query.stop()
-        found = sorted((row.partition, row.offset) for each in (self.ours, self.theirs) for row in each.rows())
+        found = sorted(
+            (row.partition, row.offset) for each in (self.ours, self.theirs) for row in each.rows()
+        )
         assert found == [(part, at) for part in range(PARTITIONS) for at in range(self.written)]
 
 
@@ -88,7 +103,11 @@ def test_a_driver_that_ends_leaves_the_group_at_once(shared, how, victim):
     """However it ends: the source's process notices, leaves the group, and ends as well."""
     both = shared(NEVER_MS)
     both.driver.kill(how, victim)
-    wait_for(lambda: not both.driver.alive() & {"jvm", "source"}, f"ended: {both.driver.alive()}", within_s=SOON_S)
+    wait_for(
+        lambda: not both.driver.alive() & {"jvm", "source"},
+        f"ended: {both.driver.alive()}",
+        within_s=SOON_S,
+    )
     both.assert_taken_over(SOON_S)
 
 

@@ -1,4 +1,6 @@
-"""Restarts from a checkpoint, seen by sinks: exactly once where these know batches by ids, else at least once."""
+"""Restarts from a checkpoint, seen by sinks: exactly once where these know batches by ids, else at
+least once.
+"""
 
 import json
 from itertools import count
@@ -51,8 +53,12 @@ class Sink:
             raise RuntimeError("the sink failed")
 
     def run(self):
-        writer = self.reading.frame().writeStream.foreachBatch(self.write).trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(self.reading.directory / "checkpoint")).start()
+        writer = (
+            self.reading.frame().writeStream.foreachBatch(self.write).trigger(availableNow=True)
+        )
+        query = writer.option(
+            "checkpointLocation", str(self.reading.directory / "checkpoint")
+        ).start()
         try:
             assert query.awaitTermination(PATIENCE_S), query.lastProgress
         except Exception as error:
@@ -100,7 +106,9 @@ class TestASinkThatFailsAfterItWrote:
         assert found.records() == all_of(0, 3 * EACH)
 
     def test_at_least_once_without(self, sink, fill, group):
-        """Only the batch that had failed comes twice, and that exactly: what came since is no part of it."""
+        """Only the batch that had failed comes twice, and that exactly: what came since is no part
+        of it.
+        """
         found = sink(False, **group)
         fail_in_the_midst(found, fill)
         assert found.records() == sorted(all_of(0, 3 * EACH) + all_of(EACH, 2 * EACH))
@@ -116,8 +124,12 @@ class TestASinkThatFailsAfterItWrote:
 
 
 class TestMember:
-    def test_an_unfinished_batch_is_repeated_though_another_owns_its_partitions(self, sink, fill, stream_of, orders):
-        """The rule of a restart: the batch in flight as it was, then only what the group gives, from where it is."""
+    def test_an_unfinished_batch_is_repeated_though_another_owns_its_partitions(
+        self, sink, fill, stream_of, orders
+    ):
+        """The rule of a restart: the batch in flight as it was, then only what the group gives,
+        from where it is.
+        """
         failing = sink(True, group__id=orders)
         fill(b"v")
         assert failing.run()
@@ -125,11 +137,16 @@ class TestMember:
         assert not failing.run()
         other = stream_of("other")
         other.start(processingTime="100 milliseconds")
-        wait_for(lambda: len(other.rows()) == PARTITIONS * EACH, "taken over, and read from the last commit")
+        wait_for(
+            lambda: len(other.rows()) == PARTITIONS * EACH,
+            ("taken over, and read from the last commit"),
+        )
         fill(b"x")
         wait_for(lambda: len(other.rows()) == 2 * PARTITIONS * EACH, "read on")
         assert failing.run()
-        assert failing.records() == all_of(0, 2 * EACH), "its own batches, each once, and nothing of the other's"
+        assert failing.records() == all_of(0, 2 * EACH), (
+            "its own batches, each once, and nothing of the other's"
+        )
 
     @pytest.fixture
     def stream_of(self, session, topics, tmp_path, orders):

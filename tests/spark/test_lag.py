@@ -1,4 +1,6 @@
-"""What Kafka's own tool tells of a query's group: `kafka-consumer-groups --describe`, in both modes that have one."""
+"""What Kafka's own tool tells of a query's group: `kafka-consumer-groups --describe`, in both modes
+that have one.
+"""
 
 from itertools import count
 
@@ -40,7 +42,13 @@ def group(topics):
 @pytest.fixture
 def stream(session, topics, tmp_path, group, mode):
     yield Stream(
-        session, topics.address, tmp_path, subscribe=group, group__id=group, groupMode=mode, startingOffsets="earliest"
+        session,
+        topics.address,
+        tmp_path,
+        subscribe=group,
+        group__id=group,
+        groupMode=mode,
+        startingOffsets="earliest",
     )
     for query in session.streams.active:
         query.stop()
@@ -53,7 +61,8 @@ def describe(tools, topics, group):
     def ask():
         told = rows(Tool(tools, GROUPS, topics.address)("--describe", "--group", group))
         return {
-            int(row["PARTITION"]): (int(row["CURRENT-OFFSET"]), int(row["LAG"]), row["CONSUMER-ID"]) for row in told
+            int(row["PARTITION"]): (int(row["CURRENT-OFFSET"]), int(row["LAG"]), row["CONSUMER-ID"])
+            for row in told
         }
 
     return ask
@@ -61,7 +70,9 @@ def describe(tools, topics, group):
 
 def settled(found, offset):
     """Whether all partitions are told to be at this offset, without lag."""
-    return {partition: told[:2] for partition, told in found.items()} == dict.fromkeys(range(PARTITIONS), (offset, 0))
+    return {partition: told[:2] for partition, told in found.items()} == dict.fromkeys(
+        range(PARTITIONS), (offset, 0)
+    )
 
 
 def test_no_lag_when_a_run_has_ended(stream, describe, topics, group):

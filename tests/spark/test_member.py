@@ -79,7 +79,11 @@ class TestAlone:
 
     def test_lag_is_0_at_an_idle_trigger(self, stream, orders, topics):
         query = stream().start(processingTime="0 seconds")
-        wait_for(lambda: committed(topics, orders) == dict.fromkeys(range(PARTITIONS), EACH), "committed", query)
+        wait_for(
+            lambda: committed(topics, orders) == dict.fromkeys(range(PARTITIONS), EACH),
+            "committed",
+            query,
+        )
         topics.fill(orders, {3: [b"x"]})
         wait_for(lambda: committed(topics, orders).get(3) == EACH + 1, "committed again", query)
 
@@ -110,13 +114,21 @@ class TestTogether:
     def test_two_queries_share_and_one_takes_over(self, stream, orders, topics):
         first, second = stream("first"), stream("second")
         queries = [each.start(processingTime="0 seconds") for each in (first, second)]
-        wait_for(lambda: [len(each) for each in topics.members(orders)] == [2, 2], "shared", queries[0])
+        wait_for(
+            lambda: [len(each) for each in topics.members(orders)] == [2, 2], "shared", queries[0]
+        )
         topics.fill(orders, {each: [b"x"] * 5 for each in range(PARTITIONS)})
-        wait_for(lambda: set(committed(topics, orders).values()) == {EACH + 5}, "committed", queries[1])
+        wait_for(
+            lambda: set(committed(topics, orders).values()) == {EACH + 5}, "committed", queries[1]
+        )
         queries[0].stop()
-        wait_for(lambda: [len(each) for each in topics.members(orders)] == [4], "taken over", queries[1])
+        wait_for(
+            lambda: [len(each) for each in topics.members(orders)] == [4], "taken over", queries[1]
+        )
         topics.fill(orders, {each: [b"y"] * 5 for each in range(PARTITIONS)})
-        wait_for(lambda: set(committed(topics, orders).values()) == {EACH + 10}, "committed", queries[1])
+        wait_for(
+            lambda: set(committed(topics, orders).values()) == {EACH + 10}, "committed", queries[1]
+        )
         queries[1].stop()
         both = [(row.partition, row.offset) for each in (first, second) for row in each.rows()]
         assert sorted(both) == [(part, at) for part in range(PARTITIONS) for at in range(EACH + 10)]
@@ -127,20 +139,32 @@ class TestTogether:
         query = reading.start(processingTime="0 seconds")
         wait_for(lambda: set(committed(topics, orders).values()) == {EACH}, "read", query)
         with member(orders, orders) as consumer:
-            wait_for(lambda: consumer.poll(0.1) or sorted(map(len, topics.members(orders))) == [2, 2], "shared", query)
-            wait_for(lambda: len(consumer.assignment()) == 2 or consumer.poll(0.1), "assigned", query)
+            wait_for(
+                lambda: consumer.poll(0.1) or sorted(map(len, topics.members(orders))) == [2, 2],
+                "shared",
+                query,
+            )
+            wait_for(
+                lambda: len(consumer.assignment()) == 2 or consumer.poll(0.1), "assigned", query
+            )
             theirs = {each.partition for each in consumer.assignment()}
             topics.fill(orders, {each: [b"x"] * 5 for each in range(PARTITIONS)})
             ours = set(range(PARTITIONS)) - theirs
             wait_for(
-                lambda: {p for p, at in committed(topics, orders).items() if at == EACH + 5} == ours, "read", query
+                lambda: (
+                    {p for p, at in committed(topics, orders).items() if at == EACH + 5} == ours
+                ),
+                "read",
+                query,
             )
             assert {part for part, found in reading.offsets().items() if len(found) > EACH} == ours
         wait_for(lambda: set(committed(topics, orders).values()) == {EACH + 5}, "taken over", query)
 
 
 class TestRestart:
-    def test_a_partition_that_another_member_read_on_is_not_read_again(self, stream, orders, topics):
+    def test_a_partition_that_another_member_read_on_is_not_read_again(
+        self, stream, orders, topics
+    ):
         first, second = stream("first"), stream("second")
         first.run()
         topics.fill(orders, {0: [b"x"] * 5})
@@ -150,7 +174,9 @@ class TestRestart:
         first.run()
         assert first.offsets() == all_of() | {0: [*range(EACH), *range(EACH + 5, EACH + 10)]}
 
-    def test_what_the_checkpoint_has_is_not_read_again_though_its_commit_is_missing(self, stream, orders, topics):
+    def test_what_the_checkpoint_has_is_not_read_again_though_its_commit_is_missing(
+        self, stream, orders, topics
+    ):
         reading = stream()
         reading.run()
         wait_for(lambda: topics.members(orders) == [], "left")

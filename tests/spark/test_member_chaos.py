@@ -1,4 +1,6 @@
-"""Three queries in one group of 12 partitions: started, stopped, killed, restarted from checkpoints, at random."""
+"""Three queries in one group of 12 partitions: started, stopped, killed, restarted from
+checkpoints, at random.
+"""
 
 import os
 import random
@@ -26,7 +28,8 @@ class Chaos:
         self.running = {}  # name -> (query, process)
         self.written = Counter()
         self.kills = 0
-        self.in_doubt = set()  # (partition, offset) that were read, or about to be, by a query that was killed
+        # (partition, offset) that were read, or about to be, by a query that was killed
+        self.in_doubt = set()
 
     def step(self):
         stopped = [name for name in NAMES if name not in self.running]
@@ -77,7 +80,10 @@ class Chaos:
         return self.topics.committed(self.topic).get(self.topic, {})
 
     def wait_until_read(self):
-        wait_for(lambda: {p: at for p, at in self.committed().items() if at} == self.written, "read and committed")
+        wait_for(
+            lambda: {p: at for p, at in self.committed().items() if at} == self.written,
+            "read and committed",
+        )
 
 
 @pytest.mark.parametrize(("topics", "events"), [("kohort", 50), ("kafka", 15)], indirect=["topics"])
@@ -103,8 +109,12 @@ def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, t
     found = Counter()
     for stream in streams.values():
         rows = Counter((row.partition, row.offset) for row in stream.rows())
-        assert max(rows.values(), default=1) == 1, "a sink that is exactly once has each of its records once"
+        assert max(rows.values(), default=1) == 1, (
+            "a sink that is exactly once has each of its records once"
+        )
         found += rows
-    assert set(found) == {(partition, offset) for partition, end in chaos.written.items() for offset in range(end)}
+    assert set(found) == {
+        (partition, offset) for partition, end in chaos.written.items() for offset in range(end)
+    }
     repeated = {record for record, times in found.items() if times > 1}
     assert repeated <= chaos.in_doubt

@@ -1,14 +1,16 @@
-"""A query's membership without Spark: boundaries, batches in flight, and what happens to slow ones and dead ones."""
+"""A query's membership without Spark: boundaries, batches in flight, and what happens to slow ones
+and dead ones.
+"""
 
 import asyncio
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.spark import background, member_stream
 from kohort.spark.member_stream import MemberStreamReader, positions_of
 from kohort.spark.membership import QueryMember
@@ -105,7 +107,9 @@ async def test_a_batch_that_takes_too_long_is_read_again_by_the_new_owner(member
     assert list(theirs.values()) == [0], "what the slow batch reads is not committed"
     mine = await first.boundary(positions(name, 10, 10), PATIENCE_S)
     assert mine.keys().isdisjoint(theirs)
-    assert await committed(topics, name) == {tp.partition: offset for tp, offset in (mine | theirs).items()}
+    assert await committed(topics, name) == {
+        tp.partition: offset for tp, offset in (mine | theirs).items()
+    }
 
 
 async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
@@ -117,7 +121,8 @@ async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
     async with asyncio.timeout(PATIENCE_S):
         while first.take_off():  # as queries do: batch after batch, until one is not to begin
             assert len(await first.boundary(positions(name, 0, 0), PATIENCE_S)) == 2
-            await asyncio.sleep(0)  # Spark's thread is another one; here the group shares the loop with us
+            # Spark's thread is another one; here the group shares the loop with us
+            await asyncio.sleep(0)
         mine = await first.boundary(positions(name, 0, 0), PATIENCE_S)
         assert mine.keys().isdisjoint(await waiting)
     assert first.take_off()
@@ -166,7 +171,9 @@ async def test_a_rebalance_while_it_asks_where_to_begin(member, topic, monkeypat
     assert len(mine) == len(theirs) == 1
 
 
-async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(member, topic, topics):
+async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(
+    member, topic, topics
+):
     """Whoever gets it: here a member that has never seen the topic without it."""
     name = await topic(partitions=1)
     first = member(name, startingOffsets="latest")
@@ -177,14 +184,18 @@ async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(
     async with asyncio.timeout(PATIENCE_S):
         held = {}
         while len(held) < 2:
-            mine, theirs = await asyncio.gather(*(each.boundary({}, PATIENCE_S) for each in (first, second)))
+            mine, theirs = await asyncio.gather(
+                *(each.boundary({}, PATIENCE_S) for each in (first, second))
+            )
             held = mine | theirs
     assert held == positions(name, 10, 0)
 
 
 async def test_members_that_begin_together_all_begin_where_they_are_told(member, topic):
     name = await topic()
-    another = {TopicPartition(name, 0): OffsetAndMetadata(offset=4, metadata="begun in generation 1")}
+    another = {
+        TopicPartition(name, 0): OffsetAndMetadata(offset=4, metadata="begun in generation 1")
+    }
     await Admin(await background.cluster(())).commit(GroupId(name), another)
     query = member(name, startingOffsets="latest")
     assert await query.boundary({}, PATIENCE_S) == positions(name, 4, 10)
@@ -200,7 +211,9 @@ async def test_what_a_group_has_begun_is_not_begun_again(member, topic):
     assert {each.metadata for each in told.values()} == {"begun in generation 1"}
     assert await query.boundary(positions(name, 11, 10), PATIENCE_S) == positions(name, 11, 10)
     await query.close()
-    assert await member(name, startingOffsets="earliest").boundary({}, PATIENCE_S) == positions(name, 11, 10)
+    assert await member(name, startingOffsets="earliest").boundary({}, PATIENCE_S) == positions(
+        name, 11, 10
+    )
 
 
 async def test_the_further_of_commit_and_checkpoint_counts(member, topic, topics):
@@ -223,7 +236,10 @@ async def test_offsets_that_begin_again_are_gone_on_from(member, topic, topics):
 async def test_what_ends_the_membership_is_raised(member, topic):
     name = await topic()
     query = member(name, **{"kafka.session.timeout.ms": "3600000"})
-    with pytest.raises(Exception, match=r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"):
+    with pytest.raises(
+        Exception,
+        match=(r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"),
+    ):
         await query.boundary({}, PATIENCE_S)
 
 
@@ -243,7 +259,9 @@ async def test_the_first_trigger_waits_until_the_group_gives_partitions(topic, t
 def test_a_run_waits_for_as_long_as_others_may_take_for_their_batches():
     given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "group.id": "etl"}
     for more, patience_s in (({}, 120), ({"kafka.max.poll.interval.ms": "600000"}, 1_200)):
-        assert MemberStreamReader(parse_read(given | more, streaming=True))._patience_s == patience_s
+        assert (
+            MemberStreamReader(parse_read(given | more, streaming=True))._patience_s == patience_s
+        )
 
 
 async def test_a_static_member_comes_back_to_its_partitions(member, topic, topics):
@@ -252,4 +270,6 @@ async def test_a_static_member_comes_back_to_its_partitions(member, topic, topic
         query = member(name, **{"kafka.group.instance.id": "etl-1"})
         assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
         await query.close()
-        assert [len(each) for each in await asyncio.to_thread(topics.members, name)] == [2], "it does not leave"
+        assert [len(each) for each in await asyncio.to_thread(topics.members, name)] == [2], (
+            "it does not leave"
+        )

@@ -1,4 +1,6 @@
-"""A group of a streaming query and a plain member, of our client, librdkafka's or Java's: partitions go both ways."""
+"""A group of a streaming query and a plain member, of our client, librdkafka's or Java's:
+partitions go both ways.
+"""
 
 from itertools import count
 
@@ -56,10 +58,15 @@ class Mixed:
 
     def await_shares(self, *sizes, within_s=SOON):
         wait_for(
-            lambda: sorted(map(len, self.topics.members(self.trial.group))) == [*sizes], f"{sizes}", within_s=within_s
+            lambda: sorted(map(len, self.topics.members(self.trial.group))) == [*sizes],
+            f"{sizes}",
+            within_s=within_s,
         )
         before = sum(self.committed().values())
-        wait_for(lambda: sum(self.committed().values()) >= before + MORE, f"{MORE} more records committed")
+        wait_for(
+            lambda: sum(self.committed().values()) >= before + MORE,
+            f"{MORE} more records committed",
+        )
 
     def stop_query(self):
         """In the middle of things; where records may come twice from."""
@@ -76,15 +83,23 @@ class Mixed:
 
     def committed(self):
         found = self.topics.committed(self.trial.group).get(self.trial.topic, {})
-        return {f"{self.trial.topic}-{partition}": offset for partition, offset in found.items() if offset}
+        return {
+            f"{self.trial.topic}-{partition}": offset
+            for partition, offset in found.items()
+            if offset
+        }
 
     def judge(self, sent, in_doubt):
-        """Nothing is lost; each has its records once, and both have the same ones only from `in_doubt` on."""
+        """Nothing is lost; each has its records once, and both have the same ones only from
+        `in_doubt` on.
+        """
         ours, theirs = list(self.ours()), list(self.theirs())
         assert sorted(value for _, _, value in {*ours, *theirs}) == sorted(sent)
         assert len(set(ours)) == len(ours)
         assert len(set(theirs)) == len(theirs)
-        assert all(offset >= in_doubt.get(partition, 0) for partition, offset, _ in {*ours} & {*theirs})
+        assert all(
+            offset >= in_doubt.get(partition, 0) for partition, offset, _ in {*ours} & {*theirs}
+        )
         return ours, theirs
 
     def theirs(self):
@@ -104,7 +119,9 @@ class Mixed:
     ("kohort", "kohort"), ("kohort", "confluent-kafka"), ("kohort", "java"),
     ("kafka", "kohort"), ("kafka", "confluent-kafka"),
 )  # fmt: skip
-def test_partitions_go_to_and_fro_and_only_a_query_that_is_stopped_repeats_its_last_micro_batch(mixed, client):
+def test_partitions_go_to_and_fro_and_only_a_query_that_is_stopped_repeats_its_last_micro_batch(
+    mixed, client
+):
     trial = mixed.trial
     feed = trial.feed(named("confluent-kafka"))
     mixed.start_query()

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.spark import refused
+from kohort.spark import unsupported_options
 from kohort.spark.membership import group_options, validate_group
 from kohort.spark.options import Bound, GroupMode, Subscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
@@ -34,22 +34,37 @@ class TestSubscription:
         assert batch(subscribe="a, b,a").subscription == Subscription(topics=("a", "b"))
 
     def test_a_pattern(self):
-        assert batch(subscribe=None, subscribePattern="a.*").subscription == Subscription(pattern="a.*")
+        assert batch(subscribe=None, subscribePattern="a.*").subscription == Subscription(
+            pattern="a.*"
+        )
 
     def test_partitions(self):
         found = batch(subscribe=None, assign='{"b": [1, 0], "a": [2]}').subscription
-        assert found.partitions == (TopicPartition("a", 2), TopicPartition("b", 0), TopicPartition("b", 1))
+        assert found.partitions == (
+            TopicPartition("a", 2),
+            TopicPartition("b", 0),
+            TopicPartition("b", 1),
+        )
 
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"subscribe": None}, "one of the options assign, subscribe, subscribePattern .* none is given"),
+            (
+                {"subscribe": None},
+                ("one of the options assign, subscribe, subscribePattern .* none is given"),
+            ),
             ({"subscribePattern": "a"}, "subscribe and subscribePattern contradict each other"),
             ({"subscribe": " , "}, "option subscribe names no topic"),
             ({"subscribe": None, "subscribePattern": ""}, "option subscribePattern is empty"),
-            ({"subscribe": None, "subscribePattern": "("}, "option subscribePattern is no regular expression"),
+            (
+                {"subscribe": None, "subscribePattern": "("},
+                ("option subscribePattern is no regular expression"),
+            ),
             ({"subscribe": None, "assign": '{"a": 1}'}, "option assign is not JSON such as"),
-            ({"subscribe": None, "assign": '{"a": [-1]}'}, "option assign names no partition, or one below 0"),
+            (
+                {"subscribe": None, "assign": '{"a": [-1]}'},
+                ("option assign names no partition, or one below 0"),
+            ),
             ({"subscribe": None, "assign": '{"a": [true]}'}, "option assign is not JSON"),
         ],
     )
@@ -65,14 +80,27 @@ class TestBounds:
         assert stream().starting.everywhere == LATEST
 
     def test_offsets(self):
-        found = batch(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": -1, "1": 5}}')
-        assert found.starting.at == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): EARLIEST}
-        assert found.ending.at == {TopicPartition("orders", 0): LATEST, TopicPartition("orders", 1): 5}
+        found = batch(
+            startingOffsets='{"orders": {"0": 23, "1": -2}}',
+            endingOffsets='{"orders": {"0": -1, "1": 5}}',
+        )
+        assert found.starting.at == {
+            TopicPartition("orders", 0): 23,
+            TopicPartition("orders", 1): EARLIEST,
+        }
+        assert found.ending.at == {
+            TopicPartition("orders", 0): LATEST,
+            TopicPartition("orders", 1): 5,
+        }
 
     def test_timestamps(self):
-        assert batch(startingTimestamp="1000").starting == Bound(option="startingTimestamp", timestamp=1000)
+        assert batch(startingTimestamp="1000").starting == Bound(
+            option="startingTimestamp", timestamp=1000
+        )
         found = batch(endingOffsetsByTimestamp='{"orders": {"0": 9}}').ending
-        assert found == Bound(option="endingOffsetsByTimestamp", timestamps={TopicPartition("orders", 0): 9})
+        assert found == Bound(
+            option="endingOffsetsByTimestamp", timestamps={TopicPartition("orders", 0): 9}
+        )
 
     @pytest.mark.parametrize(
         ("options", "says"),
@@ -80,7 +108,10 @@ class TestBounds:
             ({"startingOffsets": "latest"}, "option startingOffsets is latest"),
             ({"startingOffsets": '{"orders": {"0": -1}}'}, "option startingOffsets is latest"),
             ({"endingOffsets": "earliest"}, "option endingOffsets is earliest"),
-            ({"endingOffsets": '{"orders": {"0": -2}}'}, "option endingOffsets: -2 of orders-0 is out of bounds"),
+            (
+                {"endingOffsets": '{"orders": {"0": -2}}'},
+                ("option endingOffsets: -2 of orders-0 is out of bounds"),
+            ),
             ({"startingOffsets": "newest"}, "option startingOffsets is not JSON"),
             ({"startingOffsets": '{"orders": {"0": 1.5}}'}, "option startingOffsets is not JSON"),
             ({"startingTimestamp": "noon"}, "option startingTimestamp is 'noon'"),
@@ -114,7 +145,12 @@ class TestBounds:
 
 class TestTheRest:
     def test_numbers_and_flags(self):
-        found = stream(maxOffsetsPerTrigger="10", minPartitions="4", failOnDataLoss="FALSE", includeHeaders="true")
+        found = stream(
+            maxOffsetsPerTrigger="10",
+            minPartitions="4",
+            failOnDataLoss="FALSE",
+            includeHeaders="true",
+        )
         assert (found.max_offsets_per_trigger, found.min_partitions) == (10, 4)
         assert (found.fail_on_data_loss, found.include_headers) == (False, True)
         assert stream().fail_on_data_loss
@@ -126,7 +162,10 @@ class TestTheRest:
         ("options", "says"),
         [
             ({"minPartition": "3"}, "option minpartition is not known; is it minPartitions"),
-            ({"minPartitions": "0"}, "option minPartitions is '0'; it has to be a whole number from 1 on"),
+            (
+                {"minPartitions": "0"},
+                ("option minPartitions is '0'; it has to be a whole number from 1 on"),
+            ),
             ({"failOnDataLoss": "yes"}, "option failOnDataLoss is 'yes'; it is one of true, false"),
             ({"failOnDataLoss": ""}, "option failOnDataLoss is ''; it is one of true, false"),
             ({"includeHeaders": "1"}, "option includeHeaders is '1'; it is one of true, false"),
@@ -135,30 +174,59 @@ class TestTheRest:
                 {"maxOffsetsPerTrigger": "5"},
                 "option maxOffsetsPerTrigger: a batch read belongs to no group and has no triggers",
             ),
-            ({"group__id": "etl"}, "option group.id: a batch read belongs to no group and has no triggers"),
-            ({"kafka__group__id": "etl"}, "option kafka.group.id: a batch read belongs to no group"),
+            (
+                {"group__id": "etl"},
+                ("option group.id: a batch read belongs to no group and has no triggers"),
+            ),
+            (
+                {"kafka__group__id": "etl"},
+                ("option kafka.group.id: a batch read belongs to no group"),
+            ),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
-            ({"kafka__bootstrap__servers": "nowhere"}, "kafka.*: bootstrap server 'nowhere' is not HOST:PORT"),
-            ({"kafka__auto__offset__reset": "latest"}, "option kafka.auto.offset.reset has no effect here"),
-            ({"kafka__client__ids": "x"}, "option kafka.client.ids is not known; is it kafka.client.id"),
+            (
+                {"kafka__bootstrap__servers": "nowhere"},
+                ("kafka.*: bootstrap server 'nowhere' is not HOST:PORT"),
+            ),
+            (
+                {"kafka__auto__offset__reset": "latest"},
+                ("option kafka.auto.offset.reset has no effect here"),
+            ),
+            (
+                {"kafka__client__ids": "x"},
+                ("option kafka.client.ids is not known; is it kafka.client.id"),
+            ),
             ({"kafka__request__timeout__ms": "soon"}, "option kafka.request.timeout.ms is 'soon'"),
-            ({"kafka__request__timeout__ms": "0"}, "kafka.request.timeout.ms is 0; it has to be a whole number from 1"),
+            (
+                {"kafka__request__timeout__ms": "0"},
+                ("kafka.request.timeout.ms is 0; it has to be a whole number from 1"),
+            ),
             ({"kafka__fetch__max__bytes": "lots"}, "option kafka.fetch.max.bytes is 'lots'"),
             ({"kafka__fetch__max__wait__ms": "-1"}, "option kafka.fetch.max.wait.ms is '-1'"),
-            ({"kafka__max__partition__fetch__bytes": str(2**31)}, "whole number from 0 to 2147483647"),
+            (
+                {"kafka__max__partition__fetch__bytes": str(2**31)},
+                "whole number from 0 to 2147483647",
+            ),
             ({"kafka__check__crcs": "no"}, "option kafka.check.crcs is 'no'"),
             ({"kafka__acks": "all"}, "option kafka.acks is for writes; leave it out"),
-            ({"kafka__session__timeout__ms": "9000"}, "option kafka.session.timeout.ms: it is for members; leave it"),
-            ({"kafka__isolation__level": "serializable"}, "option kafka.isolation.level is 'serializable'"),
+            (
+                {"kafka__session__timeout__ms": "9000"},
+                ("option kafka.session.timeout.ms: it is for members; leave it"),
+            ),
+            (
+                {"kafka__isolation__level": "serializable"},
+                ("option kafka.isolation.level is 'serializable'"),
+            ),
         ],
     )
     def test_what_is_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
-    @pytest.mark.parametrize("option", refused.SPARK)
+    @pytest.mark.parametrize("option", unsupported_options.SPARK)
     def test_what_else_sparks_source_has(self, option):
-        with pytest.raises(ConfigError, match=f"option {option}: it has no counterpart here, leave it out; [a-z]"):
+        with pytest.raises(
+            ConfigError, match=(f"option {option}: it has no counterpart here, leave it out; [a-z]")
+        ):
             stream(**{option: "1"})
 
     @pytest.mark.parametrize(
@@ -171,7 +239,9 @@ class TestTheRest:
         ],
     )
     def test_what_else_javas_clients_have(self, option, advice):
-        with pytest.raises(ConfigError, match=f"option {option} has no effect here, leave it out: {advice}"):
+        with pytest.raises(
+            ConfigError, match=(f"option {option} has no effect here, leave it out: {advice}")
+        ):
             stream(**{option: "1"})
 
     def test_read_committed(self):
@@ -187,7 +257,10 @@ class TestGroup:
         assert (stream().group_id, stream().group_mode) == (None, GroupMode.NONE)
 
     def test_with_a_name_the_query_is_a_member(self):
-        assert (stream(group__id="etl").group_id, stream(group__id="etl").group_mode) == ("etl", GroupMode.MEMBER)
+        assert (stream(group__id="etl").group_id, stream(group__id="etl").group_mode) == (
+            "etl",
+            GroupMode.MEMBER,
+        )
         assert stream(kafka__group__id="etl").group_id == "etl"
 
     def test_or_what_is_said(self):
@@ -197,11 +270,26 @@ class TestGroup:
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"group__id": "a", "kafka__group__id": "b"}, "options group.id and kafka.group.id contradict each other"),
-            ({"groupMode": "member"}, "option groupMode is member: it needs the group's name in group.id"),
-            ({"groupMode": "leader"}, "option groupMode is 'leader'; it is one of none, reporting, member"),
-            ({"group__id": ""}, "option groupMode is member: it needs the group's name in group.id"),
-            ({"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"}, "option assign: a member is assigned"),
+            (
+                {"group__id": "a", "kafka__group__id": "b"},
+                ("options group.id and kafka.group.id contradict each other"),
+            ),
+            (
+                {"groupMode": "member"},
+                ("option groupMode is member: it needs the group's name in group.id"),
+            ),
+            (
+                {"groupMode": "leader"},
+                ("option groupMode is 'leader'; it is one of none, reporting, member"),
+            ),
+            (
+                {"group__id": ""},
+                ("option groupMode is member: it needs the group's name in group.id"),
+            ),
+            (
+                {"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"},
+                "option assign: a member is assigned",
+            ),
             (
                 {"group__id": "a", "groupMode": "reporting", "kafka__group__instance__id": "b"},
                 "option kafka.group.instance.id: it is for members; leave it out",
@@ -232,8 +320,14 @@ class TestMembers:
         ("options", "says"),
         [
             ({"kafka__session__timeout__ms": "0"}, "option kafka.session.timeout.ms is '0'"),
-            ({"kafka__heartbeat__interval__ms": "99000"}, "kafka.heartbeat.interval.ms: 99000 must be less than kafka"),
-            ({"kafka__partition__assignment__strategy": "best"}, "kafka.partition.assignment.strategy: .*best"),
+            (
+                {"kafka__heartbeat__interval__ms": "99000"},
+                ("kafka.heartbeat.interval.ms: 99000 must be less than kafka"),
+            ),
+            (
+                {"kafka__partition__assignment__strategy": "best"},
+                ("kafka.partition.assignment.strategy: .*best"),
+            ),
         ],
     )
     def test_what_is_refused(self, options, says):
@@ -247,7 +341,10 @@ TLS = {"kafka__security__protocol": "SSL", "kafka__ssl__truststore__type": "PEM"
 
 class TestSecurity:
     def test_a_jaas_line(self):
-        line = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a\\"b";'
+        line = (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" '
+            'password="a\\"b";'
+        )
         found = batch(
             kafka__security__protocol="SASL_PLAINTEXT",
             kafka__sasl__mechanism="SCRAM-SHA-512",
@@ -273,31 +370,47 @@ class TestSecurity:
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ({"kafka__security__protocol": "TLS"}, "kafka.security.protocol .*: security protocol 'TLS'"),
+            (
+                {"kafka__security__protocol": "TLS"},
+                ("kafka.security.protocol .*: security protocol 'TLS'"),
+            ),
             ({"kafka__security__protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
             (
                 SASL | {"kafka__sasl__mechanism": "GSSAPI"},
                 "option kafka.sasl.mechanism is 'GSSAPI'; it is one of PLAIN",
             ),
-            (SASL, "option kafka.sasl.username is missing; or give both in a line, kafka.sasl.jaas.config"),
+            (
+                SASL,
+                "option kafka.sasl.username is missing; or give both in a line, "
+                "kafka.sasl.jaas.config",
+            ),
             (SASL | {"kafka__sasl__username": "ann"}, "option kafka.sasl.password is missing"),
             (
-                SASL | {"kafka__sasl__username": "ann", "kafka__sasl__jaas__config": 'username="a" password="b"'},
+                SASL
+                | {
+                    "kafka__sasl__username": "ann",
+                    "kafka__sasl__jaas__config": 'username="a" password="b"',
+                },
                 "kafka.sasl.jaas.config and kafka.sasl.username contradict",
             ),
             (
                 {"kafka__sasl__jaas__config": "any"},
-                "option kafka.sasl.jaas.config has no effect, as kafka.security.protocol is PLAINTEXT",
+                "option kafka.sasl.jaas.config has no effect, as kafka.security.protocol "
+                "is PLAINTEXT",
             ),
             (
                 {"kafka__ssl__truststore__location": "a", "kafka__ssl__truststore__type": "PEM"},
-                "option kafka.ssl.truststore.location has no effect, as kafka.security.protocol is PLAINTEXT",
+                "option kafka.ssl.truststore.location has no effect, as "
+                "kafka.security.protocol is PLAINTEXT",
             ),
             (
                 TLS | {"kafka__ssl__ca__location": "a", "kafka__ssl__truststore__location": "b"},
                 "kafka.ssl.ca.location and kafka.ssl.truststore.location contradict",
             ),
-            (TLS | {"kafka__ssl__key__location": "a"}, "kafka.ssl.key.location without kafka.ssl.keystore.location"),
+            (
+                TLS | {"kafka__ssl__key__location": "a"},
+                ("kafka.ssl.key.location without kafka.ssl.keystore.location"),
+            ),
             (
                 TLS | {"kafka__ssl__endpoint__identification__algorithm": "dns"},
                 "option kafka.ssl.endpoint.identification.algorithm is 'dns'",
@@ -356,13 +469,28 @@ class TestWriting:
             ({"includeHeaders": "yes"}, "option includeHeaders is 'yes'"),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
             ({"kafka__acks": "2"}, "option kafka.acks is '2'; it is one of all, -1, 0, 1"),
-            ({"kafka__acks": "1", "kafka__enable__idempotence": "true"}, "set kafka.enable.idempotence=False or acks"),
-            ({"kafka__compression__type": "lzma"}, "option kafka.compression.type is 'lzma'; it is one of none, gzip"),
+            (
+                {"kafka__acks": "1", "kafka__enable__idempotence": "true"},
+                ("set kafka.enable.idempotence=False or acks"),
+            ),
+            (
+                {"kafka__compression__type": "lzma"},
+                ("option kafka.compression.type is 'lzma'; it is one of none, gzip"),
+            ),
             ({"kafka__batch__size": "-1"}, "option kafka.batch.size is '-1'"),
             ({"kafka__delivery__timeout__ms": "0"}, "kafka.delivery.timeout.ms is 0"),
-            ({"kafka__max__in__flight__requests__per__connection": "6"}, "kafka.max.in.flight.requests.* from 1 to 5"),
-            ({"kafka__isolation__level": "read_committed"}, "option kafka.isolation.level is for reads"),
-            ({"kafka__linger__ms": "5"}, "option kafka.linger.ms has no effect here, leave it out: a task sends"),
+            (
+                {("kafka__max__in__flight__requests__per__connection"): "6"},
+                "kafka.max.in.flight.requests.* from 1 to 5",
+            ),
+            (
+                {"kafka__isolation__level": "read_committed"},
+                ("option kafka.isolation.level is for reads"),
+            ),
+            (
+                {"kafka__linger__ms": "5"},
+                ("option kafka.linger.ms has no effect here, leave it out: a task sends"),
+            ),
             ({"kafka__partitioner__class": "x"}, "write a column partition"),
             ({"kafka__key__serializer": "x"}, "string or binary columns"),
         ],

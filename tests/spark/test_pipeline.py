@@ -26,10 +26,16 @@ def pipeline(**given):
         ({"values": "json"}, "values of json and csv need a schema"),
         ({"schema": "a int"}, "values of json and csv need a schema"),
         ({"mode": "member"}, "option groupMode is member: it needs the group's name in group.id"),
-        ({"mode": "leader", "group": "etl"}, "option groupMode is 'leader'; it is one of none, reporting, member"),
+        (
+            {"mode": "leader", "group": "etl"},
+            ("option groupMode is 'leader'; it is one of none, reporting, member"),
+        ),
         ({"start": "first"}, "option startingOffsets is not JSON"),
         ({"max_records": 0}, "option maxOffsetsPerTrigger is '0'"),
-        ({"group": "etl", "kafka": SERVERS | {"heartbeat.interval.ms": "60000"}}, "60000 must be less than kafka.sess"),
+        (
+            {"group": "etl", "kafka": SERVERS | {"heartbeat.interval.ms": "60000"}},
+            "60000 must be less than kafka.sess",
+        ),
     ],
 )
 def test_contradictions(given, told):
@@ -47,7 +53,9 @@ def test_delta_configures_the_session_itself(monkeypatch):
     builder = MagicMock()
     function = MagicMock(return_value=builder)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "delta", SimpleNamespace(configure_spark_with_delta_pip=function))
+    monkeypatch.setitem(
+        sys.modules, "delta", SimpleNamespace(configure_spark_with_delta_pip=function)
+    )
     assert pipeline(format="delta").configured(builder) is builder.config.return_value
     function.assert_called_once_with(builder)
     assert pipeline().configured(builder) is builder
@@ -60,7 +68,10 @@ def test_delta_configures_the_session_itself(monkeypatch):
         (["orders", "--to", "t", "--conf", "x"], "--conf x: is not NAME=VALUE"),
         (["orders", "--to", "t", "--format", "orc"], "format 'orc'"),
         (["orders", "--to", "t", "-X", "sasl.mechnism=PLAIN"], "unknown property"),
-        (["orders", "--to", "t", "-X", "isolation.level=none"], "option kafka.isolation.level is 'none'"),
+        (
+            ["orders", "--to", "t", "-X", "isolation.level=none"],
+            "option kafka.isolation.level is 'none'",
+        ),
         (["orders", "--to", "t", "-X", "session.timeout.ms=9000"], "it is for members"),
         (["orders", "--to", "t", "--start", "soon"], "option startingOffsets is not JSON"),
     ],
@@ -71,7 +82,9 @@ def test_the_command_line(arguments, told, capsys):
 
 
 def test_options_of_the_data_source():
-    given = pipeline(topics=("a", "b"), group="etl", mode="reporting", start="latest", max_records=5).source()
+    given = pipeline(
+        topics=("a", "b"), group="etl", mode="reporting", start="latest", max_records=5
+    ).source()
     assert given == {
         "kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b", "startingOffsets": "latest", "group.id": "etl",
         "groupMode": "reporting", "maxOffsetsPerTrigger": "5",
@@ -85,5 +98,7 @@ def batch(number, rows, ms=1500):
 def test_progress_tells_each_micro_batch_once():
     tally = Tally()
     assert tally.add([batch(0, 1200), batch(1, 0)]) == ["micro-batch 0: 1,200 records in 1.5 s"]
-    assert tally.add([batch(0, 1200), batch(1, 0), batch(2, 5)]) == ["micro-batch 2: 5 records in 1.5 s"]
+    assert tally.add([batch(0, 1200), batch(1, 0), batch(2, 5)]) == [
+        "micro-batch 2: 5 records in 1.5 s"
+    ]
     assert tally.line == "1,205 records in 2 micro-batches"

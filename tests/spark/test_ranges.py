@@ -13,7 +13,9 @@ from kohort.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 partitions = st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 12))
-spans = st.dictionaries(partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), max_size=8)
+spans = st.dictionaries(
+    partitions, st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), max_size=8
+)
 
 
 def ends(found):
@@ -26,7 +28,9 @@ class TestAsSparkWritesThem:
         assert from_spark(to_spark(positions)) == positions
 
     def test_they_are_sorted_by_number(self):
-        found = to_spark({TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3})
+        found = to_spark(
+            {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
+        )
         assert list(found) == ["a", "b"]
         assert list(found["b"]) == ["9", "10"]
 
@@ -41,13 +45,19 @@ class TestSplitting:
     @given(spans, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6))
     def test_nothing_is_lost_or_read_twice(self, found, min_partitions, max_records):
         span = ends(found)
-        whole = ranges({tp: at for tp, (at, _) in span.items()}, {tp: end for tp, (_, end) in span.items()})
+        whole = ranges(
+            {tp: at for tp, (at, _) in span.items()}, {tp: end for tp, (_, end) in span.items()}
+        )
         if max_records is not None:
             max_records = max(max_records, sum(each.size for each in whole) // 50 + 1)
         parts = split(whole, min_partitions, max_records)
         assert all(part.size > 0 for part in parts)
         for each in whole:
-            mine = [part for part in parts if (part.topic, part.partition) == (each.topic, each.partition)]
+            mine = [
+                part
+                for part in parts
+                if (part.topic, part.partition) == (each.topic, each.partition)
+            ]
             assert mine[0].start == each.start
             assert mine[-1].end == each.end
             assert all(one.end == other.start for one, other in itertools.pairwise(mine))
@@ -89,5 +99,8 @@ class TestPartitionsOfAnOption:
             validate_partitions("startingOffsets", [A0], [A0, A1])
 
     def test_and_no_others(self):
-        with pytest.raises(ConfigError, match="option startingOffsets names b-0, which is not read or does not exist"):
+        with pytest.raises(
+            ConfigError,
+            match=("option startingOffsets names b-0, which is not read or does not exist"),
+        ):
             validate_partitions("startingOffsets", [A0, B0], [A0])

@@ -1,4 +1,6 @@
-"""The columns that a read gives and a write takes: those of Spark's Kafka source and sink. No session is needed."""
+"""The columns that a read gives and a write takes: those of Spark's Kafka source and sink. No
+session is needed.
+"""
 
 import json
 
@@ -18,7 +20,9 @@ READ = {
 
 def headers(*, key_is_nullable=True):
     return ArrayType(
-        StructType([StructField("key", StringType(), key_is_nullable), StructField("value", BinaryType())])
+        StructType(
+            [StructField("key", StringType(), key_is_nullable), StructField("value", BinaryType())]
+        )
     )
 
 
@@ -35,7 +39,9 @@ def written(types, **options):
     return written_columns(schema(types), chosen)
 
 
-@pytest.mark.parametrize(("include_headers", "types"), [(False, READ), (True, READ | {"headers": headers()})])
+@pytest.mark.parametrize(
+    ("include_headers", "types"), [(False, READ), (True, READ | {"headers": headers()})]
+)
 def test_a_read_has_the_columns_of_sparks_source(include_headers, types):
     found = read_schema(include_headers=include_headers)
     assert found == schema(types)
@@ -47,7 +53,13 @@ TEXT = {"value": "string"}
 
 class TestWriting:
     def test_what_is_read_can_be_written(self):
-        assert written(READ | {"headers": headers()}) == ("key", "value", "partition", "headers", "timestamp")
+        assert written(READ | {"headers": headers()}) == (
+            "key",
+            "value",
+            "partition",
+            "headers",
+            "timestamp",
+        )
 
     def test_the_option_topic_counts_more_than_the_column(self):
         assert written(TEXT | {"topic": "string"}) == ("value",)
@@ -68,7 +80,7 @@ class TestWriting:
         [
             ({"key": "string", "n": "long"}, {}, "column value is missing, .* columns are key, n"),
             (TEXT, {"topic": None}, "neither option topic is set nor is there a column topic"),
-            (TEXT | {"topic": "binary"}, {"topic": None}, "column topic is binary; cast it to string"),
+            (TEXT | {"topic": "binary"}, {"topic": None}, ("column topic is binary; cast it to string")),
             ({"value": "integer"}, {}, "column value is int; cast it to string or binary"),
             (TEXT | {"key": "date"}, {}, "column key is date; cast it to string or binary"),
             (TEXT | {"partition": "long"}, {}, "column partition is bigint; cast it to int"),

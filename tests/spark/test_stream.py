@@ -59,7 +59,11 @@ class TestWhatThereIs:
         assert reading.offsets() == {0: [8, 9]}
 
     def test_by_time(self, stream, orders):
-        reading = stream(subscribe=orders, startingTimestamp=str(NOW + 15), startingOffsetsByTimestampStrategy="latest")
+        reading = stream(
+            subscribe=orders,
+            startingTimestamp=str(NOW + 15),
+            startingOffsetsByTimestampStrategy="latest",
+        )
         reading.run()
         assert reading.offsets() == {1: [15, 16, 17, 18, 19]}
 
@@ -113,13 +117,18 @@ class TestTopics:
         reading = stream(subscribe=orders, startingOffsets="earliest")
         reading.run()
         topics.delete(orders)
-        with pytest.raises(Exception, match=f"{orders}-0 is gone, with what was behind offset 10; set failOnDataLoss"):
+        with pytest.raises(
+            Exception,
+            match=(f"{orders}-0 is gone, with what was behind offset 10; set failOnDataLoss"),
+        ):
             reading.run()
 
     def test_unless_data_may_be_lost(self, stream, orders, topics):
         stream(subscribePattern=f"{orders}|other", startingOffsets="earliest").run()
         topics.delete(orders)
-        reading = stream(subscribePattern=f"{orders}|other", startingOffsets="earliest", failOnDataLoss="false")
+        reading = stream(
+            subscribePattern=f"{orders}|other", startingOffsets="earliest", failOnDataLoss="false"
+        )
         reading.run()
         topics.create(orders)
         topics.fill(orders, {0: [b"again"] * 3})
@@ -129,14 +138,21 @@ class TestTopics:
 
 class TestWhatIsGone:
     def test_ends_the_query(self, stream, orders, topics):
-        reading = stream(subscribe=orders, startingOffsets={orders: {"0": 2, "1": 0}}, maxOffsetsPerTrigger="3")
+        reading = stream(
+            subscribe=orders, startingOffsets={orders: {"0": 2, "1": 0}}, maxOffsetsPerTrigger="3"
+        )
         topics.trim(orders, 0, 6)
-        with pytest.raises(Exception, match=f"{orders}-0 was to be read from offset 2, its first record has offset 6"):
+        with pytest.raises(
+            Exception,
+            match=(f"{orders}-0 was to be read from offset 2, its first record has offset 6"),
+        ):
             reading.run()
 
     def test_unless_it_may_be_lost(self, stream, orders, topics):
         topics.trim(orders, 0, 6)
-        reading = stream(subscribe=orders, startingOffsets={orders: {"0": 2, "1": 20}}, failOnDataLoss="false")
+        reading = stream(
+            subscribe=orders, startingOffsets={orders: {"0": 2, "1": 20}}, failOnDataLoss="false"
+        )
         reading.run()
         assert reading.offsets() == {0: [6, 7, 8, 9]}
 
@@ -144,30 +160,46 @@ class TestWhatIsGone:
 class TestReporting:
     def test_what_was_processed_is_committed_when_the_run_ends(self, stream, orders, topics):
         group = f"lag-{orders}"
-        reading = stream(subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting")
+        reading = stream(
+            subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting"
+        )
         reading.run()
         assert topics.committed(group) == {orders: {0: 10, 1: 20}}
 
     def test_and_at_the_next_trigger_while_it_runs(self, stream, orders, topics):
         group = f"lag-{orders}"
-        reading = stream(subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting")
+        reading = stream(
+            subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting"
+        )
         query = reading.start(processingTime="0 seconds")
         try:
-            wait_for(lambda: topics.committed(group) == {orders: {0: 10, 1: 20}}, "committed", query)
+            wait_for(
+                lambda: topics.committed(group) == {orders: {0: 10, 1: 20}}, "committed", query
+            )
             topics.fill(orders, {0: [b"c"] * 5})
-            wait_for(lambda: topics.committed(group) == {orders: {0: 15, 1: 20}}, "committed again", query)
+            wait_for(
+                lambda: topics.committed(group) == {orders: {0: 15, 1: 20}},
+                "committed again",
+                query,
+            )
         finally:
             query.stop()
 
-    def test_a_group_that_has_members_refuses_and_the_query_goes_on(self, stream, orders, topics, member):
+    def test_a_group_that_has_members_refuses_and_the_query_goes_on(
+        self, stream, orders, topics, member
+    ):
         group = f"lag-{orders}"
         with member(group, orders):
-            reading = stream(subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting")
+            reading = stream(
+                subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting"
+            )
             reading.run()
         assert reading.offsets() == upto(10, 20)
         assert topics.committed(group) == {}
 
     def test_without_a_group_nothing_is_committed(self, stream, orders, topics):
-        reading = stream(subscribe=orders, startingOffsets="earliest", group__id="none-of-it", groupMode="none")
+        reading = stream(
+            subscribe=orders, startingOffsets="earliest", group__id="none-of-it", groupMode="none"
+        )
         reading.run()
         assert topics.committed("none-of-it") == {}

@@ -1,4 +1,6 @@
-"""Committed and aborted transactions, as Apache Kafka has them: what each isolation level reads, and where it ends."""
+"""Committed and aborted transactions, as Apache Kafka has them: what each isolation level reads,
+and where it ends.
+"""
 
 import json
 from itertools import count
@@ -18,12 +20,16 @@ READ_COMMITTED = {"kafka__isolation__level": "read_committed"}
 
 
 class Written:
-    """Transactions of one producer, in a topic of two partitions; a transaction ends with a marker, an offset too."""
+    """Transactions of one producer, in a topic of two partitions; a transaction ends with a marker,
+    an offset too.
+    """
 
     def __init__(self, topics):
         self.topic = f"transactions-{next(_numbers)}"
         topics.create(self.topic, 2)
-        self._producer = Producer({"bootstrap.servers": topics.address, "transactional.id": self.topic})
+        self._producer = Producer(
+            {"bootstrap.servers": topics.address, "transactional.id": self.topic}
+        )
         self._producer.init_transactions(30)
         self.end = 0
         self.committed = []
@@ -56,7 +62,15 @@ class Written:
 
     def interleave(self):
         """Committed ones between aborted ones; at the very end nothing but an abort and its marker."""
-        for step in (self.abort, self.commit, self.abort, self.abort, self.commit, self.commit, self.abort):
+        for step in (
+            self.abort,
+            self.commit,
+            self.abort,
+            self.abort,
+            self.commit,
+            self.commit,
+            self.abort,
+        ):
             step()
 
 
@@ -69,9 +83,17 @@ def written(topics):
 def read(session, topics, written):
     def offsets(**options):
         given = {name.replace("__", "."): value for name, value in options.items()}
-        reader = session.read.format("kohort").option("kafka.bootstrap.servers", topics.address).options(**given)
-        rows = reader.option("subscribe", written.topic).load().select("partition", "offset").collect()
-        return both({part: sorted(row.offset for row in rows if row.partition == part) for part in (0, 1)})
+        reader = (
+            session.read.format("kohort")
+            .option("kafka.bootstrap.servers", topics.address)
+            .options(**given)
+        )
+        rows = (
+            reader.option("subscribe", written.topic).load().select("partition", "offset").collect()
+        )
+        return both(
+            {part: sorted(row.offset for row in rows if row.partition == part) for part in (0, 1)}
+        )
 
     return offsets
 
@@ -79,7 +101,9 @@ def read(session, topics, written):
 @pytest.fixture
 def stream(session, topics, written, tmp_path):
     def make(**options):
-        given = {"subscribe": written.topic, "startingOffsets": "earliest"} | READ_COMMITTED | options
+        given = (
+            {"subscribe": written.topic, "startingOffsets": "earliest"} | READ_COMMITTED | options
+        )
         return Stream(session, topics.address, tmp_path, **given)
 
     yield make
@@ -125,7 +149,9 @@ class TestBatches:
 
 class TestStreams:
     @pytest.mark.parametrize("mode", ["reporting", "member"])
-    def test_a_run_ends_behind_the_last_marker_and_the_group_has_no_lag(self, stream, written, topics, mode):
+    def test_a_run_ends_behind_the_last_marker_and_the_group_has_no_lag(
+        self, stream, written, topics, mode
+    ):
         written.interleave()
         reading = stream(group__id=written.topic, groupMode=mode)
         reading.run()

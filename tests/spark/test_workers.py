@@ -24,7 +24,9 @@ print(*sys.modules)
 
 
 def test_a_task_loads_no_library_that_it_does_not_need() -> None:
-    """Each of them takes longer than a small micro-batch: pyarrow would import pandas, kio Hypothesis."""
+    """Each of them takes longer than a small micro-batch: pyarrow would import pandas, kio
+    Hypothesis.
+    """
     done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True)
     assert {"numba", "pyspark"} <= set(done.stdout.split())
     assert not {"pandas", "hypothesis", "kohort.server"} & set(done.stdout.split())
@@ -49,7 +51,9 @@ def test_what_is_there_when_a_worker_settles_is_out_of_the_collectors_reach_once
 
 
 @pytest.mark.usefixtures("_settled")
-def test_what_a_task_imported_at_its_end_is_out_of_reach_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_task_imported_at_its_end_is_out_of_reach_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = ModuleType("imported_late")
     module.__dict__["content"] = [[] for _ in range(1000)]
     monkeypatch.setitem(sys.modules, module.__name__, module)

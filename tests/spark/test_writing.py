@@ -1,4 +1,6 @@
-"""What write tasks and the driver do with rows for partitions, without Spark: when they are sent, and when not."""
+"""What write tasks and the driver do with rows for partitions, without Spark: when they are sent,
+and when not.
+"""
 
 import tempfile
 from dataclasses import replace
@@ -10,10 +12,10 @@ import pytest
 
 from kohort.errors import ConfigError, KohortError
 from kohort.spark import fetching, writing
-from kohort.spark.asking import Asking
-from kohort.spark.handover import Handover, Spool, in_file, unpacked
+from kohort.spark.offset_queries import Asking
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
+from kohort.spark.row_spool import Handover, Spool, in_file, unpacked
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import HELD_BYTES, Writing, Written
 from peers.kohort import kohort
@@ -25,7 +27,9 @@ _numbers = count()
 
 
 def rows(first, last, size=20, wrong=None):
-    """Record batches of ten rows each: their numbers, filled up to `size`, to the partitions in turn."""
+    """Record batches of ten rows each: their numbers, filled up to `size`, to the partitions in
+    turn.
+    """
     for at in range(first, last, 10):
         ids = range(at, min(at + 10, last))
         values = [f"{number:06}".ljust(size, "x") for number in ids]
@@ -63,7 +67,9 @@ class Target:
         for tp, end in asking.latest(asking.partitions()).items():
             if end:
                 parts = fetching.read(self._reading, OffsetRange(tp.topic, tp.partition, 0, end))
-                found[tp.partition] = [int(value[:6]) for part in parts for value in part["value"].to_pylist()]
+                found[tp.partition] = [
+                    int(value[:6]) for part in parts for value in part["value"].to_pylist()
+                ]
         return found
 
 
@@ -78,7 +84,11 @@ def in_turn(last):
 
 class TestFewRows:
     def test_travel_with_the_message_and_are_sent_by_the_driver(self, target):
-        messages = [target.far.task(rows(0, 30)), target.far.task(rows(30, 60)), target.far.task(iter(()))]
+        messages = [
+            target.far.task(rows(0, 30)),
+            target.far.task(rows(30, 60)),
+            target.far.task(iter(())),
+        ]
         assert all(each.held for each in messages[:2])
         assert target.numbers() == {}
         target.far.commit(messages)
@@ -87,7 +97,10 @@ class TestFewRows:
 
 class TestManyRowsOnTheDriversMachine:
     def test_wait_in_a_file_for_the_driver(self, target, directory):
-        messages = [target.near.task(rows(0, MANY, 1000)), target.near.task(rows(MANY, 2 * MANY, 1000))]
+        messages = [
+            target.near.task(rows(0, MANY, 1000)),
+            target.near.task(rows(MANY, 2 * MANY, 1000)),
+        ]
         assert {Path(each.file) for each in messages} == set(directory.iterdir())
         assert target.numbers() == {}
         target.near.commit(messages)
@@ -96,7 +109,9 @@ class TestManyRowsOnTheDriversMachine:
 
     def test_nothing_is_sent_if_another_task_fails(self, target, directory):
         target.near.task(rows(0, MANY, 1000))
-        with pytest.raises(ConfigError, match=f"a row is for partition 7 of topic {target.name}, which has the"):
+        with pytest.raises(
+            ConfigError, match=(f"a row is for partition 7 of topic {target.name}, which has the")
+        ):
             target.near.task(rows(MANY, 2 * MANY, 1000, wrong=2 * MANY - 1))
         assert len(list(directory.iterdir())) == 1, "the task that failed has removed its own"
         target.near.abort()
@@ -111,7 +126,9 @@ class TestManyRowsOnTheDriversMachine:
     def test_a_file_that_is_gone_is_told(self, target, directory):
         message = target.near.task(rows(0, MANY, 1000))
         Path(message.file).unlink()
-        with pytest.raises(KohortError, match=r"rows that a task left in .* cannot be read, write them again"):
+        with pytest.raises(
+            KohortError, match=(r"rows that a task left in .* cannot be read, write them again")
+        ):
             target.near.commit([message])
 
 
@@ -131,13 +148,19 @@ class TestManyRowsElsewhere:
 def test_a_task_without_partitions_sends_at_once(target):
     plain = replace(target.near, columns=("value",))
     assert plain.task(rows(0, 60)) == Written()
-    assert sorted(number for some in target.numbers().values() for number in some) == list(range(60))
+    assert sorted(number for some in target.numbers().values() for number in some) == list(
+        range(60)
+    )
 
 
 def test_a_topic_that_nobody_makes_is_waited_for_as_long_as_max_block_ms_says():
     with kohort({"auto.create.topics.enable": "false"}) as address:
-        options = parse_write({"kafka.bootstrap.servers": address, "topic": "nowhere", "kafka.max.block.ms": "300"})
-        with pytest.raises(KohortError, match=r"partitions of topic nowhere: gave up after .* in 0\.3 s"):
+        options = parse_write(
+            {"kafka.bootstrap.servers": address, "topic": "nowhere", "kafka.max.block.ms": "300"}
+        )
+        with pytest.raises(
+            KohortError, match=(r"partitions of topic nowhere: gave up after .* in 0\.3 s")
+        ):
             Writing(options, ("value",), Handover()).task(rows(0, 10))
 
 

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.cluster import Cluster
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.cluster.list_offsets import LATEST, list_offsets
 from kohort.client.config import ClientConfig
-from kohort.client.offsets import LATEST, list_offsets
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import GroupId, TopicPartition
@@ -26,7 +26,9 @@ class Topics:
 
         async def ask(cluster: Cluster) -> None:
             await Admin(cluster).create_topic(name, partitions=partitions)
-            await list_offsets(cluster, {TopicPartition(name, each): LATEST for each in range(partitions)})
+            await list_offsets(
+                cluster, {TopicPartition(name, each): LATEST for each in range(partitions)}
+            )
 
         self._run(ask)
 
@@ -42,7 +44,9 @@ class Topics:
         async def ask(cluster: Cluster) -> None:
             topic = {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
             leader = await cluster.leader(TopicPartition(name, partition))
-            answer = await (await cluster.connection(leader.node_id)).send("delete_records", topics=[topic])
+            answer = await (await cluster.connection(leader.node_id)).send(
+                "delete_records", topics=[topic]
+            )
             assert not answer.topics[0].partitions[0].error_code, answer
 
         self._run(ask)
@@ -77,13 +81,18 @@ class Topics:
 
     def commit(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Move a group without members."""
-        wanted = {TopicPartition(topic, each): OffsetAndMetadata(offset=at) for each, at in offsets.items()}
+        wanted = {
+            TopicPartition(topic, each): OffsetAndMetadata(offset=at)
+            for each, at in offsets.items()
+        }
         outcomes = self._run(lambda cluster: Admin(cluster).commit(GroupId(group), wanted))
         assert set(outcomes.values()) == {None}, outcomes
 
     def members(self, group: str) -> list[tuple[TopicPartition, ...]]:
         """What each member of the group is assigned."""
-        told = self._run(lambda cluster: Admin(cluster).describe_groups([GroupId(group)]))[GroupId(group)]
+        told = self._run(lambda cluster: Admin(cluster).describe_groups([GroupId(group)]))[
+            GroupId(group)
+        ]
         return [member.assignment for member in told.members]
 
     def _run(self, ask):

@@ -1,4 +1,6 @@
-"""Assignors: who of a group's members gets which partitions. Pure functions of members and partitions."""
+"""Assignors: who of a group's members gets which partitions. Pure functions of members and
+partitions.
+"""
 
 from kohort.assignors.base import (
     Assignment,
@@ -9,7 +11,12 @@ from kohort.assignors.base import (
     rebalance_protocol,
     without_racks,
 )
-from kohort.assignors.leader import JoinedMember, encode_metadata, perform_assignment, subscribed_topics
+from kohort.assignors.leader import (
+    JoinedMember,
+    encode_metadata,
+    perform_assignment,
+    subscribed_topics,
+)
 from kohort.assignors.registry import ASSIGNORS, assignor
 
 __all__ = [

@@ -1,10 +1,11 @@
 """What an assignor is, and what it is given.
 
-When a classic group rebalances, the member that leads it divides the partitions among the members: Java's
-ConsumerPartitionAssignor. An assignor is a pure function of two values, the topics and the members, so that it can
-be asked what it *would* do (`kohort.assignors.plan`), and so that members of other languages, leading the same group,
-come to the same result. What a member says of itself (`Member`) arrives in its subscription; what only one assignor
-understands travels in that subscription's user data.
+When a classic group rebalances, the member that leads it divides the partitions among the members:
+Java's ConsumerPartitionAssignor. An assignor is a pure function of two values, the topics and the
+members, so that it can be asked what it *would* do (`kohort.assignors.plan`), and so that members
+of other languages, leading the same group, come to the same result. What a member says of itself
+(`Member`) arrives in its subscription; what only one assignor understands travels in that
+subscription's user data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,8 @@ __all__ = [
 ]
 
 Topics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
-"""Topic -> for each of its partitions, by index: the racks of its replicas, empty if none is known."""
+"""Topic -> for each of its partitions, by index: the racks of its replicas, empty if none is known.
+"""
 
 UNKNOWN_GENERATION = -1
 
@@ -40,7 +42,9 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """Members revoke all that they own before they join."""
     COOPERATIVE = 1
-    """Members keep what they own while they join, and revoke only what their assignment no longer has."""
+    """Members keep what they own while they join, and revoke only what their assignment no longer
+    has.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,9 @@ class Member:
     """Subscribed; not all of them need to exist."""
     instance_id: InstanceId | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
-    """What it had when it joined; nothing under the eager protocol, where it has revoked all by then."""
+    """What it had when it joined; nothing under the eager protocol, where it has revoked all by
+    then.
+    """
     generation: int = UNKNOWN_GENERATION
     """In which it got `owned_partitions`; -1 if it does not say."""
     rack: str | None = None
@@ -61,10 +67,11 @@ class Member:
 
 
 class Assignor(Protocol):
-    """Divides partitions among members. An own one inherits from this and defines `name` and `assign`.
+    """Divides partitions among members. An own one inherits from this and defines `name` and
+    `assign`.
 
-    One object may serve several groups; nothing here keeps state between calls, nor should an own one, but for
-    what `on_assignment` tells it.
+    One object may serve several groups; nothing here keeps state between calls, nor should an own
+    one, but for what `on_assignment` tells it.
     """
 
     name: str
@@ -72,10 +79,13 @@ class Assignor(Protocol):
     version: int = 0
     """Of the assignor's own user data."""
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
-    """Those that it supports. A cooperative one must never give a member what another one still owns."""
+    """Those that it supports. A cooperative one must never give a member what another one still
+    owns.
+    """
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
-        """The assignment of every member, empty ones included; the same for the members in any order.
+        """The assignment of every member, empty ones included; the same for the members in any
+        order.
 
         A topic that is not in `topics` does not exist (yet) and is left out.
         """
@@ -86,26 +96,33 @@ class Assignor(Protocol):
         owned_partitions: Sequence[TopicPartition],  # noqa: ARG002
         generation: int,  # noqa: ARG002
     ) -> bytes | None:
-        """What to tell the leader in the next subscription, by what was assigned last, and in which generation
-        (-1 and nothing when that is the first). None: nothing.
+        """What to tell the leader in the next subscription, by what was assigned last, and in which
+        generation (-1 and nothing when that is the first). None: nothing.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: ARG002
-        """Called in every member when its assignment has come, with the user data that the leader gave it."""
+        """Called in every member when its assignment has come, with the user data that the leader
+        gave it.
+        """
         return
 
 
 def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
-    """The protocol that a member with these assignors follows: the highest that all of them support.
+    """The protocol that a member with these assignors follows: the highest that all of them
+    support.
 
     Raises `ConfigError` if they have none in common.
     """
     of = list(assignors)
     common = set(RebalanceProtocol).intersection(*(each.protocols for each in of))
     if not common:
-        names = ", ".join(f"{each.name} ({'/'.join(one.name for one in each.protocols)})" for each in of)
-        raise ConfigError(f"no rebalance protocol is supported by all assignors: {names}; leave some of them out")
+        names = ", ".join(
+            (f"{each.name} ({'/'.join(one.name for one in each.protocols)})") for each in of
+        )
+        raise ConfigError(
+            f"no rebalance protocol is supported by all assignors: {names}; leave some of them out"
+        )
     return max(common)
 
 

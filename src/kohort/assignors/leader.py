@@ -1,4 +1,5 @@
-"""The leader's work on the wire: subscriptions in, assignments out; and what a member writes for its leader.
+"""The leader's work on the wire: subscriptions in, assignments out; and what a member writes for
+its leader.
 
 For the client that leads its group, and for a server that assigns for its members.
 """
@@ -33,9 +34,10 @@ def perform_assignment(
 ) -> list[tuple[MemberId, bytes]]:
     """The assignment of each member, as SyncGroup takes it, by member id.
 
-    `protocol` is the name that the group voted for, or an own assignor; `topics` must have every topic that exists
-    and that any member is subscribed to (`subscribed_topics`). Raises `ConfigError` for a name that no assignor has,
-    `MalformedError` for a subscription that cannot be read: which member sent it is in the text.
+    `protocol` is the name that the group voted for, or an own assignor; `topics` must have every
+    topic that exists and that any member is subscribed to (`subscribed_topics`). Raises
+    `ConfigError` for a name that no assignor has, `MalformedError` for a subscription that cannot
+    be read: which member sent it is in the text.
     """
     chosen = assignor(protocol) if isinstance(protocol, str) else protocol
     assigned = chosen.assign(topics, [decode_member(member) for member in members])
@@ -43,7 +45,9 @@ def perform_assignment(
 
 
 def subscribed_topics(members: Iterable[JoinedMember]) -> frozenset[str]:
-    """All topics that any of the members wants: the leader has to watch them too. Raises `MalformedError`."""
+    """All topics that any of the members wants: the leader has to watch them too. Raises
+    `MalformedError`.
+    """
     return frozenset(topic for member in members for topic in decode_member(member).topics)
 
 
@@ -52,7 +56,9 @@ def decode_member(joined: JoinedMember) -> Member:
     try:
         subscription = decode_subscription(joined.metadata)
     except MalformedError as error:
-        raise MalformedError(f"the subscription of member {joined.member_id!r} cannot be read: {error}") from error
+        raise MalformedError(
+            f"the subscription of member {joined.member_id!r} cannot be read: {error}"
+        ) from error
     return Member(
         member_id=joined.member_id,
         instance_id=joined.instance_id,
@@ -75,8 +81,8 @@ def encode_metadata(
 ) -> bytes:
     """A member's subscription for one of its assignors, v3 as Java writes it, for JoinGroup.
 
-    `previous` is what it was assigned in `generation`; `owned_partitions` what it has not revoked of that: nothing
-    under the eager protocol.
+    `previous` is what it was assigned in `generation`; `owned_partitions` what it has not revoked
+    of that: nothing under the eager protocol.
     """
     subscription = Subscription(
         topics=tuple(sorted(topics, key=java_order)),
@@ -90,6 +96,8 @@ def encode_metadata(
 
 def _encode(assignment: Assignment) -> bytes:
     """Each topic once, where it comes first, as Java writes it."""
-    topics = {partition.topic: at for at, partition in reversed(list(enumerate(assignment.partitions)))}
+    topics = {
+        partition.topic: at for at, partition in reversed(list(enumerate(assignment.partitions)))
+    }
     grouped = sorted(assignment.partitions, key=lambda partition: topics[partition.topic])
     return encode_assignment(Assignment(partitions=tuple(grouped), user_data=assignment.user_data))

@@ -1,7 +1,8 @@
 """What a rebalance would do: the dry run behind `kohort groups plan`.
 
-A group as it is, a change of its members or of its topics, perhaps another assignor; what comes of it is computed by
-the assignor itself, round by round as a cooperative one needs it, and compared with what was.
+A group as it is, a change of its members or of its topics, perhaps another assignor; what comes of
+it is computed by the assignor itself, round by round as a cooperative one needs it, and compared
+with what was.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +24,9 @@ MOST_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to happen to the group; by default nothing, which shows what a plain rebalance would do."""
+    """What is to happen to the group; by default nothing, which shows what a plain rebalance would
+    do.
+    """
 
     joining: Sequence[Member] = ()
     leaving: Collection[MemberId] = ()
@@ -58,10 +61,12 @@ class Plan:
     moves: tuple[Move, ...]
     """By partition; new partitions and those of members that left are among them."""
     rounds: int
-    """Rebalances until the members have it all: two if a cooperative assignor moves partitions between members."""
+    """Rebalances until the members have it all: two if a cooperative assignor moves partitions
+    between members.
+    """
     interrupted: int
-    """Partitions of members that stay whose processing stops on the way: all under the eager protocol, else those
-    that they lose.
+    """Partitions of members that stay whose processing stops on the way: all under the eager
+    protocol, else those that they lose.
     """
 
     @property
@@ -81,8 +86,9 @@ class Plan:
 def plan(assignor: Assignor, topics: Topics, members: Sequence[Member], change: Change) -> Plan:
     """What `assignor` makes of the group after the change.
 
-    `members` have in `owned_partitions` what they are assigned now, by whichever assignor; their generation and user
-    data are not looked at. Raises `ConfigError` for a change that cannot happen, or an assignor that comes to no end.
+    `members` have in `owned_partitions` what they are assigned now, by whichever assignor; their
+    generation and user data are not looked at. Raises `ConfigError` for a change that cannot
+    happen, or an assignor that comes to no end.
     """
     before = {member.member_id: tuple(sorted(member.owned_partitions)) for member in members}
     staying = [*_without(members, change.leaving), *change.joining]
@@ -91,14 +97,19 @@ def plan(assignor: Assignor, topics: Topics, members: Sequence[Member], change: 
     after, rounds = _settle(assignor, grown, staying)
     moves = tuple(_moves(before, after))
     lost = [move for move in moves if move.before in after]
-    interrupted = sum(len(before.get(member, ())) for member in after) if _is_eager(assignor) else len(lost)
+    interrupted = (
+        sum(len(before.get(member, ())) for member in after) if _is_eager(assignor) else len(lost)
+    )
     return Plan(before=before, after=after, moves=moves, rounds=rounds, interrupted=interrupted)
 
 
 def _without(members: Sequence[Member], leaving: Collection[MemberId]) -> list[Member]:
     known = {member.member_id for member in members}
     if unknown := [member for member in leaving if member not in known]:
-        raise ConfigError(f"no member is called {unknown[0]!r}: the group has {', '.join(sorted(known)) or 'none'}")
+        raise ConfigError(
+            f"no member is called {unknown[0]!r}: the group has "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
     return [member for member in members if member.member_id not in leaving]
 
 
@@ -106,7 +117,9 @@ def _check_ids(members: Iterable[Member]) -> None:
     seen: set[MemberId] = set()
     for member in members:
         if member.member_id in seen:
-            raise ConfigError(f"there is a member {member.member_id!r} already: who joins needs another id")
+            raise ConfigError(
+                f"there is a member {member.member_id!r} already: who joins needs another id"
+            )
         seen.add(member.member_id)
 
 
@@ -115,21 +128,32 @@ def _grown(topics: Topics, partitions: Mapping[str, int]) -> Topics:
     for topic, count in partitions.items():
         now = topics.get(topic, ())
         if count < len(now):
-            raise ConfigError(f"{topic} has {len(now)} partitions and cannot shrink to {count}: ask for no less")
+            raise ConfigError(
+                f"{topic} has {len(now)} partitions and cannot shrink to {count}: ask for no less"
+            )
         grown[topic] = (*now, *[frozenset[str]()] * (count - len(now)))
     return grown
 
 
 def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tuple[Division, int]:
-    """Rebalance until nobody has to revoke anything: the last assignment, and how many rounds that took."""
+    """Rebalance until nobody has to revoke anything: the last assignment, and how many rounds that
+    took.
+    """
     for rounds in range(1, MOST_ROUNDS + 1):
         assigned = assignor.assign(topics, [_joining(assignor, member) for member in members])
-        after = {member.member_id: tuple(sorted(assigned[member.member_id].partitions)) for member in members}
+        after = {
+            member.member_id: tuple(sorted(assigned[member.member_id].partitions))
+            for member in members
+        }
         # A member that revokes under the cooperative protocol joins again, and with it everybody.
-        if _is_eager(assignor) or all(set(each.owned_partitions) <= set(after[each.member_id]) for each in members):
+        if _is_eager(assignor) or all(
+            set(each.owned_partitions) <= set(after[each.member_id]) for each in members
+        ):
             return after, rounds
         members = [replace(member, owned_partitions=after[member.member_id]) for member in members]
-    raise ConfigError(f"{assignor.name} still revokes partitions after {MOST_ROUNDS} rebalances: it has to settle")
+    raise ConfigError(
+        f"{assignor.name} still revokes partitions after {MOST_ROUNDS} rebalances: it has to settle"
+    )
 
 
 def _is_eager(assignor: Assignor) -> bool:
@@ -157,9 +181,13 @@ def _moves(before: Division, after: Division) -> Iterable[Move]:
 
 
 def _owners(division: Division) -> dict[TopicPartition, MemberId]:
-    return {partition: member for member, partitions in division.items() for partition in partitions}
+    return {
+        partition: member for member, partitions in division.items() for partition in partitions
+    }
 
 
 def _balance(division: Division) -> Balance:
     loads = [len(partitions) for partitions in division.values()]
-    return Balance(min(loads, default=0), max(loads, default=0), sum(loads) / len(loads) if loads else 0.0)
+    return Balance(
+        min(loads, default=0), max(loads, default=0), sum(loads) / len(loads) if loads else 0.0
+    )

@@ -1,13 +1,15 @@
-"""range: each topic cut into consecutive ranges, one for each of its subscribers, as Java's RangeAssignor cuts it.
+"""range: each topic cut into consecutive ranges, one for each of its subscribers, as Java's
+RangeAssignor cuts it.
 
-Members are sorted as in Java (static ones first); the first ones get one partition more where a topic does not divide
-evenly. So topics with equally many partitions and the same subscribers are cut alike, and a member has the same
-partition numbers of each: they are co-partitioned, which joins rely on. The price is balance: the first members get
-the remainder of every topic.
+Members are sorted as in Java (static ones first); the first ones get one partition more where a
+topic does not divide evenly. So topics with equally many partitions and the same subscribers are
+cut alike, and a member has the same partition numbers of each: they are co-partitioned, which joins
+rely on. The price is balance: the first members get the remainder of every topic.
 
-With racks (KIP-881) a member takes partitions with a replica in its own rack first, up to its share: co-partitioned
-topics number by number, other topics member by member; what is left is cut into ranges as ever. Racks are looked at
-only if they can matter: some member's rack has a replica, and not every rack has one of every partition.
+With racks (KIP-881) a member takes partitions with a replica in its own rack first, up to its
+share: co-partitioned topics number by number, other topics member by member; what is left is cut
+into ranges as ever. Racks are looked at only if they can matter: some member's rack has a replica,
+and not every rack has one of every partition.
 """
 
 from collections import deque
@@ -27,7 +29,10 @@ class RangeAssignor(Assignor):
         ordered = sorted(members, key=member_order)
         subscribers = subscribers_by_topic(topics, ordered)
         racks = [member.rack for member in ordered]
-        cuts = [Cut(topic, topics[topic], subscribers[topic], racks) for topic in sorted(subscribers, key=java_order)]
+        cuts = [
+            Cut(topic, topics[topic], subscribers[topic], racks)
+            for topic in sorted(subscribers, key=java_order)
+        ]
         if any(cut.racks_matter for cut in cuts):
             _match_racks(cuts)
         for cut in cuts:
@@ -48,9 +53,15 @@ class Cut:
     """The division of one topic: who has taken what, and how many each may still take."""
 
     def __init__(
-        self, topic: str, partitions: Sequence[frozenset[str]], members: Sequence[int], racks: Sequence[str | None]
+        self,
+        topic: str,
+        partitions: Sequence[frozenset[str]],
+        members: Sequence[int],
+        racks: Sequence[str | None],
     ) -> None:
-        """`members`: positions of the subscribers, in order; `racks`: of the member at each position."""
+        """`members`: positions of the subscribers, in order; `racks`: of the member at each
+        position.
+        """
         self.topic = topic
         self.partitions = partitions
         self.members = members
@@ -65,7 +76,9 @@ class Cut:
         """Whether placing by rack can make a difference."""
         of_members = {self.racks[member] for member in self.members} - {None}
         of_replicas = frozenset[str]().union(*self.partitions)
-        return not of_members.isdisjoint(of_replicas) and any(racks != of_replicas for racks in self.partitions)
+        return not of_members.isdisjoint(of_replicas) and any(
+            racks != of_replicas for racks in self.partitions
+        )
 
     def room(self, member: int) -> int:
         """How many partitions the member may still take; once 0, always 0."""
@@ -88,8 +101,12 @@ class Cut:
                 self.take(member, [free.popleft() for _ in range(room)])
 
     def take_by_rack(self) -> None:
-        """Each member in turn fills its share with the lowest free numbers that have a replica in its rack."""
-        queues = {rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}}
+        """Each member in turn fills its share with the lowest free numbers that have a replica in
+        its rack.
+        """
+        queues = {
+            rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}
+        }
         for member in self.members:
             if not self.free:
                 return
@@ -102,7 +119,9 @@ class Cut:
 
     def _numbers_in(self, rack: str | None) -> deque[int]:
         """Partitions that a member of the rack reads there; a member without one reads anywhere."""
-        return deque(number for number, racks in enumerate(self.partitions) if rack is None or rack in racks)
+        return deque(
+            number for number, racks in enumerate(self.partitions) if rack is None or rack in racks
+        )
 
 
 def _match_racks(cuts: Iterable[Cut]) -> None:
@@ -117,7 +136,9 @@ def _match_racks(cuts: Iterable[Cut]) -> None:
 
 
 def _take_together(cuts: Sequence[Cut]) -> None:
-    """Co-partitioned topics: each number goes, of all topics, to the first member with room in whose rack all are."""
+    """Co-partitioned topics: each number goes, of all topics, to the first member with room in
+    whose rack all are.
+    """
     first = cuts[0]  # room is the same in all of them: they are taken from together
     waiting: dict[str | None, deque[int]] = {}
     for member in first.members:

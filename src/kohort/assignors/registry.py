@@ -11,7 +11,15 @@ from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kohort.errors import ConfigError
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
-    {each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())}
+    {
+        each.name: each
+        for each in (
+            RangeAssignor(),
+            RoundRobinAssignor(),
+            StickyAssignor(),
+            CooperativeStickyAssignor(),
+        )
+    }
 )
 
 
@@ -21,4 +29,7 @@ def assignor(name: str) -> Assignor:
         return ASSIGNORS[name]
     meant = get_close_matches(name, ASSIGNORS, n=1)
     hint = f"; {meant[0]!r} is one" if meant else ""
-    raise ConfigError(f"no assignor is called {name!r}{hint}: choose among {', '.join(ASSIGNORS)}, or pass your own")
+    raise ConfigError(
+        f"no assignor is called {name!r}{hint}: choose among {', '.join(ASSIGNORS)}, or pass "
+        "your own"
+    )

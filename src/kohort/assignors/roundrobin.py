@@ -1,8 +1,9 @@
-"""roundrobin: all partitions of all topics dealt out in turn, as Java's RoundRobinAssignor deals them.
+"""roundrobin: all partitions of all topics dealt out in turn, as Java's RoundRobinAssignor deals
+them.
 
-Partitions are sorted by topic and index, members as in Java (static ones first). The turn goes on from topic to topic
-and passes over members that are not subscribed. Balanced when all subscriptions are alike, and not sticky: who joins
-or leaves changes nearly everybody's partitions.
+Partitions are sorted by topic and index, members as in Java (static ones first). The turn goes on
+from topic to topic and passes over members that are not subscribed. Balanced when all subscriptions
+are alike, and not sticky: who joins or leaves changes nearly everybody's partitions.
 """
 
 from bisect import bisect_left
@@ -36,7 +37,9 @@ class RoundRobinAssignor(Assignor):
 
 
 def subscribers_by_topic(topics: Topics, members: Sequence[Member]) -> dict[str, list[int]]:
-    """Topic that exists and has a partition -> positions in `members` of those subscribed to it, ascending."""
+    """Topic that exists and has a partition -> positions in `members` of those subscribed to it,
+    ascending.
+    """
     subscribers: dict[str, list[int]] = {}
     for position, member in enumerate(members):
         for topic in set(member.topics):

@@ -1,19 +1,24 @@
-"""Fair shares: how many partitions of which kind each member holds, most balanced first, then least disturbed.
+"""Fair shares: how many partitions of which kind each member holds, most balanced first, then least
+disturbed.
 
-Partitions that the same members may hold, with replicas in the same racks, are alike: they form a `Pool`, and only
-their number matters here. Wanted are the numbers that, in this order of importance,
+Partitions that the same members may hold, with replicas in the same racks, are alike: they form a
+`Pool`, and only their number matters here. Wanted are the numbers that, in this order of
+importance,
 
-1. are *balanced*: no other way to hand the partitions out has more even loads (the sorted loads of the best way are
+1. are *balanced*: no other way to hand the partitions out has more even loads (the sorted loads of
+the best way are
    unique: it minimises every convex function of them);
 2. let the fewest partitions be read across racks (KIP-881);
 3. move the fewest partitions away from those who own them.
 
-That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. It starts where every
-partition is cheapest, balance aside: with its owner, or in a rack that has it. Then members above the mean push
-partitions along the cheapest paths (member, pool it holds of, other member of that pool, …) to members below it:
-successive shortest paths with prices (node potentials), which keep every state on the way the cheapest for its loads.
-Where that stops short, the members that can still be reached are closed: they alone hold the pools they hold of, and
-have more to carry than the mean. They and the others are then two problems that have nothing to do with each other.
+That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. It starts
+where every partition is cheapest, balance aside: with its owner, or in a rack that has it. Then
+members above the mean push partitions along the cheapest paths (member, pool it holds of, other
+member of that pool, …) to members below it: successive shortest paths with prices (node
+potentials), which keep every state on the way the cheapest for its loads. Where that stops short,
+the members that can still be reached are closed: they alone hold the pools they hold of, and have
+more to carry than the mean. They and the others are then two problems that have nothing to do with
+each other.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,11 +44,18 @@ class Pool:
         if closed.isdisjoint(self.members):
             return self
         owned = {member: count for member, count in self.owned.items() if member not in closed}
-        return Pool(self.size, tuple(member for member in self.members if member not in closed), owned, self.far)
+        return Pool(
+            self.size,
+            tuple(member for member in self.members if member not in closed),
+            owned,
+            self.far,
+        )
 
 
 def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
-    """For each pool: member -> how many of it that member is to hold; members that hold none are left out."""
+    """For each pool: member -> how many of it that member is to hold; members that hold none are
+    left out.
+    """
     shares: list[dict[int, int]] = [{} for _ in pools]
     far_cost = sum(pool.size for pool in pools) + 1  # more than any number of moves
     open_problems = [(list(range(len(pools))), frozenset[int]())]
@@ -58,7 +70,9 @@ def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
             light = [number for number in numbers if heavy.isdisjoint(shares[number])]
             open_problems.append((light, closed | heavy))
         if flow.overfull:
-            open_problems.append(([number for number in numbers if not heavy.isdisjoint(shares[number])], closed))
+            open_problems.append(
+                ([number for number in numbers if not heavy.isdisjoint(shares[number])], closed)
+            )
     return shares
 
 
@@ -68,7 +82,9 @@ class Flow:
     def __init__(self, pools: Sequence[Pool], far_cost: int) -> None:
         self.held: list[dict[int, int]] = [{} for _ in pools]
         self.overfull = False
-        """Whether `level` stopped above the mean: the heavy members are then to be levelled anew, by themselves."""
+        """Whether `level` stopped above the mean: the heavy members are then to be levelled anew,
+        by themselves.
+        """
         self._pools = pools
         self._far_cost = far_cost
         self.loads = dict.fromkeys(sorted({member for pool in pools for member in pool.members}), 0)
@@ -82,8 +98,8 @@ class Flow:
     def level(self) -> frozenset[int]:
         """Make loads as even as the members allow.
 
-        Back with no members when that is done for all. Else with those that form a problem of their own; if
-        `overfull` is not set, it is solved, and only the problem of all others is left.
+        Back with no members when that is done for all. Else with those that form a problem of their
+        own; if `overfull` is not set, it is solved, and only the problem of all others is left.
         """
         if not self.loads:
             return frozenset()
@@ -94,12 +110,19 @@ class Flow:
             return stuck
         if min(self.loads.values()) >= mean - 1:
             return frozenset()
-        # Who is still above has no way to anybody below: what it reaches is between mean - 1 and mean, as it should.
+        # Who is still above has no way to anybody below: what it reaches is between mean - 1 and
+        # mean, as it should.
         return self._push_down_to(mean - 1)
 
     def _place(self, number: int, pool: Pool) -> None:
-        """Each partition where it costs least: with a near owner, with the near member of least load, else as is."""
-        near = [member for member in pool.members if member not in pool.far] if pool.far else pool.members
+        """Each partition where it costs least: with a near owner, with the near member of least
+        load, else as is.
+        """
+        near = (
+            [member for member in pool.members if member not in pool.far]
+            if pool.far
+            else pool.members
+        )
         unplaced = pool.size
         for member, count in pool.owned.items():
             if not near or member not in pool.far:
@@ -111,7 +134,8 @@ class Flow:
             load, member = by_load[0]
             self._hold(number, member, 1)
             heapreplace(by_load, (load + 1, member))
-        # The price of a pool is what its dearest placed partition would save: then no first step saves anything.
+        # The price of a pool is what its dearest placed partition would save: then no first step
+        # saves anything.
         self._pool_prices[number] = -max(
             self._cost(number, member, count) for member, count in self.held[number].items()
         )
@@ -126,7 +150,9 @@ class Flow:
             self.holds[member].discard(number)
 
     def _cost(self, number: int, member: int, nth: int) -> int:
-        """Of the nth partition of a pool that a member holds; its own ones come first, and are cheaper."""
+        """Of the nth partition of a pool that a member holds; its own ones come first, and are
+        cheaper.
+        """
         pool = self._pools[number]
         far = self._far_cost if member in pool.far else 0
         return far - (nth <= pool.owned.get(member, 0))
@@ -134,13 +160,14 @@ class Flow:
     def _push_down_to(self, limit: int) -> frozenset[int]:
         """Push partitions from members above the limit to members below it, along cheapest paths.
 
-        Back with no members once all are within the limit; else with those that find no way, and all they reach.
+        Back with no members once all are within the limit; else with those that find no way, and
+        all they reach.
         """
         while above := [member for member, load in self.loads.items() if load > limit]:
             start = max(self._prices[member] for member in above)
-            if not self._push_along_free_paths((m for m in above if self._prices[m] == start), limit) and (
-                reached := self._reprice(above, start, limit)
-            ):
+            if not self._push_along_free_paths(
+                (m for m in above if self._prices[m] == start), limit
+            ) and (reached := self._reprice(above, start, limit)):
                 return reached
         return frozenset()
 
@@ -161,9 +188,11 @@ class Flow:
             self._hold(path[at + 1], path[at + 2], 1)
 
     def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
-        """Dijkstra from the members above the limit to the nearest one below it, whose path the new prices make free.
+        """Dijkstra from the members above the limit to the nearest one below it, whose path the new
+        prices make free.
 
-        Back with no members; with all that were reached, and prices as they were, if there is no way.
+        Back with no members; with all that were reached, and prices as they were, if there is no
+        way.
         """
         distances: dict[tuple[bool, int], int] = {}
         heap = [(start - self._prices[member], False, member) for member in above]
@@ -176,7 +205,9 @@ class Flow:
                 self._shift(distances, distance)
                 return frozenset()
             distances[is_pool, number] = distance
-            for next_number, cost in self.from_pool(number) if is_pool else self.from_member(number):
+            for next_number, cost in (
+                self.from_pool(number) if is_pool else self.from_member(number)
+            ):
                 if (not is_pool, next_number) not in distances:
                     heappush(heap, (distance + cost, not is_pool, next_number))
         return frozenset(number for is_pool, number in distances if not is_pool)
@@ -199,19 +230,31 @@ class Flow:
         """The members that could take a partition of the pool, and at what price: at least 0."""
         price, held = self._pool_prices[number], self.held[number]
         for member in self._pools[number].members:
-            yield member, price + self._cost(number, member, held.get(member, 0) + 1) - self._prices[member]
+            yield (
+                member,
+                price + self._cost(number, member, held.get(member, 0) + 1) - self._prices[member],
+            )
 
     def is_free(self, is_pool: bool, number: int, end: int) -> bool:
-        """Whether one more partition can go from a pool to a member, or from a member to a pool, at no price."""
+        """Whether one more partition can go from a pool to a member, or from a member to a pool, at
+        no price.
+        """
         pool, member = (number, end) if is_pool else (end, number)
         count = self.held[pool].get(member, 0)
         if is_pool:
-            return self._pool_prices[pool] + self._cost(pool, member, count + 1) == self._prices[member]
-        return count > 0 and self._prices[member] - self._cost(pool, member, count) == self._pool_prices[pool]
+            return (
+                self._pool_prices[pool] + self._cost(pool, member, count + 1)
+                == self._prices[member]
+            )
+        return (
+            count > 0
+            and self._prices[member] - self._cost(pool, member, count) == self._pool_prices[pool]
+        )
 
 
 class FreePaths:
-    """A depth-first search for paths that cost nothing, which remembers where there are none (Dinic's arc pointers).
+    """A depth-first search for paths that cost nothing, which remembers where there are none
+    (Dinic's arc pointers).
 
     What it passed over may have become possible by a push since: it is found by the next search.
     """
@@ -236,7 +279,9 @@ class FreePaths:
                 continue
             path.append(step)
             if is_pool and self._flow.loads[step] < self._limit:
-                self._seen.difference_update((at % 2 == 1, number) for at, number in enumerate(path))
+                self._seen.difference_update(
+                    (at % 2 == 1, number) for at, number in enumerate(path)
+                )
                 return path
             self._seen.add((not is_pool, step))
         return path
@@ -247,10 +292,13 @@ class FreePaths:
         if ways is None:
             ends = self._flow.from_pool(number) if is_pool else self._flow.from_member(number)
             ways = self._ways[is_pool, number] = [end for end, cost in ends if not cost]
-            # Members below the limit are tried first: paths stay short, and do not block each other.
+            # Members below the limit are tried first: paths stay short, and do not block each
+            # other.
             ways.sort(key=lambda end: is_pool and self._flow.loads[end] < self._limit)
         while ways:
-            if (not is_pool, ways[-1]) not in self._seen and self._flow.is_free(is_pool, number, ways[-1]):
+            if (not is_pool, ways[-1]) not in self._seen and self._flow.is_free(
+                is_pool, number, ways[-1]
+            ):
                 return ways[-1]
             ways.pop()
         return None

@@ -1,12 +1,15 @@
-"""sticky and cooperative-sticky: as balanced as the subscriptions allow, with as few partitions moved as that allows.
+"""sticky and cooperative-sticky: as balanced as the subscriptions allow, with as few partitions
+moved as that allows.
 
-What Java's AbstractStickyAssignor approaches by local search is solved exactly here (`kohort.assignors.shares`): loads
-are never less even than Java's, and where they are the same, no more partitions move. Racks (KIP-881) come between
-the two: balance first, then partitions read in their own rack, then those that stay.
+What Java's AbstractStickyAssignor approaches by local search is solved exactly here
+(`kohort.assignors.shares`): loads are never less even than Java's, and where they are the same, no
+more partitions move. Racks (KIP-881) come between the two: balance first, then partitions read in
+their own rack, then those that stay.
 
-Who owned what is told by the members: in the user data by `sticky`, which is eager and has revoked everything by the
-time it joins; in the owned partitions of the subscription by `cooperative-sticky`. A claim of an older generation
-counts only where no newer one is made, and not at all between two of the same generation, which cannot both be right.
+Who owned what is told by the members: in the user data by `sticky`, which is eager and has revoked
+everything by the time it joins; in the owned partitions of the subscription by
+`cooperative-sticky`. A claim of an older generation counts only where no newer one is made, and not
+at all between two of the same generation, which cannot both be right.
 """
 
 from collections import Counter, deque
@@ -24,7 +27,12 @@ from kohort.assignors.base import (
 )
 from kohort.assignors.roundrobin import subscribers_by_topic
 from kohort.assignors.shares import Pool, fair_shares
-from kohort.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
+from kohort.assignors.user_data import (
+    decode_generation,
+    decode_previous,
+    encode_generation,
+    encode_previous,
+)
 from kohort.types import MemberId, TopicPartition
 
 
@@ -37,48 +45,71 @@ class Claim:
 
 
 class StickyAssignor(Assignor):
-    """Java's StickyAssignor: eager; the previous assignment and its generation travel in the user data (v1)."""
+    """Java's StickyAssignor: eager; the previous assignment and its generation travel in the user
+    data (v1).
+    """
 
     name = "sticky"
     version = 1
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
-        solved = solve(topics, [(member, Claim(*decode_previous(member.user_data))) for member in members])
-        return {member.member_id: Assignment(partitions=tuple(partitions)) for member, partitions in solved.divided()}
+        solved = solve(
+            topics, [(member, Claim(*decode_previous(member.user_data))) for member in members]
+        )
+        return {
+            member.member_id: Assignment(partitions=tuple(partitions))
+            for member, partitions in solved.divided()
+        }
 
-    def subscription_user_data(self, owned_partitions: Sequence[TopicPartition], generation: int) -> bytes | None:
+    def subscription_user_data(
+        self, owned_partitions: Sequence[TopicPartition], generation: int
+    ) -> bytes | None:
         if not owned_partitions and generation == UNKNOWN_GENERATION:
             return None
         return encode_previous(owned_partitions, generation)
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Java's CooperativeStickyAssignor (KIP-429): nobody gets a partition that another member still owns.
+    """Java's CooperativeStickyAssignor (KIP-429): nobody gets a partition that another member still
+    owns.
 
-    Such a partition is given to nobody this time. Its owner, seeing that it lost it, revokes it and joins again, and
-    the rebalance that follows gives it to its new owner.
+    Such a partition is given to nobody this time. Its owner, seeing that it lost it, revokes it and
+    joins again, and the rebalance that follows gives it to its new owner.
     """
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
-        solved = solve(topics, [(member, Claim(member.owned_partitions, _generation(member))) for member in members])
+        solved = solve(
+            topics,
+            [(member, Claim(member.owned_partitions, _generation(member))) for member in members],
+        )
         claimed = {partition for member in members for partition in member.owned_partitions}
         return {
             member.member_id: Assignment(
-                partitions=tuple(p for p in partitions if p not in claimed or solved.owner(p) is member)
+                partitions=tuple(
+                    p for p in partitions if p not in claimed or solved.owner(p) is member
+                )
             )
             for member, partitions in solved.divided()
         }
 
-    def subscription_user_data(self, owned_partitions: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
+    def subscription_user_data(
+        self,
+        owned_partitions: Sequence[TopicPartition],  # noqa: ARG002
+        generation: int,
+    ) -> bytes | None:
         return encode_generation(generation)
 
 
 def _generation(member: Member) -> int:
     """As the subscription says it from v2 on; before, in the user data."""
-    return member.generation if member.generation != UNKNOWN_GENERATION else decode_generation(member.user_data)
+    return (
+        member.generation
+        if member.generation != UNKNOWN_GENERATION
+        else decode_generation(member.user_data)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +140,12 @@ def solve(topics: Topics, claims: Iterable[tuple[Member, Claim]]) -> Solution:
     owners = previous_owners(subscribers, topics, [claim for _, claim in ordered])
     kinds = _kinds(topics, subscribers, [member.rack for member in members])
     pools = [
-        Pool(len(partitions), kind.members, Counter(owners[p] for p in partitions if p in owners), kind.far)
+        Pool(
+            len(partitions),
+            kind.members,
+            Counter(owners[p] for p in partitions if p in owners),
+            kind.far,
+        )
         for kind, partitions in kinds.items()
     ]
     assigned: list[list[TopicPartition]] = [[] for _ in members]
@@ -122,8 +158,8 @@ def solve(topics: Topics, claims: Iterable[tuple[Member, Claim]]) -> Solution:
 def previous_owners(
     subscribers: Mapping[str, Sequence[int]], topics: Topics, claims: Sequence[Claim]
 ) -> dict[TopicPartition, int]:
-    """Partition -> who owned it, by number; left out: partitions that are gone, that their owner is not subscribed to
-    any more, or that are claimed twice in the newest generation.
+    """Partition -> who owned it, by number; left out: partitions that are gone, that their owner is
+    not subscribed to any more, or that are claimed twice in the newest generation.
     """
     newest: dict[TopicPartition, tuple[int, int | None]] = {}
     allowed = {topic: frozenset(positions) for topic, positions in subscribers.items()}
@@ -134,13 +170,18 @@ def previous_owners(
                 continue
             generation, _ = newest.get(partition, (claim.generation - 1, None))
             if claim.generation >= generation:
-                newest[partition] = (claim.generation, None if claim.generation == generation else number)
+                newest[partition] = (
+                    claim.generation,
+                    None if claim.generation == generation else number,
+                )
     return {partition: owner for partition, (_, owner) in newest.items() if owner is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes partitions alike: who may have them, and who of those would read them across racks."""
+    """What makes partitions alike: who may have them, and who of those would read them across
+    racks.
+    """
 
     members: tuple[int, ...]
     far: frozenset[int]
@@ -163,23 +204,35 @@ def _kinds(
     return kinds
 
 
-def _far(members: Iterable[int], racks: Sequence[str | None], replicas: frozenset[str]) -> Iterator[int]:
+def _far(
+    members: Iterable[int], racks: Sequence[str | None], replicas: frozenset[str]
+) -> Iterator[int]:
     """The members with a rack that has no replica; none when no member could be nearer."""
     if replicas:
-        yield from (member for member in members if (rack := racks[member]) is not None and rack not in replicas)
+        yield from (
+            member
+            for member in members
+            if (rack := racks[member]) is not None and rack not in replicas
+        )
 
 
 def hand_out(
-    partitions: Sequence[TopicPartition], share: Mapping[int, int], owners: Mapping[TopicPartition, int]
+    partitions: Sequence[TopicPartition],
+    share: Mapping[int, int],
+    owners: Mapping[TopicPartition, int],
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Each of the partitions with its member, as many for each as its share says; owners keep theirs first.
+    """Each of the partitions with its member, as many for each as its share says; owners keep
+    theirs first.
 
-    Who cannot keep all keeps the lowest indexes, of all its topics; what is free goes round, topic by topic. So the
-    members have equal parts of each topic as far as possible, not only of all topics together.
+    Who cannot keep all keeps the lowest indexes, of all its topics; what is free goes round, topic
+    by topic. So the members have equal parts of each topic as far as possible, not only of all
+    topics together.
     """
     left = dict(share)
     free = set(partitions)
-    for partition in sorted((p for p in partitions if p in owners), key=lambda p: (p.partition, p.topic)):
+    for partition in sorted(
+        (p for p in partitions if p in owners), key=lambda p: (p.partition, p.topic)
+    ):
         owner = owners[partition]
         if left.get(owner):
             left[owner] -= 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kohort.cli.options import REFUSED, RefusedError
-from kohort.server.config_def import did_you_mean
+from kohort.server.config import did_you_mean
 
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
@@ -19,8 +19,10 @@ COMMANDS: Final = {
     "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }
-"""Command → what it does. Its module under `kohort.cli` is imported when it is named: it has `add_arguments(parser)`,
-`run(options)`, which gives the exit code, and perhaps `words(arguments)`, which puts the command line in order."""
+"""Command → what it does. Its module under `kohort.cli` is imported when it is named: it has
+`add_arguments(parser)`, `run(options)`, which gives the exit code, and perhaps `words(arguments)`,
+which puts the command line in order.
+"""
 
 EPILOG: Final = """\
 exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or configuration,

@@ -1,8 +1,9 @@
 """Standard input and output for programs that also have a network to look after.
 
-A pipe that nobody reads, or a terminal where nobody types, must not stop the event loop: members would miss their
-heartbeats, and a signal would not be heard. So both are waited for by the loop, and what a pipe is given is never more
-than it takes at once. The descriptors stay blocking: they are shared with other processes.
+A pipe that nobody reads, or a terminal where nobody types, must not stop the event loop: members
+would miss their heartbeats, and a signal would not be heard. So both are waited for by the loop,
+and what a pipe is given is never more than it takes at once. The descriptors stay blocking: they
+are shared with other processes.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ READ_SIZE: Final = 1 << 16
 
 
 class ByteOutput:
-    """Writes to a descriptor, in order. What a cancelled `write` left over goes out with the next one."""
+    """Writes to a descriptor, in order. What a cancelled `write` left over goes out with the next
+    one.
+    """
 
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
@@ -29,7 +32,9 @@ class ByteOutput:
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Back when all of it is written. Raises BrokenPipeError when nobody will ever read it, OSError."""
+        """Back when all of it is written. Raises BrokenPipeError when nobody will ever read it,
+        OSError.
+        """
         self._pending += data
         await self.flush()
 
@@ -87,9 +92,11 @@ def _never_blocks(descriptor: int) -> bool:
     return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor))
 
 
-async def split(source: AsyncIterator[bytes], delimiter: bytes, limit: int) -> AsyncIterator[list[bytes]]:
-    """The messages between delimiters, as many as came together; the last one may lack its delimiter. Empty ones are
-    left out, as kcat does.
+async def split(
+    source: AsyncIterator[bytes], delimiter: bytes, limit: int
+) -> AsyncIterator[list[bytes]]:
+    """The messages between delimiters, as many as came together; the last one may lack its
+    delimiter. Empty ones are left out, as kcat does.
 
     Raises ValueError when one is longer than `limit`.
     """
@@ -98,6 +105,8 @@ async def split(source: AsyncIterator[bytes], delimiter: bytes, limit: int) -> A
         *whole, held = (held + data).split(delimiter)
         yield [message for message in whole if message]
         if len(held) > limit:
-            raise ValueError(f"a message of more than {limit} bytes: is the delimiter {delimiter!r} right?")
+            raise ValueError(
+                f"a message of more than {limit} bytes: is the delimiter {delimiter!r} right?"
+            )
     if held:
         yield [held]

@@ -1,8 +1,10 @@
-"""How commands reach a cluster: the options that all of them share, and running them to an exit code.
+"""How commands reach a cluster: the options that all of them share, and running them to an exit
+code.
 
-`--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may hold anything that
-Java's or librdkafka's clients know; what concerns the connection is taken, the rest is passed over, so that the file
-of another tool will do. A name given by `-X` is meant for us: an unknown one is refused.
+`--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may
+hold anything that Java's or librdkafka's clients know; what concerns the connection is taken, the
+rest is passed over, so that the file of another tool will do. A name given by `-X` is meant for us:
+an unknown one is refused.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATIONS, SECURITY, credentials
 from kohort.client.security import Security
 from kohort.errors import ConfigError, KohortError
-from kohort.server.config_def import did_you_mean
+from kohort.server.config import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -42,7 +44,8 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT,…",
-        help="servers to connect to first (default: bootstrap.servers of -X or --command-config, else localhost:9092)",
+        help="servers to connect to first (default: bootstrap.servers of -X or "
+        "--command-config, else localhost:9092)",
     )
     add(
         "-F",
@@ -51,11 +54,26 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="properties file, as Java's and librdkafka's clients have",
     )
-    add("-X", metavar="NAME=VALUE", action="append", default=[], dest="properties", help="one property; repeatable")
-    add("--timeout", metavar="MS", type=int, default=TIMEOUT_MS, help="how long to try (default: 30000)")
+    add(
+        "-X",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="properties",
+        help="one property; repeatable",
+    )
+    add(
+        "--timeout",
+        metavar="MS",
+        type=int,
+        default=TIMEOUT_MS,
+        help="how long to try (default: 30000)",
+    )
 
 
-def client_config(options: argparse.Namespace, properties: Mapping[str, str] | None = None) -> ClientConfig:
+def client_config(
+    options: argparse.Namespace, properties: Mapping[str, str] | None = None
+) -> ClientConfig:
     """Raises RefusedError."""
     try:
         return _config(options, client_properties(options) if properties is None else properties)
@@ -64,7 +82,8 @@ def client_config(options: argparse.Namespace, properties: Mapping[str, str] | N
 
 
 def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> dict[str, str]:
-    """What the file, `-X` and `--bootstrap` say, the last winning. `own`: names that the command itself understands.
+    """What the file, `-X` and `--bootstrap` say, the last winning. `own`: names that the command
+    itself understands.
 
     Raises RefusedError.
     """
@@ -72,7 +91,11 @@ def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> d
         properties = _file(options.command_config) | _given(options.properties, own)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
-    return properties if options.bootstrap is None else properties | {"bootstrap.servers": options.bootstrap}
+    return (
+        properties
+        if options.bootstrap is None
+        else properties | {"bootstrap.servers": options.bootstrap}
+    )
 
 
 def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> ClientConfig:
@@ -81,7 +104,11 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
     fields: dict[str, Any] = {
         "default_api_timeout_ms": options.timeout,
         "request_timeout_ms": min(options.timeout, REQUEST_TIMEOUT_MS),
-        **{_NAMES[name]: _typed(name, value) for name, value in properties.items() if name in _NAMES},
+        **{
+            _NAMES[name]: _typed(name, value)
+            for name, value in properties.items()
+            if name in _NAMES
+        },
     }
     return ClientConfig(**fields, security=_security(properties))
 
@@ -95,7 +122,9 @@ def _typed(name: str, value: str) -> int | str:
 
 
 def _security(properties: Mapping[str, str]) -> Security:
-    fields: dict[str, Any] = {_SECURITY[name]: value for name, value in properties.items() if name in _SECURITY}
+    fields: dict[str, Any] = {
+        _SECURITY[name]: value for name, value in properties.items() if name in _SECURITY
+    }
     fields |= credentials(properties.get(_OTHER[0], ""))
     if properties.get(_OTHER[1], "https").lower() in ("", "none"):
         fields["ssl_check_hostname"] = False
@@ -135,7 +164,9 @@ def _file(path: Path | None) -> dict[str, str]:
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
-    """The exit code of `work`; what goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
+    """The exit code of `work`; what goes wrong is one line on stderr and exit code 1. Raises
+    RefusedError.
+    """
     config = client_config(options)
 
     async def connected() -> int:

@@ -1,6 +1,7 @@
-"""Show how `kohort serve` with the same options would be configured: every setting with its value, where that came
-from, and what it does. Flags win over the environment (KOHORT_NUM_PARTITIONS), that over a TOML file (--config), that
-over the defaults."""
+"""Show how `kohort serve` with the same options would be configured: every setting with its value,
+where that came from, and what it does. Flags win over the environment (KOHORT_NUM_PARTITIONS), that
+over a TOML file (--config), that over the defaults.
+"""
 
 import argparse
 import csv
@@ -9,9 +10,7 @@ import json
 import sys
 
 from kohort.cli import options as cli_options
-from kohort.server.config import Config, Setting
-from kohort.server.config_def import as_text, did_you_mean
-from kohort.server.config_table import TABLE
+from kohort.server.config import TABLE, Config, Setting, as_text, did_you_mean
 
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")
 _SHORT = ("name", "value", "source", "documentation")
@@ -19,9 +18,14 @@ _SHORT = ("name", "value", "source", "documentation")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="one setting to explain")
-    parser.add_argument("--all", action="store_true", help="show type, default, range and variable too")
     parser.add_argument(
-        "--output", metavar="|".join(_WRITERS), default="table", help="form of the answer (default: table)"
+        "--all", action="store_true", help=("show type, default, range and variable too")
+    )
+    parser.add_argument(
+        "--output",
+        metavar="|".join(_WRITERS),
+        default="table",
+        help="form of the answer (default: table)",
     )
     cli_options.add_arguments(parser)
 
@@ -29,9 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     if options.output not in _WRITERS:
-        raise cli_options.RefusedError(f"--output {options.output}: is not one of {' | '.join(_WRITERS)}")
+        raise cli_options.RefusedError(
+            f"--output {options.output}: is not one of {' | '.join(_WRITERS)}"
+        )
     if options.name is not None and options.name not in TABLE:
-        raise cli_options.RefusedError(f"{options.name}: unknown name{did_you_mean(options.name, TABLE)}")
+        raise cli_options.RefusedError(
+            f"{options.name}: unknown name{did_you_mean(options.name, TABLE)}"
+        )
     settings = cli_options.load_config(options)
     if options.name is not None and options.output == "table":
         _explain(settings.setting(options.name))
@@ -85,17 +93,27 @@ def _write_markdown(rows: list[dict[str, object]], _show_all: bool) -> None:
     print("| name | type | default | valid | what it does |\n|---|---|---|---|---|")
     for row in rows:
         valid = str(row["valid"]).replace(" | ", ", ")
-        print(f"| `{row['name']}` | {row['type']} | {_cell(row['default'])} | {valid} | {row['documentation']} |")
+        print(
+            f"| `{row['name']}` | {row['type']} | {_cell(row['default'])} | {valid} | "
+            f"{row['documentation']} |"
+        )
 
 
-_WRITERS = {"table": _write_table, "json": _write_json, "csv": _write_csv, "markdown": _write_markdown}
+_WRITERS = {
+    "table": _write_table,
+    "json": _write_json,
+    "csv": _write_csv,
+    "markdown": _write_markdown,
+}
 
 
 def _explain(setting: Setting) -> None:
     definition = setting.definition
     print(f"{definition.name} = {_cell(setting.value)}")
     print(f"  {definition.doc}")
-    print(f"  source: {setting.source}; type: {definition.kind}; default: {_cell(definition.default)}")
+    print(
+        f"  source: {setting.source}; type: {definition.kind}; default: {_cell(definition.default)}"
+    )
     if definition.valid:
         print(f"  valid: {definition.valid}")
     print(f"  environment: {definition.environment}; flag: --set {definition.name}=…")

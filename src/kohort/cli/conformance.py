@@ -1,6 +1,8 @@
-"""Compare a server's answers with Apache Kafka's, field by field, over raw requests of every version. The scenarios
-make groups and topics with names of their own and remove them; with a group.initial.rebalance.delay.ms other than 0
-the first joins take that long. Exit code 1 when answers differ."""
+"""Compare a server's answers with Apache Kafka's, field by field, over raw requests of every
+version. The scenarios make groups and topics with names of their own and remove them; with a
+group.initial.rebalance.delay.ms other than 0 the first joins take that long. Exit code 1 when
+answers differ.
+"""
 
 import argparse
 import asyncio
@@ -30,11 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile",
         metavar="|".join(PROFILES),
         default=DEFAULT,
-        help="what the server is configured to be: small has group.max.size=2 and short limits (default: default)",
+        help="what the server is configured to be: small has group.max.size=2 and short "
+        "limits (default: default)",
     )
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument(
-        "--output", metavar="|".join(OUTPUTS), default="table", help="form of the answer (default: table)"
+        "--output",
+        metavar="|".join(OUTPUTS),
+        default="table",
+        help="form of the answer (default: table)",
     )
 
 
@@ -46,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError(f"--profile {options.profile}: is not one of {' | '.join(PROFILES)}")
     scenarios = matching(all_scenarios(options.profile), options.only)
     if not scenarios:
-        raise RefusedError(f"no scenario matches {' or '.join(options.only)}; see kohort conformance --list")
+        raise RefusedError(
+            f"no scenario matches {' or '.join(options.only)}; see kohort conformance --list"
+        )
     if options.list:
         return _list(scenarios)
     host, port = _address(options.address)

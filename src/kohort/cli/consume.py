@@ -5,7 +5,8 @@
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
-SIGINT and SIGTERM end it cleanly: what was read is written, and in a group committed. Exit code 0 then, as in kcat.
+SIGINT and SIGTERM end it cleanly: what was read is written, and in a group committed. Exit code 0
+then, as in kcat.
 """
 
 import argparse
@@ -13,19 +14,31 @@ from collections.abc import Mapping
 from typing import Final
 
 from kohort.cli.byte_streams import ByteOutput
-from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.client_options import (
+    add_client_arguments,
+    client_config,
+    client_properties,
+    run_to_exit_code,
+)
 from kohort.cli.consume_asking import list_metadata, queries, query_offsets
 from kohort.cli.consume_group import PROPERTIES, GroupConsumer, group_options
 from kohort.cli.consume_offsets import BEGINNING, STORED, Span, parse
 from kohort.cli.consume_plain import consume
 from kohort.cli.consume_sink import Sink
-from kohort.cli.message_format import NULL, Message, Write, delimited, formatter, json_envelope, unescape
+from kohort.cli.message_format import (
+    NULL,
+    Message,
+    Write,
+    delimited,
+    formatter,
+    json_envelope,
+    unescape,
+)
 from kohort.cli.options import RefusedError
 from kohort.cli.signals import stop_on_signal
 from kohort.client.admin import Admin
-from kohort.client.cluster import Cluster
+from kohort.client.cluster import Cluster, Isolation
 from kohort.client.group import ConsumerGroup
-from kohort.client.offsets import Isolation
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
@@ -38,8 +51,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
     add("-t", dest="asked", metavar="TOPIC", action="append", default=[], help="the topic to read")
-    add("-L", dest="list", action="store_true", help="instead: list brokers and topics, or -t one topic")
-    add("-Q", dest="query", action="store_true", help="instead: the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms)")
+    add(
+        "-L",
+        dest="list",
+        action="store_true",
+        help=("instead: list brokers and topics, or -t one topic"),
+    )
+    add(
+        "-Q",
+        dest="query",
+        action="store_true",
+        help=("instead: the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms)"),
+    )
     add("-p", dest="partition", metavar="N", type=int, help="only this partition")
     add("-G", dest="group", metavar="GROUP", help="read as a member of this group, and commit")
     add("topics", nargs="*", metavar="TOPIC", help="with -G: topics, or ^ and a regular expression")
@@ -49,18 +72,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OFFSET",
         action="append",
         default=[],
-        help="where to start: beginning, end, stored, an offset, -N from the end, s@MS; and to stop: e@MS",
+        help="where to start: beginning, end, stored, an offset, -N from the end, s@MS; and "
+        "to stop: e@MS",
     )
     add("-c", dest="count", metavar="N", type=int, help="end after so many records")
     add("-e", dest="exit_at_end", action="store_true", help="end when all is read")
-    add("-f", dest="format", metavar="FORMAT", help=r"%%t %%p %%o %%k %%s %%S %%K %%T %%h %%R %%%% \n \t \xNN")
+    add(
+        "-f",
+        dest="format",
+        metavar="FORMAT",
+        help=(r"%%t %%p %%o %%k %%s %%S %%K %%T %%h %%R %%%% \n \t \xNN"),
+    )
     add("-J", dest="json", action="store_true", help="a JSON object per line")
-    add("-D", dest="delimiter", metavar="DELIMITER", default=r"\n", help="after each record (a newline)")
+    add(
+        "-D",
+        dest="delimiter",
+        metavar="DELIMITER",
+        default=r"\n",
+        help="after each record (a newline)",
+    )
     add("-K", dest="key_delimiter", metavar="DELIMITER", help="write keys, with this behind them")
-    add("-O", dest="with_offset", action="store_true", help="write offsets too, with -K's delimiter")
+    add(
+        "-O", dest="with_offset", action="store_true", help="write offsets too, with -K's delimiter"
+    )
     add("-Z", dest="null", action="store_true", help="write NULL for what is null or empty")
     add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
-    add("-u", dest="unbuffered", action="store_true", help="as kcat's: here records are always written as they come")
+    add(
+        "-u",
+        dest="unbuffered",
+        action="store_true",
+        help=("as kcat's: here records are always written as they come"),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,7 +112,9 @@ def run(options: argparse.Namespace) -> int:
         _check(options)
         span = parse(options.offsets)
         if span.start == STORED and not _group(options):
-            raise ConfigError("-o stored: say which group has stored them, by -G or -X group.id=GROUP")
+            raise ConfigError(
+                "-o stored: say which group has stored them, by -G or -X group.id=GROUP"
+            )
         return run_to_exit_code(_consume(options, span))
     except ConfigError as error:
         raise RefusedError(str(error)) from error
@@ -109,7 +153,11 @@ async def _consume(options: argparse.Namespace, span: Span) -> int:
             await query_offsets(Admin(cluster), queries(options.asked), as_json=options.json)
             return 0
         sink = Sink(
-            ByteOutput(), _writer(options, cluster), limit=options.count, stop_ms=span.stop_ms, quiet=options.quiet
+            ByteOutput(),
+            _writer(options, cluster),
+            limit=options.count,
+            stop_ms=span.stop_ms,
+            quiet=options.quiet,
         )
         if options.group is None:
             await _plain(options, properties, Admin(cluster), sink, span)
@@ -158,7 +206,9 @@ async def _in_group(
 
 
 def _first(error: BaseException) -> BaseException:
-    """What several tasks raised is most often one thing: a partition that cannot be read, an output that is gone."""
+    """What several tasks raised is most often one thing: a partition that cannot be read, an output
+    that is gone.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -172,7 +222,9 @@ def _writer(options: argparse.Namespace, cluster: Cluster) -> Write:
     if options.format is not None:
         return formatter(options.format, null=null)
     key_delimiter = None if options.key_delimiter is None else unescape(options.key_delimiter)
-    return delimited(unescape(options.delimiter), key_delimiter, with_offset=options.with_offset, null=null)
+    return delimited(
+        unescape(options.delimiter), key_delimiter, with_offset=options.with_offset, null=null
+    )
 
 
 def _broker(cluster: Cluster, of: Message) -> int:

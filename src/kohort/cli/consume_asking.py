@@ -1,17 +1,21 @@
-"""What kcat answers instead of consuming: `-L`, the cluster's brokers and topics; `-Q`, offsets by timestamp."""
+"""What kcat answers instead of consuming: `-L`, the cluster's brokers and topics; `-Q`, offsets by
+timestamp.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kohort.client.admin import Admin
-from kohort.client.metadata import Metadata, PartitionMetadata, TopicMetadata
+from kohort.client.cluster import Metadata, PartitionMetadata, TopicMetadata
 from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.types import TopicPartition
 
 
 async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> None:
-    """Print brokers and topics, of one topic or of all. Raises KohortError if that topic does not exist."""
+    """Print brokers and topics, of one topic or of all. Raises KohortError if that topic does not
+    exist.
+    """
     metadata = await admin.cluster.metadata(None if topic is None else [topic])
     for each in metadata.topics.values():
         if topic is not None and each.error is not ErrorCode.none:
@@ -24,7 +28,9 @@ def queries(words: Iterable[str]) -> list[tuple[TopicPartition, int]]:
     return list(map(_parsed, words))
 
 
-async def query_offsets(admin: Admin, wanted: Sequence[tuple[TopicPartition, int]], *, as_json: bool) -> None:
+async def query_offsets(
+    admin: Admin, wanted: Sequence[tuple[TopicPartition, int]], *, as_json: bool
+) -> None:
     """Print for each the first offset that is not older. Raises KohortError."""
     await _require_partitions(admin, [tp for tp, _ in wanted])
     told: dict[str, dict[str, dict[str, int]]] = {}
@@ -44,18 +50,25 @@ async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) ->
     for tp in wanted:
         topic = unless_error(described[tp.topic])
         if topic.partition(tp.partition) is None:
-            raise KohortError(f"topic {tp.topic} has {len(topic.partitions)} partitions, and none is {tp.partition}")
+            raise KohortError(
+                f"topic {tp.topic} has {len(topic.partitions)} partitions, and none is "
+                f"{tp.partition}"
+            )
 
 
 def _parsed(word: str) -> tuple[TopicPartition, int]:
     topic, _, rest = word.partition(":")
     partition, _, timestamp = rest.partition(":")
     if not topic or not partition.isdecimal() or not timestamp.lstrip("-").isdecimal():
-        raise ConfigError(f"-t {word}: with -Q it is TOPIC:PARTITION:TIMESTAMP; in ms since 1970, or -1 end, -2 start")
+        raise ConfigError(
+            f"-t {word}: with -Q it is TOPIC:PARTITION:TIMESTAMP; in ms since 1970, or -1 "
+            "end, -2 start"
+        )
     return TopicPartition(topic, int(partition)), int(timestamp)
 
 
-# --- as kcat prints it -----------------------------------------------------------------------------------------------
+# --- as kcat prints it
+# -----------------------------------------------------------------------------------------------
 
 
 def _lines(metadata: Metadata, topic: str | None) -> Iterator[str]:
@@ -73,7 +86,10 @@ def _lines(metadata: Metadata, topic: str | None) -> Iterator[str]:
 
 def _partition_line(of: PartitionMetadata) -> str:
     replicas, isrs = (",".join(map(str, nodes)) for nodes in (of.replicas, of.isr))
-    return f"    partition {of.index}, leader {of.leader}, replicas: {replicas}, isrs: {isrs}{_trouble(of.error)}"
+    return (
+        f"    partition {of.index}, leader {of.leader}, replicas: {replicas}, isrs: "
+        f"{isrs}{_trouble(of.error)}"
+    )
 
 
 def _trouble(error: ErrorCode) -> str:
@@ -85,7 +101,9 @@ def _as_json(metadata: Metadata, topic: str | None) -> dict[str, Any]:
     return {
         "query": {"topic": topic or "*"},
         "controllerid": metadata.controller_id,
-        "brokers": [{"id": node_id, "name": f"{broker.host}:{broker.port}"} for node_id, broker in brokers],
+        "brokers": [
+            {"id": node_id, "name": f"{broker.host}:{broker.port}"} for node_id, broker in brokers
+        ],
         "topics": [_topic_as_json(metadata.topics[name]) for name in sorted(metadata.topics)],
     }
 

@@ -1,7 +1,8 @@
 """Consuming as a member of a group: partitions come and go, and what was written is committed.
 
-An offset is committed once its record has been written to standard output, every second and when a partition is given
-up or the member leaves: whoever reads our output may see a record twice after a crash, and never misses one.
+An offset is committed once its record has been written to standard output, every second and when a
+partition is given up or the member leaves: whoever reads our output may see a record twice after a
+crash, and never misses one.
 """
 
 import asyncio
@@ -12,8 +13,7 @@ from typing import Any, Final
 from kohort.cli.consume_offsets import Start, start_offsets
 from kohort.cli.consume_sink import Sink
 from kohort.client.admin import Admin
-from kohort.client.generation import Generation
-from kohort.client.group import ConsumerGroup
+from kohort.client.group import ConsumerGroup, Generation
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
@@ -60,7 +60,9 @@ def _typed(name: str, value: str) -> Any:
 
 
 def _subscription(topics: Sequence[str]) -> dict[str, Any]:
-    """Topics by name, or `^` and a regular expression, as librdkafka has them: it may go on behind what matched."""
+    """Topics by name, or `^` and a regular expression, as librdkafka has them: it may go on behind
+    what matched.
+    """
     if not any(topic.startswith("^") for topic in topics):
         return {"topics": list(topics)}
     each = (f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
@@ -70,7 +72,9 @@ def _subscription(topics: Sequence[str]) -> dict[str, Any]:
 class GroupConsumer:
     """Members' work: from partitions to the sink."""
 
-    def __init__(self, admin: Admin, group: ConsumerGroup, sink: Sink, start: Start | None, exit_at_end: bool) -> None:
+    def __init__(
+        self, admin: Admin, group: ConsumerGroup, sink: Sink, start: Start | None, exit_at_end: bool
+    ) -> None:
         self._admin = admin
         self._group = group
         self._sink = sink
@@ -81,12 +85,18 @@ class GroupConsumer:
         self._at_end: set[TopicPartition] = set()
 
     async def run(self) -> None:
-        """Until a signal comes, the sink is full, or all is read and `exit_at_end`. Raises KohortError, OSError."""
+        """Until a signal comes, the sink is full, or all is read and `exit_at_end`. Raises
+        KohortError, OSError.
+        """
         self._group.stop_on()
         self._sink.tell("Waiting for group rebalance")
         async for generation in self._group:
-            assigned = ", ".join(f"{each.topic} [{each.partition}]" for each in generation.assignment)
-            who = f"Group {self._group.config.group_id} rebalanced (memberid {generation.member_id})"
+            assigned = ", ".join(
+                f"{each.topic} [{each.partition}]" for each in generation.assignment
+            )
+            who = (
+                f"Group {self._group.config.group_id} rebalanced (memberid {generation.member_id})"
+            )
             self._sink.tell(f"{who}: assigned: {assigned}")
             self._at_end.intersection_update(generation.kept)
             async with generation:
@@ -112,7 +122,9 @@ class GroupConsumer:
                 return
 
     async def _seek(self, generation: Generation, partition: TopicPartition) -> None:
-        """To where `-o` says, but only the first time: what we committed ourselves is where we go on."""
+        """To where `-o` says, but only the first time: what we committed ourselves is where we go
+        on.
+        """
         if partition in self._begun:
             return
         self._begun.add(partition)

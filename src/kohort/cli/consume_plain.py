@@ -6,8 +6,8 @@ from collections.abc import Collection
 from kohort.cli.consume_offsets import Start, start_offsets
 from kohort.cli.consume_sink import Sink
 from kohort.client.admin import Admin
-from kohort.client.fetcher import Fetcher
-from kohort.client.offsets import Isolation
+from kohort.client.cluster import Isolation
+from kohort.client.fetch import Fetcher
 from kohort.errors import KafkaError, KohortError
 from kohort.types import TopicPartition
 
@@ -27,7 +27,9 @@ async def consume(
     isolation: Isolation,
     exit_at_end: bool,
 ) -> None:
-    """Until the sink is full, all is read and `exit_at_end`, or `stop` is set. Raises KohortError, BrokenPipeError."""
+    """Until the sink is full, all is read and `exit_at_end`, or `stop` is set. Raises KohortError,
+    BrokenPipeError.
+    """
     offsets = await start_offsets(admin, start, await _partitions(admin, topic, partition), group)
     wait_ms = LOOK_MS // 2 if exit_at_end else 500
     async with Fetcher(
@@ -73,7 +75,9 @@ class _Reading:
                 return
 
     def _all_at_end(self, assigned: Collection[TopicPartition]) -> bool:
-        """Tells of partitions that have come to their end since; whether that is all there is to do."""
+        """Tells of partitions that have come to their end since; whether that is all there is to
+        do.
+        """
         for tp in sorted(assigned):
             if tp not in self._at_end and self._fetcher.lag(tp) == 0:
                 self._at_end.add(tp)

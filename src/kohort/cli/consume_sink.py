@@ -1,4 +1,6 @@
-"""Where consumed records go: formatted, counted, written; and what is said about it on stderr, in kcat's words."""
+"""Where consumed records go: formatted, counted, written; and what is said about it on stderr, in
+kcat's words.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -30,7 +32,8 @@ class Sink:
         return self.limit is not None and self.written >= self.limit
 
     async def take(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
-        """Write what is wanted of these; the offset behind the last one written, None if all were wanted.
+        """Write what is wanted of these; the offset behind the last one written, None if all were
+        wanted.
 
         Raises BrokenPipeError, OSError.
         """
@@ -44,17 +47,24 @@ class Sink:
 
     def _wanted(self, partition: TopicPartition, records: Sequence[Record]) -> Sequence[Record]:
         if self.stop_ms is not None:
-            young = next((at for at, record in enumerate(records) if record.timestamp >= self.stop_ms), None)
+            young = next(
+                (at for at, record in enumerate(records) if record.timestamp >= self.stop_ms), None
+            )
             if young is not None:
                 self.stopped.add(partition)
-                self.tell(f"Reached stop timestamp for topic {partition.topic} [{partition.partition}]")
+                self.tell(
+                    f"Reached stop timestamp for topic {partition.topic} [{partition.partition}]"
+                )
                 records = records[:young]
         return records if self.limit is None else records[: max(self.limit - self.written, 0)]
 
     def tell_end(self, partition: TopicPartition, offset: int | None, *, exiting: bool) -> None:
         """A partition has nothing more for now."""
         rest = ": exiting" if exiting else ""
-        self.tell(f"Reached end of topic {partition.topic} [{partition.partition}] at offset {offset}{rest}")
+        self.tell(
+            f"Reached end of topic {partition.topic} [{partition.partition}] at offset "
+            f"{offset}{rest}"
+        )
 
     def tell(self, message: str) -> None:
         """As kcat, with "% " in front; nothing with -q."""

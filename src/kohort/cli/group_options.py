@@ -4,13 +4,14 @@ import argparse
 from collections.abc import Sequence
 
 from kohort.cli.options import RefusedError
-from kohort.client.admin import Admin
-from kohort.client.admin_values import CONSUMER
+from kohort.client.admin import CONSUMER, Admin
 from kohort.types import GroupId
 
 
 def add_group_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--group", metavar="GROUP", action="append", default=[], help="a group; repeatable")
+    parser.add_argument(
+        "--group", metavar="GROUP", action="append", default=[], help="a group; repeatable"
+    )
     parser.add_argument("--all-groups", action="store_true", help="all consumer groups")
 
 
@@ -23,7 +24,9 @@ def check_groups(options: argparse.Namespace) -> None:
 
 
 async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:
-    """Those named, without duplicates, or all that there are. Raises KohortError when not all brokers answer."""
+    """Those named, without duplicates, or all that there are. Raises KohortError when not all
+    brokers answer.
+    """
     if not options.all_groups:
         return list(dict.fromkeys(map(GroupId, options.group)))
     listing = await admin.list_groups()
@@ -52,7 +55,9 @@ def topics(options: argparse.Namespace) -> dict[str, set[int] | None]:
 def _indexes(text: str, indexes: str) -> set[int]:
     words = indexes.split(",")
     if not all(word.isdecimal() for word in words):
-        raise RefusedError(f"--topic {text}: partitions are numbers, as in {text.partition(':')[0]}:0,1,2")
+        raise RefusedError(
+            f"--topic {text}: partitions are numbers, as in {text.partition(':')[0]}:0,1,2"
+        )
     return set(map(int, words))
 
 

@@ -6,12 +6,13 @@ from operator import attrgetter
 from typing import Any
 
 from kohort.cli.output import Table
-from kohort.client.admin_values import GroupDescription, MemberDescription
-from kohort.client.lag import Standing
+from kohort.client.admin import GroupDescription, MemberDescription, Standing
 from kohort.types import TopicPartition
 
 
-def offsets_table(groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Standing]]], verbose: bool) -> Table:
+def offsets_table(
+    groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Standing]]], verbose: bool
+) -> Table:
     """A row per partition that is committed or assigned."""
     columns = [
         "GROUP",
@@ -39,7 +40,11 @@ def _offset_row(
 ) -> Sequence[object]:
     said = at.as_dict()
     epoch = (said["leader_epoch"],) if verbose else ()
-    who = (None, None, None) if owner is None else (owner.member_id, owner.client_host, owner.client_id)
+    who = (
+        (None, None, None)
+        if owner is None
+        else (owner.member_id, owner.client_host, owner.client_id)
+    )
     return (
         group.group,
         at.partition.topic,
@@ -53,23 +58,41 @@ def _offset_row(
 
 
 def _owner(group: GroupDescription, partition: TopicPartition) -> MemberDescription | None:
-    return next((member for member in group.members if partition in (member.assignment or ())), None)
+    return next(
+        (member for member in group.members if partition in (member.assignment or ())), None
+    )
 
 
 def members_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
     """A row per member; static members' instance ids if there are any."""
     static = any(member.instance_id is not None for group in groups for member in group.members)
-    columns = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if static else []), "HOST", "CLIENT-ID", "#PARTITIONS"]
+    columns = [
+        "GROUP",
+        "CONSUMER-ID",
+        *(["GROUP-INSTANCE-ID"] if static else []),
+        "HOST",
+        "CLIENT-ID",
+        "#PARTITIONS",
+    ]
     if verbose:
         columns += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
-    rows = [_member_row(group, member, static, verbose) for group in groups for member in group.members]
+    rows = [
+        _member_row(group, member, static, verbose) for group in groups for member in group.members
+    ]
     return Table(columns, rows)
 
 
-def _member_row(group: GroupDescription, of: MemberDescription, static: bool, verbose: bool) -> Sequence[object]:
+def _member_row(
+    group: GroupDescription, of: MemberDescription, static: bool, verbose: bool
+) -> Sequence[object]:
     count = None if of.assignment is None else len(of.assignment)
     told = (
-        (of.epoch, partitions_told(of.assignment), group.assignment_epoch, partitions_told(of.target))
+        (
+            of.epoch,
+            partitions_told(of.assignment),
+            group.assignment_epoch,
+            partitions_told(of.target),
+        )
         if verbose
         else ()
     )
@@ -82,7 +105,10 @@ def partitions_told(partitions: Sequence[TopicPartition] | None) -> str | None:
     if not partitions:
         return None
     topics = groupby(sorted(partitions), attrgetter("topic"))
-    return ";".join(f"{topic}:{','.join(str(each.partition) for each in together)}" for topic, together in topics)
+    return ";".join(
+        (f"{topic}:{','.join(str(each.partition) for each in together)}")
+        for topic, together in topics
+    )
 
 
 def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
@@ -103,7 +129,9 @@ def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
     return Table(columns, rows)
 
 
-def as_json(of: GroupDescription, standings: Mapping[TopicPartition, Standing] | None) -> dict[str, Any]:
+def as_json(
+    of: GroupDescription, standings: Mapping[TopicPartition, Standing] | None
+) -> dict[str, Any]:
     """The group in full; offsets and lag only where they were asked for."""
     told: dict[str, Any] = {
         "group": of.group,
@@ -117,8 +145,12 @@ def as_json(of: GroupDescription, standings: Mapping[TopicPartition, Standing] |
         "members": [_member_json(member) for member in of.members],
     }
     if standings is not None:
-        owners = {each: member.member_id for member in of.members for each in member.assignment or ()}
-        told["offsets"] = [at.as_dict() | {"member_id": owners.get(each)} for each, at in standings.items()]
+        owners = {
+            each: member.member_id for member in of.members for each in member.assignment or ()
+        }
+        told["offsets"] = [
+            at.as_dict() | {"member_id": owners.get(each)} for each, at in standings.items()
+        ]
         told["lag"] = sum(at.lag or 0 for at in standings.values())
     return told
 
@@ -141,4 +173,7 @@ def _partitions_json(of: Sequence[TopicPartition] | None) -> list[dict[str, Any]
     if of is None:
         return None
     topics = groupby(sorted(of), attrgetter("topic"))
-    return [{"topic": topic, "partitions": [each.partition for each in together]} for topic, together in topics]
+    return [
+        {"topic": topic, "partitions": [each.partition for each in together]}
+        for topic, together in topics
+    ]

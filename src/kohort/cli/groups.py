@@ -1,7 +1,7 @@
 """Look at consumer groups and change what they have committed.
 
-Every option of Kafka's kafka-consumer-groups is here by its name, and its own way of calling works too: `kohort groups
---describe --group orders` is `kohort groups describe --group orders`.
+Every option of Kafka's kafka-consumer-groups is here by its name, and its own way of calling works
+too: `kohort groups --describe --group orders` is `kohort groups describe --group orders`.
 """
 
 import argparse
@@ -22,7 +22,8 @@ SUBCOMMANDS: Final = {
     "undo": "bring back the offsets from before a reset",
     "plan": "who would get which partitions if members or partitions changed",
 }
-"""Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`."""
+"""Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`.
+"""
 
 VERBS: Final = {
     "--list": "list",
@@ -39,13 +40,19 @@ found: members in the group, offsets that moved since the plan was made, lag abo
 
 
 def words(arguments: Sequence[str]) -> Sequence[str]:
-    """The command line with a verb of Kafka's tool put in front as a subcommand. Raises RefusedError."""
+    """The command line with a verb of Kafka's tool put in front as a subcommand. Raises
+    RefusedError.
+    """
     if arguments and arguments[0] in SUBCOMMANDS:
         return arguments
     verbs = [word for word in arguments if word in VERBS]
     if len(verbs) > 1:
         raise RefusedError(f"{' and '.join(verbs)}: choose one of them")
-    return [VERBS[verbs[0]], *(word for word in arguments if word not in VERBS)] if verbs else arguments
+    return (
+        [VERBS[verbs[0]], *(word for word in arguments if word not in VERBS)]
+        if verbs
+        else arguments
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

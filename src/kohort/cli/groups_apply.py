@@ -1,11 +1,12 @@
-"""Execute a plan that `kohort groups reset --plan FILE` has written: what was reviewed is what is done. Refused if a
-group has moved since (see `kohort groups diff FILE`), unless --force."""
+"""Execute a plan that `kohort groups reset --plan FILE` has written: what was reviewed is what is
+done. Refused if a group has moved since (see `kohort groups diff FILE`), unless --force.
+"""
 
 import argparse
 from dataclasses import replace
 
 from kohort.cli import plan_files, plan_running
-from kohort.client.resetting import now_ms
+from kohort.client.resets import now_ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

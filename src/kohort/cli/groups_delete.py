@@ -1,5 +1,6 @@
-"""Forget groups without members, and all that they committed. There is no undo: see `kohort groups reset --to-current
---plan FILE` to keep the offsets first."""
+"""Forget groups without members, and all that they committed. There is no undo: see `kohort groups
+reset --to-current --plan FILE` to keep the offsets first.
+"""
 
 import argparse
 
@@ -8,7 +9,7 @@ from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.output import Table, add_output_argument, check_output, show, tell
 from kohort.client.admin import Admin
-from kohort.client.resetting import members_told
+from kohort.client.resets import members_told
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import GroupId
 
@@ -40,12 +41,21 @@ async def _told(admin: Admin, group: GroupId, error: KohortError | None) -> str:
     if not isinstance(error, KafkaError) or error.code is not ErrorCode.non_empty_group:
         return "" if error is None else str(error)
     described = (await admin.describe_groups([group]))[group]
-    return str(error if isinstance(described, KohortError) else f"it has members: {members_told(described)}")
+    return str(
+        error
+        if isinstance(described, KohortError)
+        else (f"it has members: {members_told(described)}")
+    )
 
 
 def _show(options: argparse.Namespace, told: dict[GroupId, str]) -> None:
-    table = Table(("GROUP", "STATUS"), [(group, f"Error: {why}" if why else "Deleted") for group, why in told.items()])
-    as_json = [{"group": group, "deleted": not why, "error": why or None} for group, why in told.items()]
+    table = Table(
+        ("GROUP", "STATUS"),
+        [(group, f"Error: {why}" if why else "Deleted") for group, why in told.items()],
+    )
+    as_json = [
+        {"group": group, "deleted": not why, "error": why or None} for group, why in told.items()
+    ]
     show(options.output, table, as_json)
 
 
@@ -54,5 +64,7 @@ def _code(errors: list[KohortError | None]) -> int:
     left = [error for error in errors if error is not None]
     if not left:
         return 0
-    members = all(isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group for error in left)
+    members = all(
+        isinstance(error, KafkaError) and error.code is ErrorCode.non_empty_group for error in left
+    )
     return FOUND if members else FAILED

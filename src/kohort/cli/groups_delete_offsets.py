@@ -8,7 +8,7 @@ from kohort.cli.group_options import add_topic_argument, topics
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
-from kohort.client.resetting import partitions_of
+from kohort.client.resets import partitions_of
 from kohort.errors import KafkaError
 from kohort.types import GroupId, TopicPartition
 
@@ -42,7 +42,12 @@ def _show(options: argparse.Namespace, outcomes: dict[TopicPartition, KafkaError
         for each, error in sorted(outcomes.items())
     ]
     as_json = [
-        {"topic": each.topic, "partition": each.partition, "deleted": error is None, "error": error and str(error)}
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "deleted": error is None,
+            "error": error and str(error),
+        }
         for each, error in sorted(outcomes.items())
     ]
     show(options.output, Table(("TOPIC", "PARTITION", "STATUS"), rows), as_json)

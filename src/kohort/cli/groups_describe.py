@@ -1,6 +1,8 @@
-"""Describe consumer groups: committed offsets and lag (--offsets, the default), --members or --state.
+"""Describe consumer groups: committed offsets and lag (--offsets, the default), --members or
+--state.
 
-Lag is end offset - committed offset; "-" where nothing is committed, and never more than the log still holds.
+Lag is end offset - committed offset; "-" where nothing is committed, and never more than the log
+still holds.
 """
 
 import argparse
@@ -13,9 +15,8 @@ from kohort.cli.group_options import add_group_arguments, check_groups, groups_o
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, show, tell
-from kohort.client.admin import Admin, standings
-from kohort.client.admin_values import GroupDescription, OffsetAndMetadata
-from kohort.client.lag import Standing
+from kohort.client.admin import Admin, GroupDescription, Standing, standings
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import GroupId, TopicPartition
 
@@ -25,8 +26,12 @@ OFFSETS, MEMBERS, STATE = "offsets", "members", "state"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add_group_arguments(parser)
-    parser.add_argument("--offsets", action="store_true", help="committed offsets and lag (the default)")
-    parser.add_argument("--members", action="store_true", help="members; with --verbose what each was assigned")
+    parser.add_argument(
+        "--offsets", action="store_true", help=("committed offsets and lag (the default)")
+    )
+    parser.add_argument(
+        "--members", action="store_true", help=("members; with --verbose what each was assigned")
+    )
     parser.add_argument("--state", action="store_true", help="state, coordinator and assignor")
     parser.add_argument("--verbose", action="store_true", help="more columns")
     parser.add_argument(
@@ -114,14 +119,18 @@ def _assigned(about: GroupDescription) -> set[TopicPartition]:
 
 def _show(options: argparse.Namespace, what: str, found: Sequence[Described]) -> None:
     tables = {
-        OFFSETS: lambda: offsets_table([(each.group, each.standings) for each in found], options.verbose),
+        OFFSETS: lambda: offsets_table(
+            [(each.group, each.standings) for each in found], options.verbose
+        ),
         MEMBERS: lambda: members_table([each.group for each in found], options.verbose),
         STATE: lambda: state_table([each.group for each in found], options.verbose),
     }
     table = tables[what]()
     if table.rows or options.output != "table":
         show(
-            options.output, table, [as_json(each.group, each.standings if what == OFFSETS else None) for each in found]
+            options.output,
+            table,
+            [as_json(each.group, each.standings if what == OFFSETS else None) for each in found],
         )
     if what == OFFSETS and options.output == "table":
         for each in found:

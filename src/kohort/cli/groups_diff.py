@@ -1,5 +1,7 @@
-"""Compare a plan of `kohort groups reset` with where its groups stand now. A partition is `new` where it stands as
-after the reset, `old` where it stands as before, else `moved`. Exit code 0 if all are `new`, 3 if not."""
+"""Compare a plan of `kohort groups reset` with where its groups stand now. A partition is `new`
+where it stands as after the reset, `old` where it stands as before, else `moved`. Exit code 0 if
+all are `new`, 3 if not.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -10,9 +12,8 @@ from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.reset_plan import Change
-from kohort.client.resetting import committed_by_all, require_same_cluster
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.resets import Change, committed_by_all, require_same_cluster
 from kohort.types import TopicPartition
 
 NEW, OLD, MOVED = "new", "old", "moved"
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         current = await committed_by_all(admin, plan.groups)
         rows = [_row(change, current[change.group]) for change in plan.changes]
         as_json = [
-            {name.lower().replace("-", "_"): cell for name, cell in zip(COLUMNS, row, strict=True)} for row in rows
+            {name.lower().replace("-", "_"): cell for name, cell in zip(COLUMNS, row, strict=True)}
+            for row in rows
         ]
         show(options.output, Table(COLUMNS, rows), as_json)
         return 0 if all(row[-1] == NEW for row in rows) else FOUND
@@ -43,9 +45,20 @@ def run(options: argparse.Namespace) -> int:
     return run_with_admin(options, work)
 
 
-def _row(change: Change, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> tuple[object, ...]:
+def _row(
+    change: Change, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> tuple[object, ...]:
     old, new, current = (
-        None if each is None else each.offset for each in (change.old, change.new, committed.get(change.partition))
+        None if each is None else each.offset
+        for each in (change.old, change.new, committed.get(change.partition))
     )
     stands = NEW if current == new else OLD if current == old else MOVED
-    return (change.group, change.partition.topic, change.partition.partition, old, new, current, stands)
+    return (
+        change.group,
+        change.partition.topic,
+        change.partition.partition,
+        old,
+        new,
+        current,
+        stands,
+    )

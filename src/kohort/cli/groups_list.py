@@ -6,8 +6,7 @@ from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import one_of
 from kohort.cli.output import Table, add_output_argument, check_output, show, tell
-from kohort.client.admin import Admin
-from kohort.client.admin_values import CONSUMER, GROUP_STATES, GROUP_TYPES, GroupListing
+from kohort.client.admin import CONSUMER, GROUP_STATES, GROUP_TYPES, Admin, GroupListing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

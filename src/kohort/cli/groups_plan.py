@@ -1,5 +1,6 @@
-"""Show who would get which partitions if members joined or left or topics grew: the assignor's own result, without a
-rebalance. Without a change: what a rebalance would do now. Nothing is changed."""
+"""Show who would get which partitions if members joined or left or topics grew: the assignor's own
+result, without a rebalance. Without a change: what a rebalance would do now. Nothing is changed.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -9,8 +10,7 @@ from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.group_tables import partitions_told
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show, tell
-from kohort.client.admin import Admin
-from kohort.client.admin_values import CONSUMER, GroupDescription, MemberDescription
+from kohort.client.admin import CONSUMER, Admin, GroupDescription, MemberDescription
 from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.types import GroupId, MemberId
 
@@ -35,11 +35,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="without this one (its id, instance or client id)",
     )
-    add("--partitions", metavar="TOPIC=N", action="append", default=[], help="with so many partitions of a topic")
-    add("--topic", metavar="TOPIC", action="append", default=[], help="what joining members subscribe to")
-    add("--assignor", metavar="NAME", help="range, roundrobin, sticky or cooperative-sticky (default: the group's)")
-    add("--moves", action="store_true", help="a row per partition that moves, instead of one per member")
-    add("--balance", action="store_true", help="instead: how evenly partitions are spread, before and after")
+    add(
+        "--partitions",
+        metavar="TOPIC=N",
+        action="append",
+        default=[],
+        help="with so many partitions of a topic",
+    )
+    add(
+        "--topic",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="what joining members subscribe to",
+    )
+    add(
+        "--assignor",
+        metavar="NAME",
+        help=("range, roundrobin, sticky or cooperative-sticky (default: the group's)"),
+    )
+    add(
+        "--moves",
+        action="store_true",
+        help=("a row per partition that moves, instead of one per member"),
+    )
+    add(
+        "--balance",
+        action="store_true",
+        help=("instead: how evenly partitions are spread, before and after"),
+    )
     add_output_argument(parser)
 
 
@@ -74,13 +98,20 @@ async def _described(admin: Admin, group: GroupId) -> GroupDescription:
     """The group with its members' subscriptions. Raises KohortError."""
     described = unless_error((await admin.describe_groups([group]))[group])
     if described.members and described.protocol_type != CONSUMER:
-        raise KohortError(f"group {group} is of type {described.protocol_type}: its members are no consumers")
+        raise KohortError(
+            f"group {group} is of type {described.protocol_type}: its members are no consumers"
+        )
     if any(member.topics is None or member.assignment is None for member in described.members):
-        raise KohortError(f"group {group} is {described.state}: its coordinator tells subscriptions once it is Stable")
+        raise KohortError(
+            f"group {group} is {described.state}: its coordinator tells subscriptions once "
+            "it is Stable"
+        )
     return described
 
 
-async def _plan(admin: Admin, options: argparse.Namespace, group: GroupDescription, growing: dict[str, int]) -> "Plan":
+async def _plan(
+    admin: Admin, options: argparse.Namespace, group: GroupDescription, growing: dict[str, int]
+) -> "Plan":
     from kohort.assignors.plan import plan
     from kohort.assignors.registry import assignor
 
@@ -104,23 +135,39 @@ def _member(of: MemberDescription) -> "Member":
 
 
 def _change(
-    options: argparse.Namespace, group: GroupDescription, members: Sequence["Member"], growing: dict[str, int]
+    options: argparse.Namespace,
+    group: GroupDescription,
+    members: Sequence["Member"],
+    growing: dict[str, int],
 ) -> "Change":
     from kohort.assignors.base import Member
     from kohort.assignors.plan import Change
 
-    topics = tuple(options.topic or sorted({topic for member in members for topic in member.topics}))
+    topics = tuple(
+        options.topic or sorted({topic for member in members for topic in member.topics})
+    )
     if options.join and not topics:
-        raise RefusedError("the group has no members to tell what is read: say so with --topic TOPIC")
-    joining = [Member(member_id=MemberId(NEW.format(number=1 + n)), topics=topics) for n in range(options.join)]
-    return Change(joining=joining, leaving=_leaving(options.leave, group.members), partitions=growing)
+        raise RefusedError(
+            "the group has no members to tell what is read: say so with --topic TOPIC"
+        )
+    joining = [
+        Member(member_id=MemberId(NEW.format(number=1 + n)), topics=topics)
+        for n in range(options.join)
+    ]
+    return Change(
+        joining=joining, leaving=_leaving(options.leave, group.members), partitions=growing
+    )
 
 
 def _leaving(names: Sequence[str], members: Sequence[MemberDescription]) -> set[MemberId]:
     """Raises ConfigError for a name that no member has, or several have."""
     leaving: set[MemberId] = set()
     for name in names:
-        meant = [each.member_id for each in members if name in (each.member_id, each.instance_id, each.client_id)]
+        meant = [
+            each.member_id
+            for each in members
+            if name in (each.member_id, each.instance_id, each.client_id)
+        ]
         if len(meant) != 1:
             known = ", ".join(each.member_id for each in members) or "none"
             raise ConfigError(f"--leave {name}: is {len(meant)} of the members; they are {known}")
@@ -134,14 +181,16 @@ async def _topics(admin: Admin, names: set[str]) -> "Topics":
     racks = {node: broker.rack for node, broker in metadata.brokers.items()}
     return {
         name: [
-            frozenset(rack for replica in each.replicas if (rack := racks.get(replica))) for each in topic.partitions
+            frozenset(rack for replica in each.replicas if (rack := racks.get(replica)))
+            for each in topic.partitions
         ]
         for name, topic in metadata.topics.items()
         if topic.error is ErrorCode.none
     }
 
 
-# --- showing ---------------------------------------------------------------------------------------------------------
+# --- showing
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") -> None:
@@ -152,14 +201,20 @@ def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") ->
     show(options.output, table, _as_json(plan))
     rebalances = f"{plan.rounds} rebalance{'' if plan.rounds == 1 else 's'}"
     tell(
-        f"{len(plan.moves)} of {sum(map(len, plan.after.values()))} partitions move, {plan.moved} of them away from "
+        f"{len(plan.moves)} of {sum(map(len, plan.after.values()))} partitions move, "
+        f"{plan.moved} of them away from "
         f"members that stay; {rebalances}, {plan.interrupted} partitions interrupted; "
-        f"partitions per member: {_spread(plan.balance_before)} before, {_spread(plan.balance_after)} after"
+        f"partitions per member: {_spread(plan.balance_before)} before, "
+        f"{_spread(plan.balance_after)} after"
     )
 
 
 def _spread(balance: "Balance") -> str:
-    return f"{balance.fewest} to {balance.most}" if balance.fewest < balance.most else str(balance.most)
+    return (
+        f"{balance.fewest} to {balance.most}"
+        if balance.fewest < balance.most
+        else str(balance.most)
+    )
 
 
 def _members_table(group: GroupDescription, plan: "Plan") -> Table:
@@ -187,20 +242,33 @@ def _balance_table(plan: "Plan") -> Table:
     return Table(
         columns,
         [
-            (when, len(division), sum(map(len, division.values())), each.fewest, each.most, round(each.mean, 2), moves)
+            (
+                when,
+                len(division),
+                sum(map(len, division.values())),
+                each.fewest,
+                each.most,
+                round(each.mean, 2),
+                moves,
+            )
             for when, division, each, moves in sides
         ],
     )
 
 
 def _moves_table(plan: "Plan") -> Table:
-    rows = [(move.partition.topic, move.partition.partition, move.before, move.after) for move in plan.moves]
+    rows = [
+        (move.partition.topic, move.partition.partition, move.before, move.after)
+        for move in plan.moves
+    ]
     return Table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
 
 
 def _as_json(plan: "Plan") -> dict[str, Any]:
     return {
-        "before": {member: list(map(list, partitions)) for member, partitions in plan.before.items()},
+        "before": {
+            member: list(map(list, partitions)) for member, partitions in plan.before.items()
+        },
         "after": {member: list(map(list, partitions)) for member, partitions in plan.after.items()},
         "moves": [
             {

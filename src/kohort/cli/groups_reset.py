@@ -1,9 +1,10 @@
-"""Move the committed offsets of groups without members. A dry run that shows what would be, unless --execute; executed,
-it is read back and compared, and the plan that undoes it is kept.
+"""Move the committed offsets of groups without members. A dry run that shows what would be, unless
+--execute; executed, it is read back and compared, and the plan that undoes it is kept.
 
-One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, --by-duration or
---from-file. One scope: --topic (repeatable) or --all-topics: all that the group has committed. New offsets stay within
-the log, with a warning where they are not what was asked for.
+One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
+--by-duration or --from-file. One scope: --topic (repeatable) or --all-topics: all that the group
+has committed. New offsets stay within the log, with a warning where they are not what was asked
+for.
 """
 
 import argparse
@@ -14,15 +15,19 @@ from pathlib import Path
 from kohort.cli import plan_files
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.group_options import add_group_arguments, add_topic_argument, check_groups, groups_of, topics
+from kohort.cli.group_options import (
+    add_group_arguments,
+    add_topic_argument,
+    check_groups,
+    groups_of,
+    topics,
+)
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, tell, warn
 from kohort.cli.reset_options import add_specification_arguments, scope_is_told, specification
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
-from kohort.client.reset_csv import write_offsets
-from kohort.client.reset_plan import ResetPlan
-from kohort.client.resetting import execute, now_ms, plan_reset
+from kohort.client.resets import ResetPlan, execute, now_ms, plan_reset, write_offsets
 from kohort.types import GroupId
 
 
@@ -30,13 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add_group_arguments(parser)
     add_topic_argument(parser, "a topic, or some of its partitions; repeatable")
-    parser.add_argument("--all-topics", action="store_true", help="all topics that the group has committed")
+    parser.add_argument(
+        "--all-topics", action="store_true", help=("all topics that the group has committed")
+    )
     add_specification_arguments(parser)
     parser.add_argument("--execute", action="store_true", help="do it")
     parser.add_argument("--dry-run", action="store_true", help="only show it (the default)")
-    parser.add_argument("--export", action="store_true", help="print the new offsets as Kafka's CSV, for --from-file")
-    parser.add_argument("--plan", metavar="FILE", type=Path, help="write old and new offsets there (JSON)")
-    parser.add_argument("--no-plan", action="store_true", help="execute without keeping a plan: no undo")
+    parser.add_argument(
+        "--export",
+        action="store_true",
+        help=("print the new offsets as Kafka's CSV, for --from-file"),
+    )
+    parser.add_argument(
+        "--plan", metavar="FILE", type=Path, help="write old and new offsets there (JSON)"
+    )
+    parser.add_argument(
+        "--no-plan", action="store_true", help=("execute without keeping a plan: no undo")
+    )
     add_output_argument(parser)
 
 
@@ -65,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn(groups: Sequence[GroupId], plan: ResetPlan) -> None:
-    """Of what is not as somebody may think: a reset that does nothing, or makes a group by a mistyped name."""
+    """Of what is not as somebody may think: a reset that does nothing, or makes a group by a
+    mistyped name.
+    """
     for group in groups:
         if not plan.of(group):
             warn(f"group {group} has committed nothing: there is nothing to reset")
@@ -84,15 +101,20 @@ def _check(options: argparse.Namespace) -> None:
     if options.plan and options.no_plan:
         raise RefusedError("choose one of --plan and --no-plan")
     if options.plan and options.plan.exists():
-        raise RefusedError(f"--plan {options.plan}: is there already, and may be what undoes an earlier reset")
+        raise RefusedError(
+            f"--plan {options.plan}: is there already, and may be what undoes an earlier reset"
+        )
     if not scope_is_told(options):
-        raise RefusedError("say how far it goes: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics")
+        raise RefusedError(
+            "say how far it goes: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"
+        )
 
 
 async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -> None:
     path = None if options.no_plan else options.plan or plan_files.default_path(plan)
     if path is not None:
-        plan_files.write_new(path, plan)  # First: should we be killed in between, the old offsets are known.
+        # First: should we be killed in between, the old offsets are known.
+        plan_files.write_new(path, plan)
     await execute(admin, plan)
     if path is not None:
         plan_files.rewrite(path, replace(plan, executed_at_ms=now_ms()))

@@ -1,11 +1,13 @@
-"""Bring back the offsets from before a reset; commits that it made where there were none are deleted. Refused if a
-group has moved since the reset, unless --force. `kohort groups apply` of the same file does the reset again."""
+"""Bring back the offsets from before a reset; commits that it made where there were none are
+deleted. Refused if a group has moved since the reset, unless --force. `kohort groups apply` of the
+same file does the reset again.
+"""
 
 import argparse
 from dataclasses import replace
 
 from kohort.cli import plan_files, plan_running
-from kohort.client.resetting import now_ms
+from kohort.client.resets import now_ms
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

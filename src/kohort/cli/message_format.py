@@ -1,14 +1,14 @@
-r"""Records as text, in kcat's formats: `-f '%t [%p] at %o: key %k: %s\n'`, `-J`, and delimiters with escapes.
+r"""Records as text, in kcat's formats: `-f '%t [%p] at %o: key %k: %s\n'`, `-J`, and delimiters
+with escapes.
 
-| token | what | token | what |
-|---|---|---|---|
-| `%s` | value | `%S` | its length, -1 for null |
-| `%k` | key | `%K` | its length, -1 for null |
-| `%R` | the value's length as 4 bytes, big-endian | `%T` | timestamp in ms |
-| `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
-| `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or (`\0NN`) octal or decimal |
+| token | what | token | what | |---|---|---|---| | `%s` | value | `%S` | its length, -1 for null |
+| `%k` | key | `%K` | its length, -1 for null | | `%R` | the value's length as 4 bytes, big-endian |
+`%T` | timestamp in ms | | `%t` `%p` `%o` | topic, partition, offset | `%h` | headers:
+name=value,name=value | | `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or
+(`\0NN`) octal or decimal |
 
-What is null is written as nothing, or as NULL with `-Z`; so are, as in kcat, empty keys and values then.
+What is null is written as nothing, or as NULL with `-Z`; so are, as in kcat, empty keys and values
+then.
 """
 
 import json
@@ -65,12 +65,18 @@ def _escaped(found: re.Match[str]) -> bytes:
     hexadecimal, number, character = found.groups()
     if character is not None:
         return _NAMED.get(character) or _bytes(character)
-    value = int(hexadecimal or "0", 16) if number is None else int(number, 8 if number.startswith("0") else 10)
+    value = (
+        int(hexadecimal or "0", 16)
+        if number is None
+        else int(number, 8 if number.startswith("0") else 10)
+    )
     return bytes((value & 0xFF,))
 
 
 def _bytes(text: str) -> bytes:
-    """Arguments that are no UTF-8 come as Python has read them from the system, and go out as they were."""
+    """Arguments that are no UTF-8 come as Python has read them from the system, and go out as they
+    were.
+    """
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -86,7 +92,9 @@ def formatter(template: str, *, null: bytes = b"") -> Write:
     return _joined([part for part in parts if part is not _NOTHING])
 
 
-def delimited(delimiter: bytes, key_delimiter: bytes | None, *, with_offset: bool, null: bytes = b"") -> Write:
+def delimited(
+    delimiter: bytes, key_delimiter: bytes | None, *, with_offset: bool, null: bytes = b""
+) -> Write:
     """How a record is written without a format: [offset, key,] value, delimiter."""
     parts = [_token("s", null), _constant(delimiter)]
     if key_delimiter is not None:
@@ -136,7 +144,9 @@ def _length(of: bytes | None) -> int:
 
 def _headers(headers: Iterable[Header]) -> bytes:
     """What is null is NULL here, whether or not with -Z."""
-    return b",".join(_bytes(name) + b"=" + (NULL if value is None else value) for name, value in headers)
+    return b",".join(
+        _bytes(name) + b"=" + (NULL if value is None else value) for name, value in headers
+    )
 
 
 _TOKENS: Final[dict[str, Write]] = {
@@ -150,7 +160,8 @@ _TOKENS: Final[dict[str, Write]] = {
     "%": lambda _: b"%",
 }
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
+# --- JSON
+# ------------------------------------------------------------------------------------------------------------
 
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
 _TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
@@ -159,7 +170,8 @@ _TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
 def json_envelope(broker_of: Callable[[Message], int]) -> Write:
     """How a record is written by `-J`: one object on one line, members in kcat's order.
 
-    Bytes that are no UTF-8 go out as they are, as in kcat: such a line is JSON to nobody, but loses nothing.
+    Bytes that are no UTF-8 go out as they are, as in kcat: such a line is JSON to nobody, but loses
+    nothing.
     """
 
     def write(message: Message) -> bytes:
@@ -172,7 +184,9 @@ def json_envelope(broker_of: Callable[[Message], int]) -> Write:
             "broker": broker_of(message),
         }
         if message.headers:
-            envelope["headers"] = [each for name, value in message.headers for each in (name, _text(value))]
+            envelope["headers"] = [
+                each for name, value in message.headers for each in (name, _text(value))
+            ]
         envelope["key"] = _text(message.key)
         envelope["payload"] = _text(message.value)
         text = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))

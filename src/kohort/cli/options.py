@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kohort.errors import ConfigError, KohortError
-from kohort.server.config import Config
-from kohort.server.config_sources import FLAG, Given, read_environment, read_sets, read_toml
+from kohort.server.config import FLAG, Config, Given, read_environment, read_sets, read_toml
 
 REFUSED: Final = 2
-"""Exit code when nothing was started: wrong options or configuration, a port or directory in use."""
+"""Exit code when nothing was started: wrong options or configuration, a port or directory in use.
+"""
 
 
 class RefusedError(KohortError):
@@ -30,7 +30,12 @@ class Flag(NamedTuple):
 
 FLAGS: Final = (
     Flag("--listen", "listeners", "address to listen on; port 0 takes a free one", "HOST:PORT"),
-    Flag("--advertise", "advertised.listeners", "address that clients are told to connect to", "HOST:PORT"),
+    Flag(
+        "--advertise",
+        "advertised.listeners",
+        ("address that clients are told to connect to"),
+        "HOST:PORT",
+    ),
     Flag("--data", "log.dir", "directory of all data, made if missing", "DIR"),
     Flag("--memory", "storage", "keep all in memory: gone when the server ends", means="memory"),
     Flag(
@@ -39,11 +44,26 @@ FLAGS: Final = (
         "for development: groups do not wait for more members at their start",
         means=0,
     ),
-    Flag("--durability", "durability", "what acknowledged data survives: a killed process, or power loss", "os|fsync"),
+    Flag(
+        "--durability",
+        "durability",
+        ("what acknowledged data survives: a killed process, or power loss"),
+        "os|fsync",
+    ),
     Flag("--http", "http.listen", "open a port with /metrics, /health and /groups", "HOST:PORT"),
-    Flag("--insecure", "insecure", "allow addresses that others can reach, though nobody is authenticated", means=True),
+    Flag(
+        "--insecure",
+        "insecure",
+        ("allow addresses that others can reach, though nobody is authenticated"),
+        means=True,
+    ),
     Flag("--log-format", "logging.format", "form of the log lines", "text|json"),
-    Flag("--log-level", "logging.level", "debug, info, warning or error: the least that is written", "LEVEL"),
+    Flag(
+        "--log-level",
+        "logging.level",
+        ("debug, info, warning or error: the least that is written"),
+        "LEVEL",
+    ),
 )
 
 
@@ -54,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(flag.flag, action="store_true", help=flag.help)
         else:
             parser.add_argument(flag.flag, metavar=flag.metavar, help=flag.help)
-    parser.add_argument("--config", metavar="FILE", type=Path, help="TOML file of settings; also KOHORT_CONFIG")
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help=("TOML file of settings; also KOHORT_CONFIG")
+    )
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",

@@ -1,8 +1,8 @@
 """How results are shown: `--output table|json|csv`.
 
-A table is drawn by rich on a terminal; elsewhere it is plain columns, a line per row, as Kafka's own tools print them
-and as `awk` wants them. JSON and CSV hold the same for programs: numbers as numbers, null (an empty cell in CSV) where
-a table has "-".
+A table is drawn by rich on a terminal; elsewhere it is plain columns, a line per row, as Kafka's
+own tools print them and as `awk` wants them. JSON and CSV hold the same for programs: numbers as
+numbers, null (an empty cell in CSV) where a table has "-".
 """
 
 import argparse
@@ -30,7 +30,10 @@ class Table:
 
 def add_output_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--output", metavar="|".join(OUTPUTS), default="table", help="form of the answer (default: table)"
+        "--output",
+        metavar="|".join(OUTPUTS),
+        default="table",
+        help="form of the answer (default: table)",
     )
 
 
@@ -61,7 +64,9 @@ def _write_csv(table: Table, out: TextIO) -> None:
 
 def _csv_name(column: str) -> str:
     """`LOG-END-OFFSET` → `log_end_offset`, `COORDINATOR (ID)` → `coordinator_id`."""
-    letters = (each if each.isalnum() else "_" for each in column.lower().replace("#", "").replace(")", ""))
+    letters = (
+        each if each.isalnum() else "_" for each in column.lower().replace("#", "").replace(")", "")
+    )
     return "_".join(part for part in "".join(letters).split("_") if part)
 
 

@@ -1,4 +1,6 @@
-"""Plans on disk: never written over another, never half written, kept where --plan says or in the state directory."""
+"""Plans on disk: never written over another, never half written, kept where --plan says or in the
+state directory.
+"""
 
 import os
 import re
@@ -7,8 +9,7 @@ from typing import Final
 
 from kohort.cli.options import RefusedError
 from kohort.cli.output import warn
-from kohort.client.reset_plan import PlanError, ResetPlan
-from kohort.client.reset_times import instant
+from kohort.client.resets import PlanError, ResetPlan, instant
 
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
 MAX_NAME: Final = 80
@@ -31,15 +32,20 @@ def write_new(path: Path, plan: ResetPlan) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise RefusedError(f"{path}: is there already, and may be what undoes an earlier reset") from None
+        raise RefusedError(
+            f"{path}: is there already, and may be what undoes an earlier reset"
+        ) from None
     except OSError as error:
         raise RefusedError(
-            f"the plan cannot be kept: {error}; say where with --plan FILE, or go without an undo by --no-plan"
+            f"the plan cannot be kept: {error}; say where with --plan FILE, or go "
+            "without an undo by --no-plan"
         ) from None
 
 
 def rewrite(path: Path, plan: ResetPlan) -> None:
-    """In place of what is there, all at once. The plan itself is done: that this fails is only a warning."""
+    """In place of what is there, all at once. The plan itself is done: that this fails is only a
+    warning.
+    """
     new = path.with_name(f"{path.name}.new")
     try:
         new.write_text(plan.to_json(), encoding="utf-8")

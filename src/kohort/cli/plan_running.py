@@ -1,4 +1,6 @@
-"""What `apply` and `undo` have in common: a file with a plan, a dry run, force, execution and verification."""
+"""What `apply` and `undo` have in common: a file with a plan, a dry run, force, execution and
+verification.
+"""
 
 import argparse
 from pathlib import Path
@@ -8,16 +10,19 @@ from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.output import add_output_argument, check_output, tell
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
-from kohort.client.reset_plan import ResetPlan
-from kohort.client.resetting import check, execute
+from kohort.client.resets import ResetPlan, check, execute
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("file", metavar="FILE", type=Path, help="a plan of `kohort groups reset`")
-    parser.add_argument("--dry-run", action="store_true", help="only show it, and whether it would be refused")
     parser.add_argument(
-        "--force", action="store_true", help="also if the groups have moved since, or the cluster is another one"
+        "--dry-run", action="store_true", help=("only show it, and whether it would be refused")
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help=("also if the groups have moved since, or the cluster is another one"),
     )
     add_output_argument(parser)
 

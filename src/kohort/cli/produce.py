@@ -3,7 +3,8 @@
     seq 100 | kohort produce -b HOST:PORT -t orders
     kohort produce -b HOST:PORT -t orders -K : -z zstd -H source=shell -l lines.txt
 
-SIGINT and SIGTERM end the reading; what was read is sent. Exit code 1 when a record could not be delivered.
+SIGINT and SIGTERM end the reading; what was read is sent. Exit code 1 when a record could not be
+delivered.
 """
 
 import argparse
@@ -16,14 +17,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.byte_streams import ByteOutput, chunks, split
-from kohort.cli.client_options import add_client_arguments, client_config, client_properties, run_to_exit_code
+from kohort.cli.client_options import (
+    add_client_arguments,
+    client_config,
+    client_properties,
+    run_to_exit_code,
+)
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.message_format import Header, unescape
 from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
 from kohort.cli.signals import stop_on_signal, until
 from kohort.client.config import ClientConfig
-from kohort.client.producer import Producer
+from kohort.client.produce import Producer
 from kohort.errors import ConfigError, KohortError
 
 MAX_MESSAGE: Final = 1_048_576
@@ -57,13 +63,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
     add("-t", dest="topic", metavar="TOPIC", required=True, help="the topic")
-    add("-p", dest="partition", metavar="N", type=int, help="the partition (default: by the key, as Java's producer)")
-    add("files", nargs="*", metavar="FILE", type=Path, help="each is one record; with -l the one file holds many")
-    add("-l", dest="lines", action="store_true", help="read records from FILE as from standard input")
-    add("-D", dest="delimiter", metavar="DELIMITER", default=r"\n", help="between records (a newline)")
-    add("-K", dest="key_delimiter", metavar="DELIMITER", help="between a record's key and its value")
+    add(
+        "-p",
+        dest="partition",
+        metavar="N",
+        type=int,
+        help=("the partition (default: by the key, as Java's producer)"),
+    )
+    add(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        type=Path,
+        help=("each is one record; with -l the one file holds many"),
+    )
+    add(
+        "-l",
+        dest="lines",
+        action="store_true",
+        help=("read records from FILE as from standard input"),
+    )
+    add(
+        "-D",
+        dest="delimiter",
+        metavar="DELIMITER",
+        default=r"\n",
+        help="between records (a newline)",
+    )
+    add(
+        "-K", dest="key_delimiter", metavar="DELIMITER", help="between a record's key and its value"
+    )
     add("-k", dest="key", metavar="KEY", help="the key of records that have none")
-    add("-H", dest="headers", metavar="NAME=VALUE", action="append", default=[], help="a header; repeatable")
+    add(
+        "-H",
+        dest="headers",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a header; repeatable",
+    )
     add("-z", dest="codec", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
     add("-Z", dest="null", action="store_true", help="send empty keys and values as null")
     add("-c", dest="count", metavar="N", type=int, help="end after so many records")
@@ -178,7 +216,9 @@ class _Work:
 
     async def _send_lines(self, producer: Producer, stop: asyncio.Event) -> None:
         with self._input() as descriptor:
-            async for messages in until(stop, split(chunks(descriptor), self._form.delimiter, self._limit)):
+            async for messages in until(
+                stop, split(chunks(descriptor), self._form.delimiter, self._limit)
+            ):
                 for message in messages[: self._left]:
                     key, value = self._form.record(message)
                     await self._send(producer, key, value, message)
@@ -197,7 +237,9 @@ class _Work:
             yield file.fileno()
 
     async def _send_files(self, producer: Producer, stop: asyncio.Event) -> int:
-        """Each file is one record; empty ones are left out, as in kcat, and one that cannot be read is told."""
+        """Each file is one record; empty ones are left out, as in kcat, and one that cannot be read
+        is told.
+        """
         failed = 0
         for file in self._files[: self._left]:
             if stop.is_set():
@@ -212,7 +254,11 @@ class _Work:
                 await self._send(producer, self._form.key, content, content)
         return FAILED if failed else 0
 
-    async def _send(self, producer: Producer, key: bytes | None, value: bytes | None, message: bytes) -> None:
-        await producer.send(self._topic, value, key=key, headers=self._form.headers, partition=self._partition)
+    async def _send(
+        self, producer: Producer, key: bytes | None, value: bytes | None, message: bytes
+    ) -> None:
+        await producer.send(
+            self._topic, value, key=key, headers=self._form.headers, partition=self._partition
+        )
         if self._tee is not None:
             await self._tee.write(message)

@@ -7,8 +7,8 @@ from typing import Final
 
 from kohort.cli.options import RefusedError
 from kohort.cli.output import tell
-from kohort.client.reset_csv import read_offsets
-from kohort.client.reset_specs import (
+from kohort.client.resets import (
+    Moment,
     ShiftBy,
     Specification,
     ToCurrent,
@@ -17,8 +17,10 @@ from kohort.client.reset_specs import (
     ToOffset,
     ToOffsets,
     ToTime,
+    parse_datetime,
+    parse_duration,
+    read_offsets,
 )
-from kohort.client.reset_times import Moment, parse_datetime, parse_duration
 from kohort.errors import ConfigError
 from kohort.types import GroupId
 
@@ -38,16 +40,30 @@ def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--to-earliest", action="store_true", help="to the start of the log")
     add("--to-latest", action="store_true", help="to the end of the log")
-    add("--to-current", action="store_true", help="to where it is; to the end where nothing is committed")
+    add(
+        "--to-current",
+        action="store_true",
+        help=("to where it is; to the end where nothing is committed"),
+    )
     add("--to-offset", metavar="OFFSET", type=int, help="to this offset")
     add("--shift-by", metavar="N", type=int, help="by so many offsets, forwards or (-N) backwards")
     add(
         "--to-datetime",
         metavar="TIME",
-        help="to the first record not older: ISO 8601, as in 2026-01-31T09:30:00.000+01:00; UTC if no zone is told",
+        help="to the first record not older: ISO 8601, as in 2026-01-31T09:30:00.000+01:00; "
+        "UTC if no zone is told",
     )
-    add("--by-duration", metavar="PnDTnHnMnS", help="to the first record not older than this long ago")
-    add("--from-file", metavar="CSV", type=Path, help="as in a CSV file of --export (- is standard input)")
+    add(
+        "--by-duration",
+        metavar="PnDTnHnMnS",
+        help=("to the first record not older than this long ago"),
+    )
+    add(
+        "--from-file",
+        metavar="CSV",
+        type=Path,
+        help=("as in a CSV file of --export (- is standard input)"),
+    )
 
 
 def scope_is_told(options: argparse.Namespace) -> bool:
@@ -58,7 +74,11 @@ def scope_is_told(options: argparse.Namespace) -> bool:
 
 def specification(options: argparse.Namespace, now_ms: int) -> Specification:
     """What was asked for. Raises RefusedError."""
-    given = [flag for flag in FLAGS if not any(getattr(options, flag) is absent for absent in (None, False))]
+    given = [
+        flag
+        for flag in FLAGS
+        if not any(getattr(options, flag) is absent for absent in (None, False))
+    ]
     if len(given) != 1:
         every = ", ".join(f"--{flag.replace('_', '-')}" for flag in FLAGS)
         raise RefusedError(f"say where to, in one way: {every}")
@@ -83,7 +103,8 @@ def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Speci
         case "to_datetime":
             return _to_time("to-datetime", parse_datetime(options.to_datetime))
         case "by_duration":
-            # Not before 1970: Kafka gives negative timestamps other meanings, of which -1 is the log's end.
+            # Not before 1970: Kafka gives negative timestamps other meanings, of which -1 is the
+            # log's end.
             at_ms = max(now_ms - parse_duration(options.by_duration), 0)
             return _to_time(f"by-duration {options.by_duration}:", Moment(at_ms, zone_given=True))
         case _:

@@ -1,4 +1,6 @@
-"""Plans, and how far groups are from them, as tables; and the exit code when that is why a command refuses."""
+"""Plans, and how far groups are from them, as tables; and the exit code when that is why a command
+refuses.
+"""
 
 import json
 import sys
@@ -6,14 +8,17 @@ from collections.abc import Awaitable, Sequence
 
 from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, show, tell
-from kohort.client.reset_plan import Change, Drift, ResetPlan
-from kohort.client.resetting import ActiveGroupError, DriftError
+from kohort.client.resets import ActiveGroupError, Change, Drift, DriftError, ResetPlan
 
 
 def show_plan(output: str, plan: ResetPlan) -> None:
     """Old and new offset of every partition; as JSON it is the plan file."""
     columns = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET", "MOVES")
-    show(output, Table(columns, [_row(change) for change in plan.changes]), json.loads(plan.to_json()))
+    show(
+        output,
+        Table(columns, [_row(change) for change in plan.changes]),
+        json.loads(plan.to_json()),
+    )
 
 
 def _row(of: Change) -> Sequence[object]:
@@ -23,7 +28,10 @@ def _row(of: Change) -> Sequence[object]:
 
 def drift_table(drifts: Sequence[Drift]) -> Table:
     columns = ("GROUP", "TOPIC", "PARTITION", "EXPECTED-OFFSET", "CURRENT-OFFSET")
-    rows = [(each.group, each.partition.topic, each.partition.partition, each.expected, each.found) for each in drifts]
+    rows = [
+        (each.group, each.partition.topic, each.partition.partition, each.expected, each.found)
+        for each in drifts
+    ]
     return Table(columns, rows)
 
 

@@ -68,8 +68,9 @@ async def run_until_stopped(config: Config) -> int:
 def collect_seldom() -> None:
     """Have the garbage collector look at a server's state less often.
 
-    Every committed offset is a value that it would look through again and again, for nothing: none is in a cycle. At
-    Python's own thresholds that was a third of the time that commits of a hundred partitions took.
+    Every committed offset is a value that it would look through again and again, for nothing: none
+    is in a cycle. At Python's own thresholds that was a third of the time that commits of a hundred
+    partitions took.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -82,7 +83,12 @@ def _announce(broker: Broker) -> None:
     logger.info(
         "listening",
         extra=fields(
-            address=str(broker.address), **told, **http, data=where, cluster=broker.cluster_id, after_ms=_age_ms()
+            address=str(broker.address),
+            **told,
+            **http,
+            data=where,
+            cluster=broker.cluster_id,
+            after_ms=_age_ms(),
         ),
     )
 
@@ -109,7 +115,9 @@ class _Stop:
 
 
 def _age_ms() -> int:
-    """How long ago this process was started, to the 10 ms that Linux tells; since the first import elsewhere."""
+    """How long ago this process was started, to the 10 ms that Linux tells; since the first import
+    elsewhere.
+    """
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as stat:
             ticks = int(stat.read().rpartition(")")[2].split()[19])

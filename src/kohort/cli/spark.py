@@ -1,7 +1,9 @@
-"""`kohort spark TOPIC… --to DIRECTORY`: topics, through a consumer group, into Parquet or Delta tables, by Spark.
+"""`kohort spark TOPIC… --to DIRECTORY`: topics, through a consumer group, into Parquet or Delta
+tables, by Spark.
 
-With --group the query is a member of the group: several of them share the partitions, and take over from one that ends.
-Without --every it takes what there is and ends; with it it goes on until Ctrl-C or SIGTERM, which are its regular end.
+With --group the query is a member of the group: several of them share the partitions, and take over
+from one that ends. Without --every it takes what there is and ends; with it it goes on until Ctrl-C
+or SIGTERM, which are its regular end.
 
   kohort spark orders --group etl --to tables/orders --every '10 seconds'
   kohort spark orders --to tables/orders --values json --schema 'id long, total double' --partition-by date,hour
@@ -35,18 +37,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="what is read")
-    add("--to", required=True, metavar="DIR", help="directory of the table; its checkpoint lies in it, in _checkpoint")
+    add(
+        "--to",
+        required=True,
+        metavar="DIR",
+        help=("directory of the table; its checkpoint lies in it, in _checkpoint"),
+    )
     add("--group", metavar="NAME", help="the consumer group that the query belongs to")
-    add("--mode", metavar="member|reporting|none", help="how it belongs to the group (default: member)")
-    add("--start", default="earliest", metavar="earliest|latest|JSON", help="where a new query starts (earliest)")
+    add(
+        "--mode",
+        metavar="member|reporting|none",
+        help=("how it belongs to the group (default: member)"),
+    )
+    add(
+        "--start",
+        default="earliest",
+        metavar="earliest|latest|JSON",
+        help="where a new query starts (earliest)",
+    )
     add("--format", default="parquet", metavar="parquet|delta", help="of the table (parquet)")
-    add("--values", default="text", metavar="text|binary|json|csv", help="what the values are (text)")
-    add("--schema", metavar="DDL", help="columns of JSON or CSV values: 'carrier string, delay int'")
-    add("--partition-by", default="date", metavar="COLUMN,…", help="date, hour, or columns of the table (date)")
-    add("--every", metavar="INTERVAL", help="go on, with a micro-batch every '10 seconds'; without: what is there now")
+    add(
+        "--values",
+        default="text",
+        metavar="text|binary|json|csv",
+        help="what the values are (text)",
+    )
+    add(
+        "--schema",
+        metavar="DDL",
+        help=("columns of JSON or CSV values: 'carrier string, delay int'"),
+    )
+    add(
+        "--partition-by",
+        default="date",
+        metavar="COLUMN,…",
+        help=("date, hour, or columns of the table (date)"),
+    )
+    add(
+        "--every",
+        metavar="INTERVAL",
+        help=("go on, with a micro-batch every '10 seconds'; without: what is there now"),
+    )
     add("--max-records", type=int, metavar="N", help="in one micro-batch")
-    add("--checkpoint", metavar="DIR", help="where the checkpoint lies, if not in the table's directory")
-    add("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark's; repeatable")
+    add(
+        "--checkpoint",
+        metavar="DIR",
+        help=("where the checkpoint lies, if not in the table's directory"),
+    )
+    add(
+        "--conf",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark's; repeatable",
+    )
     add(
         "--master",
         default="local[*]",
@@ -68,7 +112,10 @@ def run(options: argparse.Namespace) -> int:
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
         )  # fmt: skip
         session = spark_session(
-            "kohort spark", master=options.master, settings=_SETTINGS | _conf(options), configured=pipeline.configured
+            "kohort spark",
+            master=options.master,
+            settings=_SETTINGS | _conf(options),
+            configured=pipeline.configured,
         )
         # Twice, as PySpark puts a handler of its own in place of ours.
         with noted_signals() as early, session as spark, noted_signals() as came:
@@ -86,7 +133,10 @@ def _performed(pipeline: "Pipeline", spark: "SparkSession", came: list[int]) -> 
     except (Py4JError, OSError) as error:
         failed = not came  # else the signal went to Spark too, and it was faster
         if failed:
-            tell(f"Spark ended: {' '.join(str(error).split())}; see its log, and give its driver more memory")
+            tell(
+                f"Spark ended: {' '.join(str(error).split())}; see its log, and give its "
+                "driver more memory"
+            )
     if failed:
         return FAILED
     return 128 + came[0] if came and pipeline.every is None else 0
@@ -125,7 +175,10 @@ def _kafka(options: argparse.Namespace) -> dict[str, str]:
         for name, value in properties.items()
         if name in given or _RENAMED.get(name, name) in connecting.KNOWN
     }
-    return {"bootstrap.servers": "localhost:9092", "default.api.timeout.ms": str(options.timeout)} | known
+    return {
+        "bootstrap.servers": "localhost:9092",
+        "default.api.timeout.ms": str(options.timeout),
+    } | known
 
 
 def _watched(query: Any, came: list[int]) -> bool:

@@ -1,4 +1,6 @@
-"""Progress of a streaming query: a line that is drawn again on a terminal, a line for each micro-batch elsewhere."""
+"""Progress of a streaming query: a line that is drawn again on a terminal, a line for each
+micro-batch elsewhere.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +27,9 @@ class Tally:
             self.batches += 1
             self.rows += each.numInputRows
             seconds = each.durationMs.get("triggerExecution", 0) / 1000
-            told.append(f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s")
+            told.append(
+                f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s"
+            )
         return told
 
     @property

@@ -1,22 +1,20 @@
-"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task scopes.
+"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task
+scopes.
 
     from kohort.client import ConsumerGroup, Producer
 
-The names here are what applications use; each is imported from its module when it is first asked for.
+The names here are what applications use; each is imported from its module when it is first asked
+for.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kohort.client.admin_values import OffsetAndMetadata
-    from kohort.client.batch import Batch
     from kohort.client.cluster import Cluster
     from kohort.client.config import ClientConfig
-    from kohort.client.dead_letters import DeadLetters
-    from kohort.client.fetcher import Fetcher
-    from kohort.client.generation import Generation
-    from kohort.client.group import ConsumerGroup, GroupClosedError
+    from kohort.client.fetch import Batch, Fetcher
+    from kohort.client.group import ConsumerGroup, Generation, GroupClosedError
     from kohort.client.group_config import GroupConfig, GroupEvent
     from kohort.client.group_errors import (
         CommitError,
@@ -25,28 +23,29 @@ if TYPE_CHECKING:
         GroupError,
         StuckError,
     )
-    from kohort.client.membership_events import End
-    from kohort.client.producer import Producer
+    from kohort.client.membership import End
+    from kohort.client.offset_and_metadata import OffsetAndMetadata
+    from kohort.client.produce import DeadLetters, Producer
     from kohort.client.record import Record
 
 _MODULES: Final = {
-    "Batch": "batch",
+    "Batch": "fetch.batch",
     "ClientConfig": "config",
-    "Cluster": "cluster",
+    "Cluster": "cluster.cluster",
     "CommitError": "group_errors",
-    "ConsumerGroup": "group",
+    "ConsumerGroup": "group.group",
     "CoordinatorUnavailableError": "group_errors",
-    "DeadLetters": "dead_letters",
-    "End": "membership_events",
-    "Fetcher": "fetcher",
-    "Generation": "generation",
+    "DeadLetters": "produce.dead_letters",
+    "End": "membership.events",
+    "Fetcher": "fetch.fetcher",
+    "Generation": "group.generation",
     "GenerationEndedError": "group_errors",
-    "GroupClosedError": "group",
+    "GroupClosedError": "group.group",
     "GroupConfig": "group_config",
     "GroupError": "group_errors",
     "GroupEvent": "group_config",
-    "OffsetAndMetadata": "admin_values",
-    "Producer": "producer",
+    "OffsetAndMetadata": "offset_and_metadata",
+    "Producer": "produce.producer",
     "Record": "record",
     "StuckError": "group_errors",
 }

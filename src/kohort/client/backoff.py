@@ -1,6 +1,7 @@
 """Waiting between attempts (KIP-580), and attempts that end.
 
-Nothing here retries for ever: `retrying` has a time limit, and what it raises then tells what was tried.
+Nothing here retries for ever: `retrying` has a time limit, and what it raises then tells what was
+tried.
 """
 
 import asyncio
@@ -23,7 +24,12 @@ class Backoff:
 
     __slots__ = ("_attempts", "_initial_ms", "_max_ms", "_random")
 
-    def __init__(self, initial_ms: float, max_ms: float, uniform: Callable[[float, float], float] = random.uniform):
+    def __init__(
+        self,
+        initial_ms: float,
+        max_ms: float,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ):
         self._initial_ms = initial_ms
         self._max_ms = max(max_ms, initial_ms)
         self._random = uniform
@@ -56,8 +62,9 @@ async def retrying(
 ) -> T:
     """What the first attempt that succeeds returns; between attempts, wait.
 
-    An attempt that raises what is not `retriable` ends it with that error. Raises GaveUpError when `timeout_ms` are
-    over, also in the middle of an attempt; its text has `what`, the errors of all attempts, and `advice`.
+    An attempt that raises what is not `retriable` ends it with that error. Raises GaveUpError when
+    `timeout_ms` are over, also in the middle of an attempt; its text has `what`, the errors of all
+    attempts, and `advice`.
     """
     started = time.monotonic()
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -80,12 +87,19 @@ async def retrying(
     raise gave_up(what, time.monotonic() - started, tried, last, advice)
 
 
-def gave_up(what: str, seconds: float, tried: Counter[str], last: BaseException | None, advice: str) -> GaveUpError:
+def gave_up(
+    what: str, seconds: float, tried: Counter[str], last: BaseException | None, advice: str
+) -> GaveUpError:
     """The error that tells what was tried: how often, and what came of it."""
     if not tried:
         return GaveUpError(f"{what}: no answer within {seconds:.1f} s; {advice}", last)
-    errors = "; ".join(f"{text} ({count} ×)" if count > 1 else text for text, count in tried.most_common(5))
-    return GaveUpError(f"{what}: gave up after {tried.total()} attempts in {seconds:.1f} s: {errors}; {advice}", last)
+    errors = "; ".join(
+        f"{text} ({count} ×)" if count > 1 else text for text, count in tried.most_common(5)
+    )
+    return GaveUpError(
+        f"{what}: gave up after {tried.total()} attempts in {seconds:.1f} s: {errors}; {advice}",
+        last,
+    )
 
 
 def described(error: BaseException) -> str:

@@ -1,4 +1,6 @@
-"""What every client is configured by: Kafka's names with underscores, times in ms, validated when made."""
+"""What every client is configured by: Kafka's names with underscores, times in ms, validated when
+made.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,10 +51,17 @@ class ClientConfig:
     def __post_init__(self) -> None:
         for name, least in _DURATIONS.items():
             validate_int(name, getattr(self, name), least, MAX_MS)
-        validate_int("max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1, MAX_MS)
+        validate_int(
+            "max_in_flight_requests_per_connection",
+            self.max_in_flight_requests_per_connection,
+            1,
+            MAX_MS,
+        )
         validate_int("max_response_bytes", self.max_response_bytes, 1024, MAX_MS)
         if len(self.client_id.encode()) > 32_767:
-            raise ConfigError("client_id is longer than the 32,767 bytes that a request has room for")
+            raise ConfigError(
+                "client_id is longer than the 32,767 bytes that a request has room for"
+            )
         parse_bootstrap(self.bootstrap)
 
     @property
@@ -71,15 +80,27 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
 
 
 def parse_address(text: str) -> Address:
-    """Host and port of HOST:PORT or [IPV6]:PORT; Kafka's PROTOCOL:// in front is passed over. Raises ConfigError."""
+    """Host and port of HOST:PORT or [IPV6]:PORT; Kafka's PROTOCOL:// in front is passed over.
+    Raises ConfigError.
+    """
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536 or (":" in host and not bracketed):
-        raise ConfigError(f"bootstrap server {text!r} is not HOST:PORT, such as localhost:9092 or [::1]:9092")
+    if (
+        not colon
+        or not host
+        or not port.isdecimal()
+        or not 0 < int(port) < 65_536
+        or (":" in host and not bracketed)
+    ):
+        raise ConfigError(
+            f"bootstrap server {text!r} is not HOST:PORT, such as localhost:9092 or [::1]:9092"
+        )
     return host.strip("[]"), int(port)
 
 
 def validate_int(name: str, value: object, least: int, most: int) -> None:
     """Raise ConfigError unless `value` is an int within the bounds."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{name} is {value!r}; it has to be a whole number from {least:,} to {most:,}")
+        raise ConfigError(
+            f"{name} is {value!r}; it has to be a whole number from {least:,} to {most:,}"
+        )

@@ -16,11 +16,15 @@ from kohort.types import TopicPartition
 
 
 class BrokerUnreachableError(KohortError):
-    """There is no connection, or it broke before the answer came. The request may or may not have been carried out."""
+    """There is no connection, or it broke before the answer came. The request may or may not have
+    been carried out.
+    """
 
 
 class RequestTimeoutError(BrokerUnreachableError):
-    """No answer within the time given: the connection was closed, since the order of its answers is lost."""
+    """No answer within the time given: the connection was closed, since the order of its answers is
+    lost.
+    """
 
 
 class AuthenticationError(KohortError):
@@ -32,7 +36,9 @@ class UnsupportedVersionError(KohortError):
 
 
 class GaveUpError(KohortError):
-    """Attempts were made for the time that was given, and none succeeded. `last` is what the last one raised."""
+    """Attempts were made for the time that was given, and none succeeded. `last` is what the last
+    one raised.
+    """
 
     def __init__(self, message: str, last: BaseException | None) -> None:
         super().__init__(message)
@@ -45,23 +51,30 @@ class GaveUpError(KohortError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Nothing is to be read at `offset`; the log begins at `log_start_offset` (-1 if the broker did not tell)."""
+    """Nothing is to be read at `offset`; the log begins at `log_start_offset` (-1 if the broker did
+    not tell).
+    """
 
     def __init__(self, tp: TopicPartition, offset: int, log_start_offset: int) -> None:
         begins = f"; the log begins at {log_start_offset}" if log_start_offset >= 0 else ""
         advice = "seek to an offset that is there, or set out_of_range to earliest or latest"
-        super().__init__(ErrorCode.offset_out_of_range, f"{tp} has no offset {offset}{begins}; {advice}")
+        super().__init__(
+            ErrorCode.offset_out_of_range, (f"{tp} has no offset {offset}{begins}; {advice}")
+        )
         self.topic_partition = tp
         self.offset = offset
         self.log_start_offset = log_start_offset
 
 
 class LogTruncatedError(KohortError):
-    """The log ended at `end_offset` when the epoch ended that was read last, and `offset` lies behind that."""
+    """The log ended at `end_offset` when the epoch ended that was read last, and `offset` lies
+    behind that.
+    """
 
     def __init__(self, tp: TopicPartition, offset: int, end_offset: int) -> None:
         super().__init__(
-            f"{tp} was truncated to offset {end_offset} by an unclean leader election, {offset} was to be read next;"
+            f"{tp} was truncated to offset {end_offset} by an unclean leader election, "
+            f"{offset} was to be read next;"
             f" records that were read are gone: seek to {end_offset} to go on"
         )
         self.topic_partition = tp
@@ -74,7 +87,8 @@ class TopicRecreatedError(KohortError):
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(
-            f"topic {tp.topic} was deleted and made anew: offset and records of {tp} are of the topic that is gone;"
+            f"topic {tp.topic} was deleted and made anew: offset and records of {tp} are "
+            "of the topic that is gone;"
             " remove the partition and add it again where the new topic is to be read from"
         )
         self.topic_partition = tp
@@ -93,7 +107,9 @@ class DeliveryTimeoutError(KohortError):
 
 
 class BufferFullError(KohortError):
-    """The brokers take records more slowly than they are sent: `buffer_memory` stayed used up for `max_block_ms`."""
+    """The brokers take records more slowly than they are sent: `buffer_memory` stayed used up for
+    `max_block_ms`.
+    """
 
 
 WRONG_LEADER: Final = frozenset(
@@ -109,19 +125,31 @@ WRONG_LEADER: Final = frozenset(
         ErrorCode.preferred_leader_not_available,
     }
 )
-"""Answers of a partition that another broker leads by now, or soon will: ask for metadata and try again."""
+"""Answers of a partition that another broker leads by now, or soon will: ask for metadata and try
+again.
+"""
 
 UNKNOWN_TOPIC: Final = frozenset(
-    {ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.inconsistent_topic_id}
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    }
 )
-"""The topic is not there: it is new and not everybody knows, or it was deleted, or made again with another id."""
+"""The topic is not there: it is new and not everybody knows, or it was deleted, or made again with
+another id.
+"""
 
-COORDINATOR_MOVED: Final = frozenset({ErrorCode.coordinator_not_available, ErrorCode.not_coordinator})
+COORDINATOR_MOVED: Final = frozenset(
+    {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
+)
 """Answers of a broker that does not coordinate the group (any more)."""
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later: by Kafka's RetriableException, or since a connection broke."""
+    """Whether the same request may succeed later: by Kafka's RetriableException, or since a
+    connection broke.
+    """
     if isinstance(error, KafkaError):
         return bool(error.code.retriable)
     return isinstance(error, BrokerUnreachableError)

@@ -1,8 +1,9 @@
-"""The configuration of a group's member: Kafka's names with underscores, times in ms, every value checked when it is
-made, so that a mistake is told before the first connection and not by a broker an hour later.
+"""The configuration of a group's member: Kafka's names with underscores, times in ms, every value
+checked when it is made, so that a mistake is told before the first connection and not by a broker
+an hour later.
 
-Defaults are kafka-go's where it has them (heartbeat 3 s, session 30 s, rebalance 30 s, backoff 5 s, partition watch
-5 s, start at the first offset), else those of Java's consumer.
+Defaults are kafka-go's where it has them (heartbeat 3 s, session 30 s, rebalance 30 s, backoff 5 s,
+partition watch 5 s, start at the first offset), else those of Java's consumer.
 """
 
 import re
@@ -19,7 +20,9 @@ StartOffset: TypeAlias = Literal["first", "last", "none"] | int
 INT64_MAX: Final = 2**63 - 1
 _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 _MAX_ID: Final = 249
-"""Characters of a group or instance id that every broker takes (Kafka's limit of a topic name's length)."""
+"""Characters of a group or instance id that every broker takes (Kafka's limit of a topic name's
+length).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +30,9 @@ class GroupEvent:
     """What `on_event` is called with."""
 
     what: str
-    """`join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`, `commit failed`, `topics`,
-    `stuck`, `left`."""
+    """`join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`, `commit
+    failed`, `topics`, `stuck`, `left`.
+    """
     group_id: str
     member_id: str
     generation: int
@@ -42,15 +46,19 @@ class GroupConfig:
     group_id: str
     topics: Sequence[str] = ()
     pattern: str | None = None
-    """Instead of `topics`: a regular expression that a topic's whole name has to match; internal topics never do."""
+    """Instead of `topics`: a regular expression that a topic's whole name has to match; internal
+    topics never do.
+    """
     instance_id: str | None = None
-    """`group.instance.id`: a member that restarts within the session timeout takes up its partitions without a
-    rebalance (KIP-345)."""
+    """`group.instance.id`: a member that restarts within the session timeout takes up its
+    partitions without a rebalance (KIP-345).
+    """
     rack: str | None = None
     """`client.rack`: where this member runs (KIP-881)."""
     assignors: Sequence[str | Assignor] = ("range", "cooperative-sticky")
-    """`partition.assignment.strategy`, the preferred first. With only `cooperative-sticky` rebalances are
-    cooperative; with any eager one in the list they are eager, as in Java."""
+    """`partition.assignment.strategy`, the preferred first. With only `cooperative-sticky`
+    rebalances are cooperative; with any eager one in the list they are eager, as in Java.
+    """
     heartbeat_interval_ms: int = 3_000
     session_timeout_ms: int = 30_000
     rebalance_timeout_ms: int = 30_000
@@ -58,22 +66,29 @@ class GroupConfig:
     join_group_backoff_ms: int = 5_000
     """The longest pause before a failed join is tried again; the first ones are shorter."""
     retry_timeout_ms: int = 120_000
-    """How long the coordinator may be unreachable, or refuse with errors that pass, before this is raised."""
+    """How long the coordinator may be unreachable, or refuse with errors that pass, before this is
+    raised.
+    """
     drain_timeout_ms: int | None = None
-    """How long work in flight may go on after a revocation; None: two thirds of the rebalance timeout."""
+    """How long work in flight may go on after a revocation; None: two thirds of the rebalance
+    timeout.
+    """
     max_poll_interval_ms: int | None = None
     """How long one batch may take before its task counts as stuck; None: as long as it wants."""
     partition_watch_interval_ms: int = 5_000
     """How often topics are looked at; 0: never."""
     start_offset: StartOffset | str = "first"
-    """Where a partition without a committed offset, or with one that is out of range, begins: `first`, `last` (also
-    by Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error."""
+    """Where a partition without a committed offset, or with one that is out of range, begins:
+    `first`, `last` (also by Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error.
+    """
     commit_interval_ms: int = 0
-    """0: `commit` returns once the broker has the offsets. Else it returns at once, and they are sent so often, and
-    when partitions are revoked or the member leaves."""
+    """0: `commit` returns once the broker has the offsets. Else it returns at once, and they are
+    sent so often, and when partitions are revoked or the member leaves.
+    """
     retention_ms: int = -1
-    """How long the broker keeps committed offsets; -1: as long as the broker is configured to. Needs a broker that
-    still takes OffsetCommit v4."""
+    """How long the broker keeps committed offsets; -1: as long as the broker is configured to.
+    Needs a broker that still takes OffsetCommit v4.
+    """
     leave_group_on_close: bool | None = None
     """Whether closing sends LeaveGroup; None: if the member is not static, as in Java."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
@@ -112,29 +127,44 @@ class GroupConfig:
 
     @property
     def sends_leave(self) -> bool:
-        return not self.is_static if self.leave_group_on_close is None else self.leave_group_on_close
+        return (
+            not self.is_static if self.leave_group_on_close is None else self.leave_group_on_close
+        )
 
     def _check_topics(self) -> None:
         if isinstance(self.topics, str):
-            raise ConfigError(f"topics: a list of names is needed; for the one topic, write topics=[{self.topics!r}]")
+            raise ConfigError(
+                "topics: a list of names is needed; for the one topic, write "
+                f"topics=[{self.topics!r}]"
+            )
         if bool(self.topics) == (self.pattern is not None):
-            raise ConfigError("topics, pattern: name the topics to subscribe to, or a pattern; one of the two")
+            raise ConfigError(
+                "topics, pattern: name the topics to subscribe to, or a pattern; one of the two"
+            )
         if not all(isinstance(topic, str) and topic for topic in self.topics):
             raise ConfigError(f"topics: {list(self.topics)} has an empty name")
         if self.pattern is not None:
             try:
                 re.compile(self.pattern)
             except re.error as error:
-                raise ConfigError(f"pattern: {self.pattern!r} is no regular expression: {error}") from None
+                raise ConfigError(
+                    f"pattern: {self.pattern!r} is no regular expression: {error}"
+                ) from None
 
     def _check_durations(self) -> None:
-        for name in ("heartbeat_interval_ms", "session_timeout_ms", "rebalance_timeout_ms", "retry_timeout_ms"):
+        for name in (
+            "heartbeat_interval_ms",
+            "session_timeout_ms",
+            "rebalance_timeout_ms",
+            "retry_timeout_ms",
+        ):
             validate_int(name, getattr(self, name), 1, MAX_MS)
         for name in ("join_group_backoff_ms", "partition_watch_interval_ms", "commit_interval_ms"):
             validate_int(name, getattr(self, name), 0, MAX_MS)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
-                f"heartbeat_interval_ms: {self.heartbeat_interval_ms} must be less than session_timeout_ms, "
+                f"heartbeat_interval_ms: {self.heartbeat_interval_ms} must be less than "
+                "session_timeout_ms, "
                 f"{self.session_timeout_ms}; a third of it is usual"
             )
         if self.max_poll_interval_ms is not None:
@@ -143,8 +173,10 @@ class GroupConfig:
             longest = self.rebalance_timeout_ms - self.heartbeat_interval_ms
             if not 0 <= self.drain_timeout_ms <= longest:
                 raise ConfigError(
-                    f"drain_timeout_ms: {self.drain_timeout_ms} must be from 0 to {longest}: a heartbeat interval less "
-                    "than rebalance_timeout_ms, or the group goes on without this member while it drains"
+                    f"drain_timeout_ms: {self.drain_timeout_ms} must be from 0 to "
+                    f"{longest}: a heartbeat interval less "
+                    "than rebalance_timeout_ms, or the group goes on without this member "
+                    "while it drains"
                 )
 
     def _check_rest(self) -> None:
@@ -154,7 +186,10 @@ class GroupConfig:
         if not self.assignors:
             raise ConfigError("assignors: at least one is needed, such as 'range'")
         if self.isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ConfigError(f"isolation_level: {self.isolation_level!r} is not read_uncommitted or read_committed")
+            raise ConfigError(
+                f"isolation_level: {self.isolation_level!r} is not read_uncommitted or "
+                "read_committed"
+            )
 
 
 def _check_id(name: str, value: object) -> None:
@@ -171,4 +206,6 @@ def _start_offset(given: StartOffset | str) -> Literal["first", "last", "none"] 
     match named:
         case "first" | "last" | "none":
             return named
-    raise ConfigError(f"start_offset: {given!r} is not first, last, none, or a timestamp in ms since 1970")
+    raise ConfigError(
+        f"start_offset: {given!r} is not first, last, none, or a timestamp in ms since 1970"
+    )

@@ -1,8 +1,9 @@
 """What a member of a group can fail with, and what Kafka's error codes mean to it.
 
-Three kinds of code: those that end the membership for good (`advice` has what to do about each), those that are
-tried again after a pause (`is_retriable`), among them the ones that say that the coordinator is elsewhere
-(`moves_coordinator`), and those that are part of a rebalance, which `membership.py` knows by name.
+Three kinds of code: those that end the membership for good (`advice` has what to do about each),
+those that are tried again after a pause (`is_retriable`), among them the ones that say that the
+coordinator is elsewhere (`moves_coordinator`), and those that are part of a rebalance, which
+`membership.py` knows by name.
 """
 
 from collections.abc import Mapping
@@ -14,35 +15,56 @@ from kohort.types import TopicPartition
 
 _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.fenced_instance_id: (
-        "another member joined with the same group.instance.id; give each running member one of its own"
+        "another member joined with the same group.instance.id; give each running member "
+        "one of its own"
     ),
-    ErrorCode.group_authorization_failed: "this principal may not READ the group; grant it that, or name another group",
-    ErrorCode.topic_authorization_failed: "this principal may not READ a subscribed topic; grant it that",
-    ErrorCode.cluster_authorization_failed: "this principal may not use the cluster; grant it what the broker asks for",
+    ErrorCode.group_authorization_failed: (
+        "this principal may not READ the group; grant it that, or name another group"
+    ),
+    ErrorCode.topic_authorization_failed: (
+        "this principal may not READ a subscribed topic; grant it that"
+    ),
+    ErrorCode.cluster_authorization_failed: (
+        "this principal may not use the cluster; grant it what the broker asks for"
+    ),
     ErrorCode.invalid_session_timeout: (
-        "session_timeout_ms is outside the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+        "session_timeout_ms is outside the broker's group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms"
     ),
     ErrorCode.inconsistent_group_protocol: (
-        "the group's other members have none of this member's assignors, or are of another protocol type; "
+        "the group's other members have none of this member's assignors, or are of "
+        "another protocol type; "
         "configure one that all have, or use another group"
     ),
-    ErrorCode.group_max_size_reached: "the group is full; raise the broker's group.max.size, or run fewer members",
+    ErrorCode.group_max_size_reached: (
+        "the group is full; raise the broker's group.max.size, or run fewer members"
+    ),
     ErrorCode.invalid_group_id: "the broker refuses the group's id; it must not be empty",
-    ErrorCode.unsupported_version: "the broker is too old for what is configured; see the message for which request",
-    ErrorCode.invalid_request: "the broker could not read the request; this is a fault of the client, report it",
-    ErrorCode.sasl_authentication_failed: "the broker refuses the credentials; check the mechanism, user and password",
+    ErrorCode.unsupported_version: (
+        "the broker is too old for what is configured; see the message for which request"
+    ),
+    ErrorCode.invalid_request: (
+        "the broker could not read the request; this is a fault of the client, report it"
+    ),
+    ErrorCode.sasl_authentication_failed: (
+        "the broker refuses the credentials; check the mechanism, user and password"
+    ),
 }
 
 
 class GroupError(KohortError):
-    """The membership has ended, and only a new `ConsumerGroup` goes on; the text says why and what to do."""
+    """The membership has ended, and only a new `ConsumerGroup` goes on; the text says why and what
+    to do.
+    """
 
     code: ErrorCode | None = None
     """The broker's, where it was its answer that ended the membership."""
 
 
 class CoordinatorUnavailableError(GroupError):
-    """The group's coordinator could not be reached, or refused with an error that passes, for too long."""
+    """The group's coordinator could not be reached, or refused with an error that passes, for too
+    long.
+    """
 
 
 class StuckError(GroupError):
@@ -50,7 +72,9 @@ class StuckError(GroupError):
 
 
 class GenerationEndedError(KohortError):
-    """The generation no longer has the partitions: what was about to be done belongs to their next owner now."""
+    """The generation no longer has the partitions: what was about to be done belongs to their next
+    owner now.
+    """
 
 
 class CommitError(KohortError):
@@ -63,7 +87,9 @@ class CommitError(KohortError):
 
 
 def is_retriable(code: ErrorCode) -> bool:
-    """Whether the same request may go well a little later; UNKNOWN_SERVER_ERROR is that too, within bounds."""
+    """Whether the same request may go well a little later; UNKNOWN_SERVER_ERROR is that too, within
+    bounds.
+    """
     return bool(code.retriable) or code is ErrorCode.unknown_server_error
 
 

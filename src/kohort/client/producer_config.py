@@ -1,4 +1,6 @@
-"""How a producer sends: Java's names, sizes in bytes, checked when it is made. The defaults are `Producer`'s."""
+"""How a producer sends: Java's names, sizes in bytes, checked when it is made. The defaults are
+`Producer`'s.
+"""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -36,13 +38,21 @@ class ProducerConfig:
         if self.acks not in _ACKS:
             raise ConfigError(f"acks {self.acks!r}: it is 0, 1 or all")
         if self.compression not in _CODECS:
-            raise ConfigError(f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}")
+            raise ConfigError(
+                f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}"
+            )
         if self.is_idempotent and self.required_acks != -1:
             raise ConfigError(
-                f"idempotence needs acks=all, not {self.acks!r}; set enable_idempotence=False or acks='all'"
+                f"idempotence needs acks=all, not {self.acks!r}; set "
+                "enable_idempotence=False or acks='all'"
             )
         most = _REMEMBERED if self.is_idempotent else _MOST_IN_FLIGHT
-        validate_int("max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1, most)
+        validate_int(
+            "max_in_flight_requests_per_connection",
+            self.max_in_flight_requests_per_connection,
+            1,
+            most,
+        )
         for name, least in (
             ("max_request_size", 1),
             ("buffer_memory", 1),
@@ -63,7 +73,9 @@ class ProducerConfig:
 
     @property
     def is_idempotent(self) -> bool:
-        return self.required_acks == -1 if self.enable_idempotence is None else self.enable_idempotence
+        return (
+            self.required_acks == -1 if self.enable_idempotence is None else self.enable_idempotence
+        )
 
     @property
     def in_flight_per_partition(self) -> int:

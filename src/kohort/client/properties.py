@@ -1,4 +1,6 @@
-"""Kafka's names of what a client is configured with, as Java's and librdkafka's clients have them, and our fields."""
+"""Kafka's names of what a client is configured with, as Java's and librdkafka's clients have them,
+and our fields.
+"""
 
 import re
 from typing import Final

@@ -1,8 +1,8 @@
 """How a client proves who it is, and who it talks to: TLS and SASL, by the standard library alone.
 
-`Security` is configuration; `mechanism` makes the exchange of one connection. Kafka's SASL mechanisms are PLAIN,
-SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), and OAUTHBEARER (RFC 7628) with a function that gives tokens. GSSAPI would
-need a library of the system and is not offered.
+`Security` is configuration; `mechanism` makes the exchange of one connection. Kafka's SASL
+mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), and OAUTHBEARER (RFC 7628) with a
+function that gives tokens. GSSAPI would need a library of the system and is not offered.
 """
 
 import asyncio
@@ -28,19 +28,27 @@ MIN_ITERATIONS: Final = 4096
 """Of SCRAM: what RFC 7677 and Kafka ask for at least."""
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Gives a token for OAUTHBEARER, asked for before each authentication; it may be a coroutine function."""
+"""Gives a token for OAUTHBEARER, asked for before each authentication; it may be a coroutine
+function.
+"""
 
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
-"""One SASL authentication: yields what is to be sent, is sent what the broker answers. Raises AuthenticationError."""
+"""One SASL authentication: yields what is to be sent, is sent what the broker answers. Raises
+AuthenticationError.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """`security.protocol` and what belongs to it. Raises ConfigError for what does not fit together."""
+    """`security.protocol` and what belongs to it. Raises ConfigError for what does not fit
+    together.
+    """
 
     protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """Taken as it is; without one, a context is made of the files below and the system's authorities."""
+    """Taken as it is; without one, a context is made of the files below and the system's
+    authorities.
+    """
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
@@ -56,21 +64,30 @@ class Security:
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
-            raise ConfigError(f"security protocol {self.protocol!r}: it is one of {', '.join(PROTOCOLS)}")
+            raise ConfigError(
+                f"security protocol {self.protocol!r}: it is one of {', '.join(PROTOCOLS)}"
+            )
         if self.is_sasl:
             self._validate_mechanism()
         elif self.mechanism is not None:
             raise ConfigError(
-                f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL or SASL_PLAINTEXT, or leave it out"
+                f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL or "
+                "SASL_PLAINTEXT, or leave it out"
             )
         if not self.is_tls and (self.ssl_context or self.ssl_cafile or self.ssl_certfile):
-            raise ConfigError(f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL")
+            raise ConfigError(
+                f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL"
+            )
         if self.ssl_keyfile and not self.ssl_certfile:
-            raise ConfigError("ssl_keyfile without ssl_certfile: name the certificate of the key too")
+            raise ConfigError(
+                "ssl_keyfile without ssl_certfile: name the certificate of the key too"
+            )
 
     def _validate_mechanism(self) -> None:
         if self.mechanism not in MECHANISMS:
-            raise ConfigError(f"SASL mechanism {self.mechanism!r}: it is one of {', '.join(MECHANISMS)}")
+            raise ConfigError(
+                f"SASL mechanism {self.mechanism!r}: it is one of {', '.join(MECHANISMS)}"
+            )
         if self.mechanism == "OAUTHBEARER":
             if self.token is None:
                 raise ConfigError("OAUTHBEARER needs token: a function that gives a token")
@@ -86,7 +103,9 @@ class Security:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context of new connections; None: no TLS. Raises ConfigError for files that cannot be used."""
+        """The TLS context of new connections; None: no TLS. Raises ConfigError for files that
+        cannot be used.
+        """
         if not self.is_tls:
             return None
         if self.ssl_context is not None:
@@ -97,7 +116,9 @@ class Security:
             if self.ssl_certfile:
                 made.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
         except (OSError, ssl.SSLError) as error:
-            files = ", ".join(each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each)
+            files = ", ".join(
+                each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
+            )
             raise ConfigError(f"TLS cannot be set up with {files}: {error}") from error
         return made
 
@@ -111,7 +132,9 @@ class Security:
                 return _oauthbearer(self.token, self.extensions)
             case mechanism:
                 digest = "sha512" if mechanism == "SCRAM-SHA-512" else "sha256"
-                return _scram(digest, self.username or "", self.password or "", secrets.token_urlsafe(24))
+                return _scram(
+                    digest, self.username or "", self.password or "", secrets.token_urlsafe(24)
+                )
 
 
 PLAINTEXT: Final = Security()
@@ -137,12 +160,16 @@ async def _scram(digest: str, username: str, password: str, nonce: str) -> Excha
     message = f"{first_bare},{server_first},{without_proof}".encode()
     signature = hmac.digest(stored_key, message, digest)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = _attributes((yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()).decode())
+    final = _attributes(
+        (yield (f"{without_proof},p={base64.b64encode(proof).decode()}").encode()).decode()
+    )
     if "e" in final:
         raise AuthenticationError(f"SCRAM: the broker refused {username!r}: {final['e']}")
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
     if not hmac.compare_digest(base64.b64encode(expected).decode(), final.get("v", "")):
-        raise AuthenticationError("SCRAM: the broker does not know our password either: it is not whom it says it is")
+        raise AuthenticationError(
+            "SCRAM: the broker does not know our password either: it is not whom it says it is"
+        )
 
 
 def _attributes(message: str) -> dict[str, str]:
@@ -153,9 +180,13 @@ async def _salted_password(digest: str, password: str, given: Mapping[str, str])
     try:
         salt, iterations = base64.b64decode(given["s"], validate=True), int(given["i"])
     except (KeyError, ValueError):
-        raise AuthenticationError("SCRAM: the broker's first message has no salt or no iterations") from None
+        raise AuthenticationError(
+            "SCRAM: the broker's first message has no salt or no iterations"
+        ) from None
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise AuthenticationError(f"SCRAM: {iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted")
+        raise AuthenticationError(
+            f"SCRAM: {iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
+        )
     # Some milliseconds to a second: not on the loop that heartbeats run on.
     return await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password.encode(), salt, iterations)
 
@@ -165,7 +196,9 @@ async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Ex
         given = source()
         token = await given if inspect.isawaitable(given) else given
     except Exception as error:
-        raise BrokerUnreachableError(f"OAUTHBEARER: there is no token, its source raised {error!r}") from error
+        raise BrokerUnreachableError(
+            f"OAUTHBEARER: there is no token, its source raised {error!r}"
+        ) from error
     pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refused = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
     if refused:

@@ -2,10 +2,12 @@
 
     decode(fetched, topic="orders", partition=0) -> pyarrow.RecordBatch
 
-`schema` names the columns (Spark's Kafka source's), `selection` says which batches count, `payloads` checks, inflates
-and gathers them, `kernels` are the loops over bytes, `columns` gives their buffers to Arrow, `decoding` is the whole.
+`schema` names the columns (Spark's Kafka source's), `selection` says which batches count,
+`payloads` checks, inflates and gathers them, `kernels` are the loops over bytes, `columns` gives
+their buffers to Arrow, `decoding` is the whole.
 
-numba takes half a second to import, so `decode` and `decode_batches` are imported when they are first asked for.
+numba takes half a second to import, so `decode` and `decode_batches` are imported when they are
+first asked for.
 """
 
 from typing import TYPE_CHECKING, Any

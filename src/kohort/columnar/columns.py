@@ -15,7 +15,9 @@ _LEAST_TOPICS: Final = 1 << 14
 
 
 class Buffer:
-    """Memory of Arrow's pool and an array on it; the pool keeps what was freed: fresh pages cost more than decoding."""
+    """Memory of Arrow's pool and an array on it; the pool keeps what was freed: fresh pages cost
+    more than decoding.
+    """
 
     __slots__ = ("array", "memory")
 
@@ -45,7 +47,9 @@ class Variable:
     def column(self, kind: pa.DataType, rows: int, size: int, nulls: int) -> pa.Array:
         """Its first `rows`, of `size` bytes altogether."""
         validity = self.validity.memory if nulls else None
-        return pa.Array.from_buffers(kind, rows, [validity, self.ends.memory, self.data.first(size)], nulls)
+        return pa.Array.from_buffers(
+            kind, rows, [validity, self.ends.memory, self.data.first(size)], nulls
+        )
 
 
 def bitmap(rows: int) -> Buffer:
@@ -55,11 +59,15 @@ def bitmap(rows: int) -> Buffer:
 
 def topic_column(topic: str, rows: int) -> pa.Array:
     """`topic`, `rows` times: a slice of a column that is made once for each topic and power of two."""
-    return _topics(topic, max(_LEAST_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(0, rows)
+    return _topics(topic, max(_LEAST_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(
+        0, rows
+    )
 
 
 def partition_column(partition: int, rows: int) -> pa.Array:
-    """`partition`, `rows` times. (From a buffer: `pa.array` and `pa.scalar` import pandas, which takes 0.6 s.)"""
+    """`partition`, `rows` times. (From a buffer: `pa.array` and `pa.scalar` import pandas, which
+    takes 0.6 s.)
+    """
     numbers = Buffer(rows, np.int32)
     numbers.array.fill(partition)
     return numbers.numbers(pa.int32(), rows)
@@ -76,7 +84,11 @@ def _topics(topic: str, rows: int) -> pa.Array:
 
 def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:
     """The headers that start at `headers_at`, one list for each record; null where it has none."""
-    rows, entries, size = len(headers_at), int(totals[kernels.HEADERS]), int(totals[kernels.HEADER_BYTES])
+    rows, entries, size = (
+        len(headers_at),
+        int(totals[kernels.HEADERS]),
+        int(totals[kernels.HEADER_BYTES]),
+    )
     lists, validity = Buffer(rows + 1, np.int32), bitmap(rows)
     names, contents = Variable(entries, size), Variable(entries, size)
     nulls = kernels.read_headers(
@@ -91,7 +103,11 @@ def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:
     )
     bare = int(totals[kernels.BARE])
     return pa.Array.from_buffers(
-        HEADERS, rows, [validity.memory if bare else None, lists.memory], bare, children=[entry_column]
+        HEADERS,
+        rows,
+        [validity.memory if bare else None, lists.memory],
+        bare,
+        children=[entry_column],
     )
 
 
@@ -100,5 +116,8 @@ def _valid_utf8(names: pa.Array) -> pa.Array:
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([name.decode(errors="replace") for name in names.cast(pa.binary()).to_pylist()], pa.string())
+        return pa.array(
+            [name.decode(errors="replace") for name in names.cast(pa.binary()).to_pylist()],
+            pa.string(),
+        )
     return names

@@ -1,11 +1,13 @@
 """How the kernels of this room are compiled: by numba, with explicit types, and kept on disk.
 
-With explicit types a kernel is compiled, or loaded, when its module is imported: about 2 s the first time, some
-milliseconds from then on. The machine code lies beside the module, or in the user's cache directory where that cannot
-be written (or where `NUMBA_CACHE_DIR` says); where nothing can be written it is compiled in every process.
+With explicit types a kernel is compiled, or loaded, when its module is imported: about 2 s the
+first time, some milliseconds from then on. The machine code lies beside the module, or in the
+user's cache directory where that cannot be written (or where `NUMBA_CACHE_DIR` says); where nothing
+can be written it is compiled in every process.
 
-The kernels release the GIL, so that threads decode beside each other. None of them allocates, so numba's runtime is
-left out (`_nrt`): it would count references to each array at each call of a helper, 67 ns a record instead of 11.
+The kernels release the GIL, so that threads decode beside each other. None of them allocates, so
+numba's runtime is left out (`_nrt`): it would count references to each array at each call of a
+helper, 67 ns a record instead of 11.
 """
 
 from collections.abc import Callable
@@ -55,8 +57,8 @@ def kernel(*arguments: Any, returns: Any = NUMBER) -> Callable[[_Function], _Fun
 
 
 def helper(function: _Function) -> _Function:
-    """A function that kernels call: compiled with each of them, so it belongs into their module (the cache looks at
-    the age of that file only).
+    """A function that kernels call: compiled with each of them, so it belongs into their module
+    (the cache looks at the age of that file only).
     """
     compiled: _Function = _njit(nogil=True, forceinline=True, _nrt=False)(function)
     return compiled
@@ -64,14 +66,20 @@ def helper(function: _Function) -> _Function:
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def copy(_context: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
-    """`target[target_at : target_at + size] = source[source_at : source_at + size]`, as memcpy; checks nothing."""
+    """`target[target_at : target_at + size] = source[source_at : source_at + size]`, as memcpy;
+    checks nothing.
+    """
     signature = types.void(target, target_at, source, source_at, size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target_type, _, source_type, _, _ = signature.args
         target, target_at, source, source_at, size = arguments
-        to = builder.gep(_codegen.create_struct_proxy(target_type)(context, builder, target).data, [target_at])
-        of = builder.gep(_codegen.create_struct_proxy(source_type)(context, builder, source).data, [source_at])
+        to = builder.gep(
+            _codegen.create_struct_proxy(target_type)(context, builder, target).data, [target_at]
+        )
+        of = builder.gep(
+            _codegen.create_struct_proxy(source_type)(context, builder, source).data, [source_at]
+        )
         _codegen.raw_memcpy(builder, to, of, size, ir.Constant(size.type, 1))
         return context.get_dummy_value()
 

@@ -1,11 +1,13 @@
 """Record batches, as a Fetch response or a log has them, to Arrow record batches.
 
-The bytes are several batches one after the other and maybe the start of one more, which is left out. Their headers are
-read at once; those with records to read are checked against their CRC, and their records (inflated first where they are
-compressed) go in one loop of machine code into Arrow's buffers.
+The bytes are several batches one after the other and maybe the start of one more, which is left
+out. Their headers are read at once; those with records to read are checked against their CRC, and
+their records (inflated first where they are compressed) go in one loop of machine code into Arrow's
+buffers.
 
-Batches are taken together until they are `max_rows` records or 4 MiB. So memory is bounded however well something was
-compressed, and no column outgrows the 32-bit offsets that Arrow's (and Spark's) binary columns have.
+Batches are taken together until they are `max_rows` records or 4 MiB. So memory is bounded however
+well something was compressed, and no column outgrows the 32-bit offsets that Arrow's (and Spark's)
+binary columns have.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +27,9 @@ from kohort.protocol.compression import Buffer as Input
 MAX_ROWS: Final = 50_000
 """Rows of a record batch, unless other is asked for: Spark takes such ones the fastest."""
 _TOGETHER: Final = Limits(MAX_ROWS, 4 * 1024 * 1024)
-"""4 MiB stay in the processor's cache and in the allocators' pools: 16 MiB take a tenth longer, 64 MiB many times."""
+"""4 MiB stay in the processor's cache and in the allocators' pools: 16 MiB take a tenth longer, 64
+MiB many times.
+"""
 _END: Final = 2**63 - 1
 
 
@@ -54,14 +58,18 @@ def decode(
 
     Raises KohortError too, if a column of them is more than 2 GiB.
     """
-    wanted = Wanted(topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers)
+    wanted = Wanted(
+        topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
+    )
     found = list(_decode(data, wanted, aborted, _TOGETHER, check_crcs))
     if len(found) == 1:
         return found[0]
     schema = record_schema(include_headers=include_headers)
     together = pa.Table.from_batches(found, schema).combine_chunks().to_batches()
     if len(together) > 1:
-        raise KohortError(f"{topic}-{partition}: more records than one record batch holds: use decode_batches")
+        raise KohortError(
+            f"{topic}-{partition}: more records than one record batch holds: use decode_batches"
+        )
     return together[0] if together else pa.RecordBatch.from_pylist([], schema)
 
 
@@ -77,15 +85,18 @@ def decode_batches(
     check_crcs: bool = True,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `data` with offsets in [from_offset, to_offset), in order, at most `max_rows` at a time.
+    """The records of `data` with offsets in [from_offset, to_offset), in order, at most `max_rows`
+    at a time.
 
-    Markers are left out, and what belongs to the `aborted` transactions (producer id, first offset), as a Fetch
-    response under read_committed names them.
+    Markers are left out, and what belongs to the `aborted` transactions (producer id, first
+    offset), as a Fetch response under read_committed names them.
 
-    Raises KafkaError: CORRUPT_MESSAGE if the bytes are no batches or not what was sent, MESSAGE_TOO_LARGE if a batch
-    inflates beyond 64 MiB, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE if the bytes are no batches or not what was sent,
+    MESSAGE_TOO_LARGE if a batch inflates beyond 64 MiB, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    wanted = Wanted(topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers)
+    wanted = Wanted(
+        topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
+    )
     for found in _decode(data, wanted, aborted, _TOGETHER._replace(rows=max_rows), check_crcs):
         for start in range(0, found.num_rows, max_rows):
             yield found.slice(start, max_rows)
@@ -100,13 +111,19 @@ def _decode(
         for payload in payloads(array, chosen, limits, check_crcs=check_crcs):
             yield _record_batch(payload, wanted)
     except KafkaError as error:
-        raise KafkaError(error.code, f"{wanted.topic}-{wanted.partition}: {error.message}") from None
+        raise KafkaError(
+            error.code, (f"{wanted.topic}-{wanted.partition}: {error.message}")
+        ) from None
 
 
 def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
     data, batches = payload
     capacity, size = int(batches[:, kernels.COUNT].sum()), int(batches[:, kernels.SIZE].sum())
-    offsets, timestamps, types = Buffer(capacity, np.int64), Buffer(capacity, np.int64), Buffer(capacity, np.int32)
+    offsets, timestamps, types = (
+        Buffer(capacity, np.int64),
+        Buffer(capacity, np.int64),
+        Buffer(capacity, np.int32),
+    )
     keys, values = Variable(capacity, size), Variable(capacity, size)
     headers_at = np.empty(capacity if wanted.include_headers else 0, np.int64)
     totals = np.zeros(kernels.TOTALS, np.int64)
@@ -116,7 +133,9 @@ def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
         values.ends.array, values.data.array, values.validity.array, headers_at, totals,
     )  # fmt: skip
     if broken >= 0:
-        raise corrupt(int(batches[broken, kernels.BASE_OFFSET]), "has other records than its header says")
+        raise corrupt(
+            int(batches[broken, kernels.BASE_OFFSET]), "has other records than its header says"
+        )
     rows, key_bytes, value_bytes, null_keys, null_values = totals[: kernels.HEADERS].tolist()
     columns = [
         keys.column(pa.binary(), rows, key_bytes, null_keys),
@@ -129,4 +148,6 @@ def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
     ]
     if wanted.include_headers:
         columns.append(header_column(data, headers_at[:rows], totals))
-    return pa.RecordBatch.from_arrays(columns, schema=record_schema(include_headers=wanted.include_headers))
+    return pa.RecordBatch.from_arrays(
+        columns, schema=record_schema(include_headers=wanted.include_headers)
+    )

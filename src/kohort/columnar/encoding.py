@@ -4,8 +4,9 @@
     chosen = partitions_of(rows, 6, None, filled=0, stay_bytes=262_144)
     for batch in encode(rows, chosen, batch_size=262_144, max_size=1_048_576): …
 
-The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes them. Each is good
-until the next one is asked for: they share their memory, as new memory for each would cost more than encoding it.
+The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes
+them. Each is good until the next one is asked for: they share their memory, as new memory for each
+would cost more than encoding it.
 """
 
 from collections.abc import Iterator
@@ -34,11 +35,17 @@ class Strings(NamedTuple):
 
     @classmethod
     def of(cls, column: pa.Array) -> Self:
-        """From a string or binary column, slices and nulls included; nothing is copied but the nulls."""
+        """From a string or binary column, slices and nulls included; nothing is copied but the
+        nulls.
+        """
         if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
             column = column.cast(pa.binary())
         data = column.buffers()[2]
-        return cls(_NO_BYTES if data is None else np.frombuffer(data, np.uint8), _ends(column), _nulls(column))
+        return cls(
+            _NO_BYTES if data is None else np.frombuffer(data, np.uint8),
+            _ends(column),
+            _nulls(column),
+        )
 
     @classmethod
     def none(cls, rows: int) -> Self:
@@ -73,7 +80,9 @@ class Headers(NamedTuple):
         entries = column.values
         names = entries.field(0)
         if names.null_count or entries.null_count:
-            raise KafkaError(ErrorCode.invalid_record, "a header has no key; only its value may be null")
+            raise KafkaError(
+                ErrorCode.invalid_record, ("a header has no key; only its value may be null")
+            )
         return cls(_ends(column), _nulls(column), Strings.of(names), Strings.of(entries.field(1)))
 
 
@@ -93,7 +102,8 @@ class Rows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, now: int) -> Self:
-        """From the columns `value`, and, where they are, `key`, `headers` and `timestamp`: `now` (ms) where it is null.
+        """From the columns `value`, and, where they are, `key`, `headers` and `timestamp`: `now`
+        (ms) where it is null.
 
         Raises KafkaError INVALID_RECORD.
         """
@@ -101,7 +111,9 @@ class Rows:
         return cls(
             keys=Strings.of(batch["key"]) if "key" in names else Strings.none(count),
             values=Strings.of(batch["value"]),
-            timestamps=_milliseconds(batch["timestamp"], now) if "timestamp" in names else np.full(count, now),
+            timestamps=_milliseconds(batch["timestamp"], now)
+            if "timestamp" in names
+            else np.full(count, now),
             headers=Headers.of(batch["headers"]) if "headers" in names else _NO_HEADERS,
         )
 
@@ -114,10 +126,14 @@ def _milliseconds(column: pa.Array, now: int) -> Array:
     return np.floor_divide(microseconds.fill_null(now * 1000).to_numpy(zero_copy_only=False), 1000)
 
 
-def partitions_of(rows: Rows, partitions: int, given: pa.Array | None, *, filled: int, stay_bytes: int) -> Array:
-    """The partition of each row, int32: the `given` one; by its key, as Java's producer has it; the one being filled.
+def partitions_of(
+    rows: Rows, partitions: int, given: pa.Array | None, *, filled: int, stay_bytes: int
+) -> Array:
+    """The partition of each row, int32: the `given` one; by its key, as Java's producer has it; the
+    one being filled.
 
-    Rows with neither go to partition `filled`, and to the next one after each `stay_bytes` of values (KIP-794).
+    Rows with neither go to partition `filled`, and to the next one after each `stay_bytes` of
+    values (KIP-794).
     """
     if given is None:
         chosen = np.full(len(rows), -1, np.int32)
@@ -144,8 +160,8 @@ class Encoded:
 def encode(rows: Rows, chosen: Array, *, batch_size: int, max_size: int) -> Iterator[Encoded]:
     """Batches of at most `batch_size` bytes, of one partition each, in the order of the rows.
 
-    A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it exceeds `max_size`, as no
-    batch does.
+    A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it
+    exceeds `max_size`, as no batch does.
     """
     told = np.zeros(kernels.TOLD, np.int64)
     ordinary = out = np.empty(min(batch_size, max_size), np.uint8)
@@ -166,7 +182,8 @@ def _validate_size(partition: int, size: int, most: int) -> None:
     if size > most:
         raise KafkaError(
             ErrorCode.message_too_large,
-            f"a record for partition {partition} takes {size} bytes, and {most} are allowed (max.request.size)",
+            f"a record for partition {partition} takes {size} bytes, and {most} are "
+            "allowed (max.request.size)",
         )
 
 

@@ -1,10 +1,12 @@
-"""The two loops that write: which partition each key belongs to, and columns into the records of a batch.
+"""The two loops that write: which partition each key belongs to, and columns into the records of a
+batch.
 
-Both read columns that Arrow has validated: offsets lead into their data. What is written is measured first, so that
-nothing is written beyond the buffer that the caller allotted.
+Both read columns that Arrow has validated: offsets lead into their data. What is written is
+measured first, so that nothing is written beyond the buffer that the caller allotted.
 
-A column of byte strings comes as three arrays: the data, where each string ends (one more than there are rows, the
-first one where row 0 starts), and 1 for each null (an empty array if there are none).
+A column of byte strings comes as three arrays: the data, where each string ends (one more than
+there are rows, the first one where row 0 starts), and 1 for each null (an empty array if there are
+none).
 
 `protocol.records` and `client.partitioner` do the same in Python; the tests compare.
 """
@@ -13,7 +15,18 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kohort.columnar.compiling import BYTES, INPUT, INPUT32, INPUT64, INT32, INT64, NUMBER, copy, helper, kernel
+from kohort.columnar.compiling import (
+    BYTES,
+    INPUT,
+    INPUT32,
+    INPUT64,
+    INT32,
+    INT64,
+    NUMBER,
+    copy,
+    helper,
+    kernel,
+)
 
 Array: TypeAlias = Any
 Number: TypeAlias = Any
@@ -54,8 +67,11 @@ def _murmur2(data: Array, at: Number, size: Number) -> Number:
 
 
 @kernel(INPUT, INPUT32, INPUT, NUMBER, INT32)
-def partition_keys(data: Array, ends: Array, nulls: Array, partitions: Number, chosen: Array) -> Number:
-    """Where `chosen` is negative, choose the partition that Java's producer takes for the key; rows without one stay.
+def partition_keys(
+    data: Array, ends: Array, nulls: Array, partitions: Number, chosen: Array
+) -> Number:
+    """Where `chosen` is negative, choose the partition that Java's producer takes for the key; rows
+    without one stay.
 
     Returns how many stay.
     """
@@ -143,8 +159,9 @@ def write_records(
 ) -> Number:
     """Write `rows`, in this order, as the records of one batch, as many as `out` has room for.
 
-    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's headers, and is empty if
-    there are none. Returns how many were written; -size if not even the first has room, which takes so many bytes.
+    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's
+    headers, and is empty if there are none. Returns how many were written; -size if not even the
+    first has room, which takes so many bytes.
     """
     at = written = np.int64(0)
     base = latest = timestamps[rows[0]]

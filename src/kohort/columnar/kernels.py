@@ -1,17 +1,29 @@
 """The two loops over bytes: batch headers into a table, records into the buffers of Arrow columns.
 
-Both read what strangers wrote. Every read is checked against the end of its record, batch or buffer first; a number
-that leads outside ends the loop, which then says where, and nothing is written beyond what the caller allotted: a batch
-of n bytes holds at most n bytes of keys and values and n/7 records.
+Both read what strangers wrote. Every read is checked against the end of its record, batch or buffer
+first; a number that leads outside ends the loop, which then says where, and nothing is written
+beyond what the caller allotted: a batch of n bytes holds at most n bytes of keys and values and n/7
+records.
 
-`protocol.batch_format` and `protocol.records` describe the layouts and read them in Python; the tests compare.
+`protocol.batch_format` and `protocol.records` describe the layouts and read them in Python; the
+tests compare.
 """
 
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from kohort.columnar.compiling import BYTES, INPUT, INT32, INT64, NUMBER, TABLE, copy, helper, kernel
+from kohort.columnar.compiling import (
+    BYTES,
+    INPUT,
+    INT32,
+    INT64,
+    NUMBER,
+    TABLE,
+    copy,
+    helper,
+    kernel,
+)
 
 Array: TypeAlias = Any
 """A numpy array; its element type is in the kernel's signature."""
@@ -68,7 +80,8 @@ def _int32(data: Array, at: Number) -> Number:
 def scan(data: Array, table: Array) -> Number:
     """Read the headers of the whole batches in `data` into `table`, as many as it has room for.
 
-    Returns how many there are (call again with room for them); -1 - position where there is no batch.
+    Returns how many there are (call again with room for them); -1 - position where there is no
+    batch.
     """
     end = len(data)
     at = np.int64(0)
@@ -98,7 +111,9 @@ def scan(data: Array, table: Array) -> Number:
 
 @helper
 def _varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
-    """The zigzag varint at `at`, and where it ends: -1 if that is beyond `end`, or if it has more than 64 bits."""
+    """The zigzag varint at `at`, and where it ends: -1 if that is beyond `end`, or if it has more
+    than 64 bits.
+    """
     raw = np.uint64(0)
     for shift in range(0, 70, 7):
         if at >= end:
@@ -156,7 +171,23 @@ def _microseconds(timestamp: Number) -> Number:
     return min(max(timestamp, -_LATEST_MS), _LATEST_MS) * _US_PER_MS
 
 
-@kernel(INPUT, TABLE, NUMBER, NUMBER, INT64, INT64, INT32, INT32, BYTES, BYTES, INT32, BYTES, BYTES, INT64, INT64)
+@kernel(
+    INPUT,
+    TABLE,
+    NUMBER,
+    NUMBER,
+    INT64,
+    INT64,
+    INT32,
+    INT32,
+    BYTES,
+    BYTES,
+    INT32,
+    BYTES,
+    BYTES,
+    INT64,
+    INT64,
+)
 def read_records(
     data: Array,
     batches: Array,
@@ -176,9 +207,9 @@ def read_records(
 ) -> Number:
     """Read the records of `batches` that are in [from_offset, to_offset) into columns.
 
-    A batch's POSITION and SIZE are those of its (inflated) records in `data`. `headers_at` has room for each record, or
-    none if nobody asks. Validity bitmaps come zeroed. Returns -1, or the index of a batch that is not what its header
-    says.
+    A batch's POSITION and SIZE are those of its (inflated) records in `data`. `headers_at` has room
+    for each record, or none if nobody asks. Validity bitmaps come zeroed. Returns -1, or the index
+    of a batch that is not what its header says.
     """
     row = key_at = value_at = np.int64(0)
     key_ends[0] = value_ends[0] = 0
@@ -219,7 +250,9 @@ def read_records(
                 if wants_headers:
                     headers_at[row] = at
                 offsets[row] = offset
-                timestamps[row] = append_time if is_append_time else _microseconds(base_timestamp + timestamp)
+                timestamps[row] = (
+                    append_time if is_append_time else _microseconds(base_timestamp + timestamp)
+                )
                 timestamp_types[row] = 1 if is_append_time else 0
                 if key_size >= 0:
                     copy(keys, key_at, data, key, key_size)
@@ -257,9 +290,11 @@ def read_headers(
     contents: Array,
     content_validity: Array,
 ) -> Number:
-    """Read the headers that `read_records` found sound into the buffers of a list of (name, content).
+    """Read the headers that `read_records` found sound into the buffers of a list of (name,
+    content).
 
-    A record without headers is null, as in Spark's Kafka source. Returns how many contents are null.
+    A record without headers is null, as in Spark's Kafka source. Returns how many contents are
+    null.
     """
     end = len(data)
     entry = name_at = content_at = nulls = np.int64(0)

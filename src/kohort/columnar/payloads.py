@@ -1,7 +1,8 @@
-"""From chosen batches to payloads: checked against their CRC, inflated, and taken together for the kernel.
+"""From chosen batches to payloads: checked against their CRC, inflated, and taken together for the
+kernel.
 
-Batches that are not compressed stay where they are. Compressed ones are inflated behind each other into memory that
-each thread keeps: new memory for every 4 MiB would cost as much as decoding them.
+Batches that are not compressed stay where they are. Compressed ones are inflated behind each other
+into memory that each thread keeps: new memory for every 4 MiB would cost as much as decoding them.
 """
 
 import threading
@@ -24,7 +25,9 @@ _LEAST_RECORD: Final = 7
 
 
 class Payload(NamedTuple):
-    """Records of some batches: bytes, and the table of the batches with the places of their records in these bytes."""
+    """Records of some batches: bytes, and the table of the batches with the places of their records
+    in these bytes.
+    """
 
     data: Array
     batches: Table
@@ -87,21 +90,27 @@ class _Together:
 
     def payload(self, data: Array) -> Payload:
         """Good until the next batch is added in this thread."""
-        return Payload(_scratch.first(self.size) if self.compressed else data, np.array(self._batches, np.int64))
+        return Payload(
+            _scratch.first(self.size) if self.compressed else data,
+            np.array(self._batches, np.int64),
+        )
 
 
 def payloads(data: Array, batches: Table, limits: Limits, *, check_crcs: bool) -> Iterator[Payload]:
     """The records of `batches`, some batches at a time.
 
-    Raises KafkaError: CORRUPT_MESSAGE if a batch is not what was sent, or cannot hold the records it says it has; what
-    `decompress` raises.
+    Raises KafkaError: CORRUPT_MESSAGE if a batch is not what was sent, or cannot hold the records
+    it says it has; what `decompress` raises.
     """
     view = memoryview(data)
     together = _Together(compressed=False)
     for batch in batches.tolist():
         records = _records_of(view, batch, check_crcs)
         compressed = bool(batch[kernels.ATTRIBUTES] & CODEC_BITS)
-        fits = together.rows + batch[kernels.COUNT] <= limits.rows and together.size + len(records) <= limits.size
+        fits = (
+            together.rows + batch[kernels.COUNT] <= limits.rows
+            and together.size + len(records) <= limits.size
+        )
         if together.rows and (compressed != together.compressed or not fits):
             yield together.payload(data)
             together = _Together(compressed)
@@ -117,7 +126,10 @@ def _records_of(view: memoryview, batch: list[int], check_crcs: bool) -> Buffer:
         raise corrupt(batch[kernels.BASE_OFFSET], "is not what its producer sent (CRC)")
     records = decompress(batch[kernels.ATTRIBUTES] & CODEC_BITS, view[start + HEADER_SIZE : end])
     if not 0 < batch[kernels.COUNT] * _LEAST_RECORD <= len(records):
-        raise corrupt(batch[kernels.BASE_OFFSET], f"has not the {batch[kernels.COUNT]} records that its header says")
+        raise corrupt(
+            batch[kernels.BASE_OFFSET],
+            (f"has not the {batch[kernels.COUNT]} records that its header says"),
+        )
     return records
 
 

@@ -17,7 +17,9 @@ RECORDS: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""`timestampType` is 0 for CreateTime, 1 for LogAppendTime. No timestamp is -1 ms, as in Spark's source."""
+"""`timestampType` is 0 for CreateTime, 1 for LogAppendTime. No timestamp is -1 ms, as in Spark's
+source.
+"""
 
 RECORDS_WITH_HEADERS: Final = RECORDS.append(pa.field("headers", HEADERS))
 """`headers` is null where a record has none, as in Spark's source."""

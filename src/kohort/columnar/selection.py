@@ -1,8 +1,10 @@
-"""Which batches of a Fetch response count: not markers, not what was aborted, not what nobody asked for.
+"""Which batches of a Fetch response count: not markers, not what was aborted, not what nobody asked
+for.
 
-A Fetch response under `read_committed` names the transactions of its range that were aborted, each by its producer id
-and first offset. Their records come all the same, and the reader leaves them out: from the first offset on, every
-transactional batch of that producer, up to the producer's ABORT marker (Kafka's CompletedFetch).
+A Fetch response under `read_committed` names the transactions of its range that were aborted, each
+by its producer id and first offset. Their records come all the same, and the reader leaves them
+out: from the first offset on, every transactional batch of that producer, up to the producer's
+ABORT marker (Kafka's CompletedFetch).
 """
 
 from collections.abc import Iterable
@@ -39,8 +41,12 @@ def scan(data: Any) -> Table:
     return table[:found]
 
 
-def select(table: Table, data: Buffer, from_offset: int, to_offset: int, aborted: Iterable[Aborted]) -> Table:
-    """The rows of `table` whose batches may hold records to read. Raises KafkaError CORRUPT_MESSAGE."""
+def select(
+    table: Table, data: Buffer, from_offset: int, to_offset: int, aborted: Iterable[Aborted]
+) -> Table:
+    """The rows of `table` whose batches may hold records to read. Raises KafkaError
+    CORRUPT_MESSAGE.
+    """
     counted = (table[:, kernels.ATTRIBUTES] & CONTROL) == 0
     counted &= table[:, kernels.LAST_OFFSET] >= from_offset
     counted &= table[:, kernels.BASE_OFFSET] < to_offset
@@ -55,8 +61,16 @@ def _aborted(table: Table, data: Buffer, transactions: list[Aborted]) -> Any:
     found = np.zeros(len(table), bool)
     active: set[int] = set()
     begun = 0
-    columns = [kernels.ATTRIBUTES, kernels.LAST_OFFSET, kernels.PRODUCER_ID, kernels.POSITION, kernels.SIZE]
-    for row, (attributes, last_offset, producer_id, position, size) in enumerate(table[:, columns].tolist()):
+    columns = [
+        kernels.ATTRIBUTES,
+        kernels.LAST_OFFSET,
+        kernels.PRODUCER_ID,
+        kernels.POSITION,
+        kernels.SIZE,
+    ]
+    for row, (attributes, last_offset, producer_id, position, size) in enumerate(
+        table[:, columns].tolist()
+    ):
         while begun < len(transactions) and transactions[begun][1] <= last_offset:
             active.add(transactions[begun][0])
             begun += 1

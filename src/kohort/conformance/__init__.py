@@ -1,9 +1,11 @@
-"""How a server's answers compare with Apache Kafka's, field by field, over raw requests of every version.
+"""How a server's answers compare with Apache Kafka's, field by field, over raw requests of every
+version.
 
-A *scenario* is a conversation with a server: a function that opens connections, sends requests (also ones that no
-client would send) and records what it hears. Its *transcript*, with everything taken out in which two correct
-servers may differ (ids, ports, times), is compared with the *reference*: the transcript of the same scenario on a
-real Apache Kafka, which is in the package. `kohort conformance HOST:PORT` does so for any address.
+A *scenario* is a conversation with a server: a function that opens connections, sends requests
+(also ones that no client would send) and records what it hears. Its *transcript*, with everything
+taken out in which two correct servers may differ (ids, ports, times), is compared with the
+*reference*: the transcript of the same scenario on a real Apache Kafka, which is in the package.
+`kohort conformance HOST:PORT` does so for any address.
 
     scenario.py      what a scenario is; the registry
     scenarios/       the scenarios, a module for each subject
@@ -13,5 +15,6 @@ real Apache Kafka, which is in the package. `kohort conformance HOST:PORT` does 
     transcript.py    steps, and what is taken out of them
     comparing.py     differences           reference.py  the recorded answers               runner.py   all at once
 
-Nothing here uses Kohort's own protocol or server code: what judges must not share mistakes with what is judged.
+Nothing here uses Kohort's own protocol or server code: what judges must not share mistakes with
+what is judged.
 """

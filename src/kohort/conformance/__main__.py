@@ -1,7 +1,8 @@
-"""`python -m kohort.conformance record HOST:PORT` records the reference answers from a running Apache Kafka.
+"""`python -m kohort.conformance record HOST:PORT` records the reference answers from a running
+Apache Kafka.
 
-The suite is run several times, and only answers that are the same each time are written: a scenario whose answer
-Kafka itself does not settle is no scenario, and is told and refused.
+The suite is run several times, and only answers that are the same each time are written: a scenario
+whose answer Kafka itself does not settle is no scenario, and is told and refused.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ def record(host: str, port: int, times: int, profile: str) -> tuple[list[Run], l
 def unstable(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]:
     """How two passes over one server differ."""
     pairs = zip(first, second, strict=True)
-    return [item for one, other in pairs for item in differences(one.scenario.name, one.steps, other.steps)]
+    return [
+        item
+        for one, other in pairs
+        for item in differences(one.scenario.name, one.steps, other.steps)
+    ]
 
 
 def _before(path: Path) -> Mapping[str, Sequence[Step]]:
@@ -44,7 +49,9 @@ def main() -> int:
     parser.add_argument("command", choices=["record"])
     parser.add_argument("address", metavar="HOST:PORT")
     parser.add_argument("--times", type=int, default=2, help="passes that must agree")
-    parser.add_argument("--profile", choices=PROFILES, default=DEFAULT, help="what the server is configured to be")
+    parser.add_argument(
+        "--profile", choices=PROFILES, default=DEFAULT, help="what the server is configured to be"
+    )
     parser.add_argument("--to", type=Path, default=path_in_source_tree(), metavar="FILE")
     parser.add_argument("--server", default=SERVER, help="the server's name and version")
     options = parser.parse_args()
@@ -55,11 +62,20 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     for item in changed:
-        print(f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}", file=sys.stderr)
+        print(
+            (f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}"),
+            file=sys.stderr,
+        )
     if changed:
         return 1
-    others = {name: steps for name, steps in _before(options.to).items() if name in _names_of_others(options.profile)}
-    options.to.write_text(dump(options.server, {**others, **{one.scenario.name: one.steps for one in runs}}))
+    others = {
+        name: steps
+        for name, steps in _before(options.to).items()
+        if name in _names_of_others(options.profile)
+    }
+    options.to.write_text(
+        dump(options.server, {**others, **{one.scenario.name: one.steps for one in runs}})
+    )
     print(f"{len(runs)} scenarios written to {options.to}")
     return 0
 

@@ -1,8 +1,10 @@
-"""Record batches (magic 2) for scenarios: build them, spoil them, and tell what is in those that come back.
+"""Record batches (magic 2) for scenarios: build them, spoil them, and tell what is in those that
+come back.
 
-Deliberately not Kohort's own writer: what judges a server must not share code with it. Every part of the header
-can be set by hand, since most produce scenarios are about batches that are wrong in one place. The CRC (CRC-32C)
-covers everything after itself, so a spoiled part before it goes undetected by the CRC, one after it does not.
+Deliberately not Kohort's own writer: what judges a server must not share code with it. Every part
+of the header can be set by hand, since most produce scenarios are about batches that are wrong in
+one place. The CRC (CRC-32C) covers everything after itself, so a spoiled part before it goes
+undetected by the CRC, one after it does not.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from kohort.conformance.entities import Plain
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max timestamp,
-producer id, producer epoch, base sequence, record count."""
+"""base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max
+timestamp, producer id, producer epoch, base sequence, record count.
+"""
 AFTER_LENGTH = 12
 AFTER_CRC = 21
 COMPRESSION = 0x07
@@ -62,10 +65,16 @@ class Batch:
         count = len(self.records) if self.count is None else self.count
         last = count - 1 if self.last_offset_delta is None else self.last_offset_delta
         newest = max((record.timestamp for record in self.records), default=0)
-        after_crc = struct.pack(">hiqqqhii", self.attributes, last, base, newest, *self._producer(), count) + body
+        after_crc = (
+            struct.pack(">hiqqqhii", self.attributes, last, base, newest, *self._producer(), count)
+            + body
+        )
         crc = crc32c(after_crc) if self.crc is None else self.crc
         length = 9 + len(after_crc) if self.length is None else self.length
-        return struct.pack(">qiibI", self.base_offset, length, self.leader_epoch, self.magic, crc) + after_crc
+        return (
+            struct.pack(">qiibI", self.base_offset, length, self.leader_epoch, self.magic, crc)
+            + after_crc
+        )
 
     def _producer(self) -> tuple[int, int, int]:
         return self.producer_id, self.producer_epoch, self.base_sequence
@@ -104,8 +113,8 @@ def _varint(number: int) -> bytes:
 def describe(data: bytes) -> list[Plain]:
     """Header by header what is in a Fetch answer.
 
-    A batch that a byte limit cuts off is told only when there is no whole one before it: no client can use it, so
-    a server may as well leave it out.
+    A batch that a byte limit cuts off is told only when there is no whole one before it: no client
+    can use it, so a server may as well leave it out.
     """
     found: list[Plain] = []
     at = 0

@@ -31,7 +31,10 @@ def differences(scenario: str, expected: Sequence[Step], got: Sequence[Step]) ->
         wanted = expected[number] if number < len(expected) else {}
         heard = got[number] if number < len(got) else {}
         label = f"{number + 1}. {wanted.get('step') or heard.get('step')}"
-        found += [Difference(scenario, label, path, one, other) for path, one, other in _steps_differ(wanted, heard)]
+        found += [
+            Difference(scenario, label, path, one, other)
+            for path, one, other in _steps_differ(wanted, heard)
+        ]
     return found
 
 

@@ -1,12 +1,13 @@
 """Plain values <-> kio's message classes, for requests of any API and version.
 
-A scenario writes a request as keyword arguments with Kafka's field names in snake case (`_ms` may be said or
-left out, as kio leaves it out): integers for durations and timestamps, dicts for nested structures, any iterable
-for arrays. A field that the version does not have is dropped, one that is not given takes the schema's default
-or the zero of its type, as Kafka's own generated classes do.
+A scenario writes a request as keyword arguments with Kafka's field names in snake case (`_ms` may
+be said or left out, as kio leaves it out): integers for durations and timestamps, dicts for nested
+structures, any iterable for arrays. A field that the version does not have is dropped, one that is
+not given takes the schema's default or the zero of its type, as Kafka's own generated classes do.
 
-The way back, `plain`, makes an answer into dicts, lists, strings, numbers and None, which is what transcripts
-hold: error codes by name and number, bytes in hex, record batches as a list of their headers.
+The way back, `plain`, makes an answer into dicts, lists, strings, numbers and None, which is what
+transcripts hold: error codes by name and number, bytes in hex, record batches as a list of their
+headers.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
 
 
 def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
-    """An instance of one of kio's classes; a name that no version of it would know is the scenario's mistake."""
+    """An instance of one of kio's classes; a name that no version of it would know is the
+    scenario's mistake.
+    """
     given = dict(values)
     if strange := given.keys() - _names_of_any_version(cls.__module__, cls.__name__):
         raise ValueError(f"{cls.__name__} has no {', '.join(sorted(strange))} in any version")

@@ -1,8 +1,10 @@
-"""Members of classic groups, as scenarios play them: what a client library would remember, and nothing more.
+"""Members of classic groups, as scenarios play them: what a client library would remember, and
+nothing more.
 
-A `Member` knows its id, generation and leader from the answers it got, and fills requests with them; every field
-can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The `joining`/`syncing` forms send and go
-on, `join`/`sync` record the answer. `stable` sets the scene: a synced group of so many members, unrecorded.
+A `Member` knows its id, generation and leader from the answers it got, and fills requests with
+them; every field can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The
+`joining`/`syncing` forms send and go on, `join`/`sync` record the answer. `stable` sets the scene:
+a synced group of so many members, unrecorded.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ NONE = "NONE (0)"
 
 
 def subscription(*topics: str, user_data: bytes = b"", version: int = 0) -> bytes:
-    """A consumer's subscription, which is its protocol metadata (versions 1-3 with their empty extra fields)."""
+    """A consumer's subscription, which is its protocol metadata (versions 1-3 with their empty
+    extra fields).
+    """
     body = struct.pack(">hi", version, len(topics)) + b"".join(_string(topic) for topic in topics)
     body += struct.pack(">i", len(user_data)) + user_data
     body += struct.pack(">i", 0) if version >= 1 else b""
@@ -116,7 +120,9 @@ class Member:
         return await self.joining(version, **values).answer()
 
     async def handshake(self, version: int | None = None) -> Member:
-        """Get a member id (KIP-394), unrecorded; a static member, or one of an old version, needs none."""
+        """Get a member id (KIP-394), unrecorded; a static member, or one of an old version, needs
+        none.
+        """
         version = self.version if version is None else version
         if not self.id and self.instance is None and version >= 4:
             await self.joining(version).quiet()
@@ -126,9 +132,13 @@ class Member:
 
     # --- the rest of a member's life
 
-    def syncing(self, version: int = 5, assignments: Mapping[str, bytes] | None = None, **values: Any) -> Parked:
+    def syncing(
+        self, version: int = 5, assignments: Mapping[str, bytes] | None = None, **values: Any
+    ) -> Parked:
         """Send SyncGroup and go on; `assignments` by member id."""
-        listed = [{"member_id": one, "assignment": data} for one, data in (assignments or {}).items()]
+        listed = [
+            {"member_id": one, "assignment": data} for one, data in (assignments or {}).items()
+        ]
         request = {
             "group_id": self.group,
             "generation_id": self.generation,
@@ -170,8 +180,12 @@ class Member:
         """LeaveGroup, recorded."""
         return await self.leaving(version, **values).answer()
 
-    def committing(self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any) -> Parked:
-        """Send OffsetCommit and go on; `generation` may be said instead of the request's longer name."""
+    def committing(
+        self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any
+    ) -> Parked:
+        """Send OffsetCommit and go on; `generation` may be said instead of the request's longer
+        name.
+        """
         request = {
             "group_id": self.group,
             "generation_id_or_member_epoch": values.pop("generation", self.generation),
@@ -183,7 +197,9 @@ class Member:
         }
         return self.client.send("OffsetCommit", version, **request)
 
-    async def commit(self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any) -> dict[str, Any]:
+    async def commit(
+        self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any
+    ) -> dict[str, Any]:
         """OffsetCommit, recorded."""
         return await self.committing(topic, offsets, version, **values).answer()
 
@@ -200,7 +216,12 @@ def committed(topic: str, offsets: Mapping[int, int], **values: Any) -> dict[str
     return {
         "name": topic,
         "partitions": [
-            {"partition_index": one, "committed_offset": offset, "committed_leader_epoch": -1, **values}
+            {
+                "partition_index": one,
+                "committed_offset": offset,
+                "committed_leader_epoch": -1,
+                **values,
+            }
             for one, offset in offsets.items()
         ],
     }
@@ -209,12 +230,16 @@ def committed(topic: str, offsets: Mapping[int, int], **values: Any) -> dict[str
 async def member(stage: Stage, client_id: str = "a", **values: Any) -> Member:
     """A member to be, on a connection of its own; it has sent nothing."""
     values.setdefault("group", stage.group)
-    values.setdefault("protocols", protocols("range", metadata=subscription("t", user_data=client_id.encode())))
+    values.setdefault(
+        "protocols", protocols("range", metadata=subscription("t", user_data=client_id.encode()))
+    )
     return Member(await stage.client(client_id), **values)
 
 
 async def stable(stage: Stage, *client_ids: str, **values: Any) -> list[Member]:
-    """A Stable group of these members, the first one leads; every member's assignment is its client id."""
+    """A Stable group of these members, the first one leads; every member's assignment is its client
+    id.
+    """
     members = [await member(stage, client_id, **values) for client_id in client_ids]
     await gather_round(members)
     await sync_all(members)
@@ -230,7 +255,9 @@ async def static_group(stage: Stage, *names: str, **values: Any) -> list[Member]
 
 
 async def gather_round(members: Sequence[Member]) -> None:
-    """Have them join one after the other, so that the first leads; the last generation is left to be synced."""
+    """Have them join one after the other, so that the first leads; the last generation is left to
+    be synced.
+    """
     await members[0].handshake()
     await members[0].joining().quiet()
     for count in range(1, len(members)):
@@ -248,7 +275,9 @@ async def look(client: Client, group: str, version: int = 5) -> dict[str, Any]:
 async def until_state(
     client: Client, group: str, state: str, members: int | None = None, seconds: float = 15.0
 ) -> float:
-    """Wait, unrecorded, until the group is described in this state (with so many members); seconds that it took."""
+    """Wait, unrecorded, until the group is described in this state (with so many members); seconds
+    that it took.
+    """
 
     async def is_so() -> bool:
         described = (await client.quiet("DescribeGroups", 5, groups=[group]))["groups"][0]
@@ -263,7 +292,9 @@ async def until_rebalancing(one: Member) -> None:
 
 
 async def rejoin(members: Iterable[Member], *parked: Joining) -> None:
-    """Have all of them join the rebalance that is under way, unrecorded; `parked` are those that joined already."""
+    """Have all of them join the rebalance that is under way, unrecorded; `parked` are those that
+    joined already.
+    """
     for call in [*(one.joining() for one in members), *parked]:
         answer = await call.quiet()
         if answer["error_code"] != NONE:

@@ -1,4 +1,6 @@
-"""The answers that Apache Kafka gave: recorded once, kept in the package, one line of JSON for each scenario."""
+"""The answers that Apache Kafka gave: recorded once, kept in the package, one line of JSON for each
+scenario.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def dump(server: str, steps: Mapping[str, Sequence[Step]]) -> str:
     """The file's text, in the order of the scenarios' names."""
     lines: list[object] = [{"server": server}]
     lines += [{"scenario": name, "steps": steps[name]} for name in sorted(steps)]
-    return "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    return "".join(
+        json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
+    )
 
 
 def path_in_source_tree() -> Path:

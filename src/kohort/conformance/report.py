@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kohort.conformance.argued import all_argued, argument
 from kohort.conformance.comparing import Difference, differences
 from kohort.conformance.entities import Plain
+from kohort.conformance.known_differences import all_argued, argument
 from kohort.conformance.reference import Reference
 from kohort.conformance.runner import Run
 from kohort.conformance.scenario import Scenario
@@ -52,7 +52,11 @@ class Report:
     verdicts: Sequence[Verdict]
 
     def count(self, outcome: str, subject: str | None = None) -> int:
-        return sum(1 for one in self.verdicts if one.outcome == outcome and subject in (None, one.scenario.subject))
+        return sum(
+            1
+            for one in self.verdicts
+            if one.outcome == outcome and subject in (None, one.scenario.subject)
+        )
 
     @property
     def conforms(self) -> bool:
@@ -60,7 +64,9 @@ class Report:
 
     @property
     def score(self) -> str:
-        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument; 2,900 of …"."""
+        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument;
+        2,900 of …".
+        """
         same, total, argued = self.count("same"), len(self.verdicts), self.count("argued")
         told = f"{same} of {total} scenarios as {self.reference} ({percent(same, total)})"
         if argued:
@@ -71,7 +77,9 @@ class Report:
     @property
     def answers(self) -> tuple[int, int]:
         """How many answers were the same in every field, and how many there should be."""
-        return sum(one.answers_alike for one in self.verdicts), sum(one.answers for one in self.verdicts)
+        return sum(one.answers_alike for one in self.verdicts), sum(
+            one.answers for one in self.verdicts
+        )
 
 
 def percent(part: int, whole: int) -> str:
@@ -80,7 +88,9 @@ def percent(part: int, whole: int) -> str:
 
 
 def judge(address: str, reference: Reference, runs: Iterable[Run]) -> Report:
-    """Compare each run with its reference; a scenario without one counts as differing in everything."""
+    """Compare each run with its reference; a scenario without one counts as differing in
+    everything.
+    """
     return Report(address, reference.server, [verdict(reference, run) for run in runs])
 
 
@@ -99,7 +109,9 @@ def as_json(report: Report) -> str:
         **{outcome: report.count(outcome) for outcome in ("same", "argued", "differs")},
         "answers": report.answers[1],
         "answers_same": report.answers[0],
-        "differences": [_difference(one) for verdict in report.verdicts for one in verdict.differences],
+        "differences": [
+            _difference(one) for verdict in report.verdicts for one in verdict.differences
+        ],
     }
     return json.dumps(told, indent=2, ensure_ascii=False)
 
@@ -131,7 +143,9 @@ def _print_differences(verdict: Verdict, console: Console) -> None:
     console.print(f"[bold {colour}]{verdict.scenario.name}[/]  {escape(verdict.scenario.title)}")
     for one in verdict.differences[:SHOWN_OF_A_SCENARIO]:
         values = f"expected {escape(_shown(one.expected))}, got {escape(_shown(one.got))}"
-        console.print(f"  {escape(one.step)}  [bold]{escape(one.field)}[/]: {values}", highlight=False)
+        console.print(
+            (f"  {escape(one.step)}  [bold]{escape(one.field)}[/]: {values}"), highlight=False
+        )
     for why in dict.fromkeys(argument(one) for one in verdict.differences):
         if why is not None:
             console.print(f"  argued: {escape(why)}", highlight=False)
@@ -141,7 +155,11 @@ def _print_differences(verdict: Verdict, console: Console) -> None:
 
 def _shown(value: Plain) -> str:
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value or '""'
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text)} characters)"
+    return (
+        text
+        if len(text) <= LONGEST_VALUE
+        else (f"{text[:LONGEST_VALUE]}… ({len(text)} characters)")
+    )
 
 
 def _print_subjects(report: Report, console: Console) -> None:

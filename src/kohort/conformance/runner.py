@@ -1,7 +1,8 @@
 """Runs scenarios against one server: many at once, each on its own names, and cleans up after them.
 
-Scenarios that wait for timers all start at once (they cost next to nothing while they wait); the others share a
-few places. A scenario that fails to set its scene keeps the steps it got and ends with one that says so.
+Scenarios that wait for timers all start at once (they cost next to nothing while they wait); the
+others share a few places. A scenario that fails to set its scene keeps the steps it got and ends
+with one that says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kohort.conformance.wire import Connection, HungUpError, SilentError
 AT_ONCE = 16
 SCENARIO_SECONDS = 60.0
 LAST = "connections"
-"""The subject with broken frames: played when all else is done, since there are servers that do not survive it."""
+"""The subject with broken frames: played when all else is done, since there are servers that do not
+survive it.
+"""
 WARM_UP_SECONDS = 60.0
 SHARDS = 50
 STARTING = ("(14)", "(15)", "(16)", "(5)")
@@ -67,16 +70,20 @@ async def run_all(
     runs: dict[str, Run] = {}
     for last in (False, True):
         phase = [item for item in scenarios if (item.subject == LAST) is last]
-        for run in await asyncio.gather(*(one(item) for item in sorted(phase, key=lambda item: -item.waits))):
+        for run in await asyncio.gather(
+            *(one(item) for item in sorted(phase, key=lambda item: -item.waits))
+        ):
             runs[run.scenario.name] = run
     return [runs[item.name] for item in scenarios]
 
 
-async def run_twice(host: str, port: int, scenarios: Sequence[Scenario], differs: Callable[[Run], bool]) -> list[Run]:
+async def run_twice(
+    host: str, port: int, scenarios: Sequence[Scenario], differs: Callable[[Run], bool]
+) -> list[Run]:
     """As `run_all`, but play those once more that differ, and give their second run.
 
-    For servers that are expected to conform: on a busy machine a timer or a test may come late, a wrong answer is
-    wrong twice.
+    For servers that are expected to conform: on a busy machine a timer or a test may come late, a
+    wrong answer is wrong twice.
     """
     first = await run_all(host, port, scenarios)
     again = [run.scenario for run in first if differs(run)]
@@ -95,7 +102,8 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
         stage.transcript.record_outcome("could not go on", str(error))
     except TimeoutError:
         stage.transcript.record_outcome("could not go on", "the scenario took too long")
-    except Exception as error:  # a server that answers otherwise than expected must not end the suite
+    # a server that answers otherwise than expected must not end the suite
+    except Exception as error:
         stage.transcript.record_outcome("could not go on", f"{type(error).__name__}: {error}")
     await stage.close()
     seconds = time.monotonic() - began
@@ -122,13 +130,17 @@ async def _remove_groups(connection: Connection, groups: list[str]) -> None:
     described = await _ask(connection, "DescribeGroups", 5, groups=groups)
     for group in described["groups"]:
         if group["members"]:
-            gone = [{"member_id": one["member_id"], "group_instance_id": None} for one in group["members"]]
+            gone = [
+                {"member_id": one["member_id"], "group_instance_id": None}
+                for one in group["members"]
+            ]
             await _ask(connection, "LeaveGroup", 4, group_id=group["group_id"], members=gone)
     await _ask(connection, "DeleteGroups", 2, groups_names=groups)
 
 
 async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> None:
-    """Wait until the coordinator of every shard answers: a fresh Kafka takes some seconds to get there.
+    """Wait until the coordinator of every shard answers: a fresh Kafka takes some seconds to get
+    there.
 
     Raises UnreachableError when there is no such server.
     """
@@ -147,11 +159,15 @@ async def _answers(host: str, port: int) -> None:
     try:
         await _ask_once(host, port, "ApiVersions", 0)
     except (HungUpError, SilentError, UndecodableError) as error:
-        raise UnreachableError(f"what listens at {host}:{port} does not speak Kafka's protocol") from error
+        raise UnreachableError(
+            f"what listens at {host}:{port} does not speak Kafka's protocol"
+        ) from error
 
 
 async def _is_warm(host: str, port: int) -> bool:
-    """Whether no coordinator is still starting; a server that does not serve one of these APIs has none to wait for."""
+    """Whether no coordinator is still starting; a server that does not serve one of these APIs has
+    none to wait for.
+    """
     questions: list[tuple[str, int, dict[str, Any]]] = [
         ("FindCoordinator", 2, {"key": "warm-up", "key_type": 0}),
         ("DescribeGroups", 4, {"groups": _group_of_every_shard()}),
@@ -160,7 +176,10 @@ async def _is_warm(host: str, port: int) -> bool:
     for api, version, values in questions:
         with suppress(HungUpError, SilentError, UndecodableError):
             answer = await _ask_once(host, port, api, version, **values)
-            codes = [answer.get("error_code", ""), *(one["error_code"] for one in answer.get("groups", ()))]
+            codes = [
+                answer.get("error_code", ""),
+                *(one["error_code"] for one in answer.get("groups", ())),
+            ]
             if any(code.endswith(STARTING) for code in codes):
                 return False
     return True

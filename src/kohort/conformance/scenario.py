@@ -4,9 +4,10 @@
     async def heartbeat_of_a_stranger(stage: Stage) -> None:
         \"""A heartbeat to a group that does not exist is answered 25.\"""
 
-The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first line of its
-docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so that those start first.
-`@scenario(profile="small")` is one that needs a server with the settings of that profile, and is played only there.
+The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first
+line of its docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so
+that those start first. `@scenario(profile="small")` is one that needs a server with the settings of
+that profile, and is played only there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
         "offset.metadata.max.bytes": "10",
     },
 }
-"""Settings, by Kafka's names, of the servers that scenarios are played on; all else is Kafka's default."""
+"""Settings, by Kafka's names, of the servers that scenarios are played on; all else is Kafka's
+default.
+"""
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
@@ -64,7 +67,7 @@ def scenario(
         name = f"{subject}.{play.__name__}"
         if name in _registered:
             raise ValueError(f"two scenarios named {name}")
-        title = (play.__doc__ or "").strip().partition("\n")[0]
+        title = " ".join((play.__doc__ or "").partition("\n\n")[0].split())
         _registered[name] = Scenario(name, subject, title, play, waits, profile)
         return play
 
@@ -72,7 +75,9 @@ def scenario(
 
 
 def all_scenarios(profile: str | None = DEFAULT) -> list[Scenario]:
-    """The package's scenarios for servers of a profile, or for all, by subject in the order of the modules' names."""
+    """The package's scenarios for servers of a profile, or for all, by subject in the order of the
+    modules' names.
+    """
     from kohort.conformance import scenarios
 
     for module in pkgutil.iter_modules(scenarios.__path__):
@@ -81,6 +86,12 @@ def all_scenarios(profile: str | None = DEFAULT) -> list[Scenario]:
 
 
 def matching(scenarios: Iterable[Scenario], patterns: Iterable[str]) -> list[Scenario]:
-    """Those whose name matches one of the shell patterns; a pattern without wildcards is looked for anywhere."""
+    """Those whose name matches one of the shell patterns; a pattern without wildcards is looked for
+    anywhere.
+    """
     wanted = [pattern if set(pattern) & set("*?[") else f"*{pattern}*" for pattern in patterns]
-    return [one for one in scenarios if not wanted or any(fnmatch.fnmatch(one.name, each) for each in wanted)]
+    return [
+        one
+        for one in scenarios
+        if not wanted or any(fnmatch.fnmatch(one.name, each) for each in wanted)
+    ]

@@ -1,13 +1,16 @@
-"""What a scenario is given: fresh names, connections that record what they hear, and members of groups.
+"""What a scenario is given: fresh names, connections that record what they hear, and members of
+groups.
 
-Every request says who sends it, to which API and in which version, so a scenario reads as a conversation:
+Every request says who sends it, to which API and in which version, so a scenario reads as a
+conversation:
 
     a = await stage.client("a")
     await a.ask("Heartbeat", 4, group_id=stage.group, generation_id=1, member_id="nobody")
 
-`ask` records the answer; `quiet` does not (for what only sets the scene); `send` goes on without the answer,
-for requests that will be parked, and the `Parked` it gives back is asked for it later. The transcript's order is
-the order in which the scenario asks, never that in which answers happen to arrive.
+`ask` records the answer; `quiet` does not (for what only sets the scene); `send` goes on without
+the answer, for requests that will be parked, and the `Parked` it gives back is asked for it later.
+The transcript's order is the order in which the scenario asks, never that in which answers happen
+to arrive.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from kohort.conformance.transcript import Transcript
 from kohort.conformance.wire import ANSWER_SECONDS, Call, Connection, HungUpError, SilentError
 
 SETTLE_SECONDS = 0.6
-"""How long a request is given to arrive and be parked, where nothing observable tells that it was."""
+"""How long a request is given to arrive and be parked, where nothing observable tells that it was.
+"""
 POLL_SECONDS = 0.05
 
 
@@ -138,7 +142,9 @@ class Stage:
     # --- connections
 
     async def client(self, client_id: str | None = "a") -> Client:
-        """A new connection that says this client id; every connection of a scenario should have its own."""
+        """A new connection that says this client id; every connection of a scenario should have its
+        own.
+        """
         client = Client(self, client_id, await Connection.open(self.host, self.port))
         self._clients.append(client)
         return client
@@ -152,10 +158,14 @@ class Stage:
     async def create_topic(self, name: str = "topic", partitions: int = 1, **configs: str) -> str:
         """Make a topic, unrecorded, and wait until all of its partitions can be used; its name.
 
-        Configs are named with `_` for `.`. Records are kept for ever, whatever their timestamps say.
+        Configs are named with `_` for `.`. Records are kept for ever, whatever their timestamps
+        say.
         """
         topic = self.topic_named(name)
-        settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
+        settings = {
+            "retention.ms": "-1",
+            **{key.replace("_", "."): value for key, value in configs.items()},
+        }
         maker = await self.client("topic maker")
         answer = await maker.quiet(
             "CreateTopics",
@@ -179,12 +189,22 @@ class Stage:
         """Delete a topic, unrecorded, and wait until it can be used no more."""
         remover = await self.client("topic remover")
         await remover.quiet("DeleteTopics", 5, topic_names=[topic], timeout=10_000)
-        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
+        asked = [
+            {
+                "name": topic,
+                "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}],
+            }
+        ]
 
         async def gone() -> bool:
             listed = await remover.quiet("ListOffsets", 5, replica_id=-1, topics=asked)
-            told = await remover.quiet("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
-            codes = [listed["topics"][0]["partitions"][0]["error_code"], told["topics"][0]["error_code"]]
+            told = await remover.quiet(
+                "Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False
+            )
+            codes = [
+                listed["topics"][0]["partitions"][0]["error_code"],
+                told["topics"][0]["error_code"],
+            ]
             return all(code == "UNKNOWN_TOPIC_OR_PARTITION (3)" for code in codes)
 
         await self.until(f"{topic} is gone", gone)
@@ -207,7 +227,9 @@ class Stage:
                     }
                 ],
             )
-            told = await client.quiet("Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
+            told = await client.quiet(
+                "Metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False
+            )
             codes = [one["error_code"] for one in listed["topics"][0]["partitions"]]
             codes += [one["error_code"] for one in told["topics"]]
             return all(code == "NONE (0)" for code in codes)
@@ -245,8 +267,12 @@ class Stage:
 
     # --- waiting
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[bool]], seconds: float = 15.0) -> float:
-        """Poll, unrecorded, until it holds; seconds that it took. Raises SetUpError when it never does."""
+    async def until(
+        self, what: str, holds: Callable[[], Awaitable[bool]], seconds: float = 15.0
+    ) -> float:
+        """Poll, unrecorded, until it holds; seconds that it took. Raises SetUpError when it never
+        does.
+        """
         began = time.monotonic()
         while not await holds():
             if time.monotonic() - began > seconds:

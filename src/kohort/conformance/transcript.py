@@ -1,17 +1,20 @@
-"""What a scenario heard, and the same with everything taken out that may differ between two correct servers.
+"""What a scenario heard, and the same with everything taken out that may differ between two correct
+servers.
 
-A transcript is a list of steps, each with a label ("b: JoinGroup v9") and what came of it: an answer field by
-field, or that the connection was closed, or that no answer came. What legitimately differs is replaced:
+A transcript is a list of steps, each with a label ("b: JoinGroup v9") and what came of it: an
+answer field by field, or that the connection was closed, or that no answer came. What legitimately
+differs is replaced:
 
-- ids that a server invents (members, topics, producers, fetch sessions) by labels in order of first appearance,
+- ids that a server invents (members, topics, producers, fetch sessions) by labels in order of first
+appearance,
   unless the scenario itself made the value up and sent it first: an answer that echoes it must echo it exactly;
-- node ids, hosts, ports, cluster id, the client's own address and times near the present by the kind of value;
-- texts for humans (error messages) by the fact that there is one;
-- the run's own suffix of group and topic names by nothing;
-- throttle times, and the features and unrelated APIs of ApiVersions, are left out;
-- lists whose order is that of a hash map in Kafka are sorted.
+- node ids, hosts, ports, cluster id, the client's own address and times near the present by the
+kind of value; - texts for humans (error messages) by the fact that there is one; - the run's own
+suffix of group and topic names by nothing; - throttle times, and the features and unrelated APIs of
+ApiVersions, are left out; - lists whose order is that of a hash map in Kafka are sorted.
 
-Everything else counts: error codes, null against empty, which partitions are answered and in which order.
+Everything else counts: error codes, null against empty, which partitions are answered and in which
+order.
 """
 
 from __future__ import annotations
@@ -31,9 +34,23 @@ LEFT_OUT = frozenset({"throttle_time"})
 MEMBERS = frozenset({"member_id", "leader"})
 IDENTIFIERS = {"topic_id": "topic id", "producer_id": "producer", "session_id": "session"}
 NODES = frozenset(
-    {"node_id", "leader_id", "broker_id", "controller_id", "replica_nodes", "isr_nodes", "preferred_read_replica"}
+    {
+        "node_id",
+        "leader_id",
+        "broker_id",
+        "controller_id",
+        "replica_nodes",
+        "isr_nodes",
+        "preferred_read_replica",
+    }
 )
-KINDS = {"host": "host", "port": "port", "rack": "rack", "cluster_id": "cluster", "client_host": "client host"}
+KINDS = {
+    "host": "host",
+    "port": "port",
+    "rack": "rack",
+    "cluster_id": "cluster",
+    "client_host": "client host",
+}
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 UNORDERED = frozenset({"members", "brokers", "responses", "partition_responses"})
 RECENT_TIMES = range(1_600_000_000_000, 4_000_000_000_000)
@@ -127,5 +144,11 @@ class Normaliser:
 
     def _masked(self, value: Plain) -> tuple[str, str]:
         """A key that sorts alike whatever ids the server invented."""
-        kept = {key: one for key, one in value.items() if key not in MEMBERS} if isinstance(value, dict) else value
-        return UUID.sub("", json.dumps(kept, sort_keys=True)), UUID.sub("", json.dumps(value, sort_keys=True))
+        kept = (
+            {key: one for key, one in value.items() if key not in MEMBERS}
+            if isinstance(value, dict)
+            else value
+        )
+        return UUID.sub("", json.dumps(kept, sort_keys=True)), UUID.sub(
+            "", json.dumps(value, sort_keys=True)
+        )

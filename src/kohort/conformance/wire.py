@@ -1,7 +1,7 @@
 """A raw connection to a broker: requests out, answers back in order, nothing hidden.
 
-Unlike a client library it retries nothing, negotiates nothing and lets a scenario send what no client would:
-any version, requests behind one that is parked, and bytes that are no request at all.
+Unlike a client library it retries nothing, negotiates nothing and lets a scenario send what no
+client would: any version, requests behind one that is parked, and bytes that are no request at all.
 """
 
 from __future__ import annotations
@@ -50,14 +50,18 @@ class Call:
         return self._frame.done()
 
     async def frame(self, seconds: float = ANSWER_SECONDS) -> bytes:
-        """The whole answer, header included. Raises HungUpError or SilentError; can be awaited again."""
+        """The whole answer, header included. Raises HungUpError or SilentError; can be awaited
+        again.
+        """
         try:
             return await asyncio.wait_for(asyncio.shield(self._frame), seconds)
         except TimeoutError:
             raise SilentError(f"no answer within {seconds:g} s") from None
 
     async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Plain]:
-        """The decoded body. Raises UndecodableError too, as when the correlation id is not the request's."""
+        """The decoded body. Raises UndecodableError too, as when the correlation id is not the
+        request's.
+        """
         frame = await self.frame(seconds)
         if (got := int.from_bytes(frame[:4], "big", signed=True)) != self.correlation_id:
             raise UndecodableError(f"correlation id {got} instead of {self.correlation_id}")
@@ -65,7 +69,9 @@ class Call:
 
 
 class Connection:
-    """One TCP connection; `await Connection.open(...)`, then `send`; `close` drops what is still parked."""
+    """One TCP connection; `await Connection.open(...)`, then `send`; `close` drops what is still
+    parked.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -80,14 +86,18 @@ class Connection:
         reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
         return cls(reader, writer)
 
-    def send(self, api: str, version: int, values: Mapping[str, Any], client_id: str | None) -> Call:
+    def send(
+        self, api: str, version: int, values: Mapping[str, Any], client_id: str | None
+    ) -> Call:
         """Send a request of any version; does not wait for anything."""
         call = self.expect(api, version)
         self.send_frame(encode_request(api, version, values, call.correlation_id, client_id))
         return call
 
     def expect(self, api: str, version: int) -> Call:
-        """The call of a request whose bytes the scenario sends itself: its answer is read as this version's."""
+        """The call of a request whose bytes the scenario sends itself: its answer is read as this
+        version's.
+        """
         call = Call(api, version, self._next_id)
         self._next_id += 1
         self._waiting.append(call)

@@ -24,7 +24,9 @@ GROUP_ID_NOT_FOUND_SINCE = 6
 
 
 def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroupResponse:
-    """What the group is now. The members' metadata is shown only while it is Stable, their assignments always."""
+    """What the group is now. The members' metadata is shown only while it is Stable, their
+    assignments always.
+    """
     if group is None:
         newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
         return DescribeGroupResponse(
@@ -44,7 +46,9 @@ def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroup
 
 
 def list_groups(groups: Iterable[Group], request: ListGroups) -> ListGroupsResponse:
-    """The groups in one of the states and of one of the types asked for, in any case; all if none is."""
+    """The groups in one of the states and of one of the types asked for, in any case; all if none
+    is.
+    """
     states = {state.lower() for state in request.states}
     types = {type_.lower() for type_ in request.types}
     if types and GROUP_TYPE not in types:

@@ -1,8 +1,9 @@
 """One classic group: what is logged of it, what is soft, and the state that follows from the two.
 
-Logged is a group's last synced generation, `ClassicGroup`, and its committed offsets; only `Shard.replay` writes
-them. Soft is the rest: a `Session` for each member, the pending ids of the member-id handshake (KIP-394), and at most
-one `Round`, the rebalance under way. Soft state dies with the process; the logged group does not.
+Logged is a group's last synced generation, `ClassicGroup`, and its committed offsets; only
+`Shard.replay` writes them. Soft is the rest: a `Session` for each member, the pending ids of the
+member-id handshake (KIP-394), and at most one `Round`, the rebalance under way. Soft state dies
+with the process; the logged group does not.
 
 The state is derived, never stored:
 
@@ -14,8 +15,8 @@ The state is derived, never stored:
 | any | syncing | CompletingRebalance |
 | members | none | Stable |
 
-Who is a member is `Group.sessions`, always: while a round is under way it runs ahead of the logged group, whose
-members it becomes when the round is synced.
+Who is a member is `Group.sessions`, always: while a round is under way it runs ahead of the logged
+group, whose members it becomes when the round is synced.
 
 Source: Kafka's ClassicGroup, ClassicGroupMember and ClassicGroupState.
 """
@@ -43,27 +44,31 @@ class State(StrEnum):
     EMPTY = "Empty"
     """No members, perhaps offsets.
 
-    join: member added, or id handed out → PreparingRebalance; sync, heartbeat, leave: UNKNOWN_MEMBER_ID;
-    commit with generation -1: stored; delete, or the last offset expired → Dead."""
+    join: member added, or id handed out → PreparingRebalance; sync, heartbeat, leave:
+    UNKNOWN_MEMBER_ID; commit with generation -1: stored; delete, or the last offset expired → Dead.
+    """
 
     PREPARING_REBALANCE = "PreparingRebalance"
     """The join phase: waits for every member to join again.
 
-    join: parked; sync, heartbeat: REBALANCE_IN_PROGRESS; commit of the generation before: stored; leave: removed;
-    all joined, or time is up → CompletingRebalance; nobody left → Empty."""
+    join: parked; sync, heartbeat: REBALANCE_IN_PROGRESS; commit of the generation before: stored;
+    leave: removed; all joined, or time is up → CompletingRebalance; nobody left → Empty.
+    """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
     """The sync phase: waits for the leader's assignment.
 
     follower's sync: parked; leader's sync → Stable; heartbeat: fine; commit: REBALANCE_IN_PROGRESS;
-    join with the same protocols: same answer again; join with others, of a new member, leave, expiry
-    → PreparingRebalance."""
+    join with the same protocols: same answer again; join with others, of a new member, leave,
+    expiry → PreparingRebalance.
+    """
 
     STABLE = "Stable"
     """Every member can have its assignment.
 
-    sync: its assignment; heartbeat: fine; commit: stored; follower's unchanged join: current generation;
-    leader's or changed or new member's join, leave, expiry → PreparingRebalance."""
+    sync: its assignment; heartbeat: fine; commit: stored; follower's unchanged join: current
+    generation; leader's or changed or new member's join, leave, expiry → PreparingRebalance.
+    """
 
     DEAD = "Dead"
     """Does not exist, or not here."""
@@ -80,12 +85,16 @@ VALID_PREVIOUS_STATES: Final[Mapping[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
     State.DEAD: frozenset({State.EMPTY}),
 }
-"""State → the states it can be entered from. A replayed record may also enter Empty and Stable from Dead."""
+"""State → the states it can be entered from. A replayed record may also enter Empty and Stable from
+Dead.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
-    """The last generation that was synced, or left Empty: exactly what its GroupMetadata record says."""
+    """The last generation that was synced, or left Empty: exactly what its GroupMetadata record
+    says.
+    """
 
     value: GroupMetadataValue
     members: Mapping[str, MemberMetadata] = field(repr=False, compare=False)
@@ -222,7 +231,8 @@ class Group:
         return session
 
     def _share_values(self, session: Session) -> None:
-        # The members of a group are mostly alike. What came in requests of their own need not be kept for each.
+        # The members of a group are mostly alike. What came in requests of their own need not be
+        # kept for each.
         other = next(iter(self.sessions.values()), session)
         for name in _ALIKE:
             value = getattr(other, name)
@@ -249,15 +259,21 @@ class Group:
     # --- the protocol vote ---
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols may join: one of them is offered by all current members."""
+        """Whether a member with these protocols may join: one of them is offered by all current
+        members.
+        """
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
-        return protocol_type == self.protocol_type and any(self._offered_by_all(name) for name in names)
+        return protocol_type == self.protocol_type and any(
+            self._offered_by_all(name) for name in names
+        )
 
     def select_protocol(self) -> str:
         """The protocol most members vote for; each votes for its first one that all members offer.
 
-        A tie goes to the name that reached the number first, in the order in which the members joined."""
+        A tie goes to the name that reached the number first, in the order in which the members
+        joined.
+        """
         candidates = {name for name in self._supported if self._offered_by_all(name)}
         if len(candidates) == 1:
             return candidates.pop()
@@ -272,7 +288,8 @@ class Group:
         self._supported.subtract(names)
         for name in names:
             if not self._supported[name]:
-                del self._supported[name]  # names are the clients': what nobody offers must not pile up
+                # names are the clients': what nobody offers must not pile up
+                del self._supported[name]
 
     def _offered_by_all(self, name: str) -> bool:
         return self._supported[name] == len(self.sessions)

@@ -1,8 +1,9 @@
 """The committed offsets of one group, kept as the bytes that their records have in the log.
 
-A committed offset is written far more often than it is read. Its bytes (`records.pack_offset`) are made for the log
-anyway, take less than half the memory of a value with its fields, and are nothing that the garbage collector would have
-to look through. To readers this is a mapping from partitions to values like any other.
+A committed offset is written far more often than it is read. Its bytes (`records.pack_offset`) are
+made for the log anyway, take less than half the memory of a value with its fields, and are nothing
+that the garbage collector would have to look through. To readers this is a mapping from partitions
+to values like any other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

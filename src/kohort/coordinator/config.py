@@ -12,9 +12,12 @@ class GroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    """How long a member that never completed a join may stay parked (GroupCoordinatorConfig's constant)."""
+    """How long a member that never completed a join may stay parked (GroupCoordinatorConfig's
+    constant).
+    """
     offset_metadata_max_bytes: int = 4_096
     """Counted in UTF-16 units, as Java counts the chars of a string."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     max_record_bytes: int = 1_048_588
-    """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced."""
+    """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
+    """

@@ -1,14 +1,13 @@
 """Which offsets and groups are due to go (KIP-211).
 
-| group | its offset expires when |
-|---|---|
-| Empty, with a protocol type | the retention has passed since the group became Empty (unknown: since the commit) |
-| Stable, of type consumer | the retention has passed since the commit, and no member subscribes to the topic |
-| rebalancing, or with members of another type | never |
-| simple (no protocol type) | the retention has passed since the commit |
+| group | its offset expires when | |---|---| | Empty, with a protocol type | the retention has
+passed since the group became Empty (unknown: since the commit) | | Stable, of type consumer | the
+retention has passed since the commit, and no member subscribes to the topic | | rebalancing, or
+with members of another type | never | | simple (no protocol type) | the retention has passed since
+the commit |
 
-A commit that brought its own expiry (OffsetCommit v2-4) expires at that time instead. An Empty group without offsets
-goes too, unless an id was handed out for it.
+A commit that brought its own expiry (OffsetCommit v2-4) expires at that time instead. An Empty
+group without offsets goes too, unless an id was handed out for it.
 """
 
 from kohort.coordinator.admin import tombstones

@@ -1,10 +1,10 @@
 """JoinGroup (API 11): who becomes a member, and what of it rebalances the group.
 
-Kafka's order of checks: group id, session timeout, the group's existence, its size limit; then by the member id,
-new ("") or known. The protocols are checked before the member id is looked up.
+Kafka's order of checks: group id, session timeout, the group's existence, its size limit; then by
+the member id, new ("") or known. The protocols are checked before the member id is looked up.
 
-Source: classicGroupJoin… of Kafka's GroupMetadataManager; KIP-394 (member-id handshake), KIP-345 (static members),
-KIP-800 (reasons).
+Source: classicGroupJoin… of Kafka's GroupMetadataManager; KIP-394 (member-id handshake), KIP-345
+(static members), KIP-800 (reasons).
 """
 
 from dataclasses import replace
@@ -35,10 +35,16 @@ _NO_CAUSE = frozenset({"leader rejoined", "metadata changed"})
 
 
 def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
-    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or none."""
+    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or
+    none.
+    """
     if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
-    if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
+    if (
+        not step.config.min_session_timeout_ms
+        <= request.session_timeout_ms
+        <= step.config.max_session_timeout_ms
+    ):
         return ErrorCode.invalid_session_timeout
     names = [name for name, _ in request.protocols]
     prefix = request.client_id if request.instance_id is None else request.instance_id
@@ -53,7 +59,9 @@ def join_group(group: Group, request: JoinGroup, step: Step) -> None:
         remove_member(group, request.member_id, step)
         step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.group_max_size_reached))
         maybe_complete_join(group, step)
-    elif not group.supports_protocols(request.protocol_type, [name for name, _ in request.protocols]):
+    elif not group.supports_protocols(
+        request.protocol_type, [name for name, _ in request.protocols]
+    ):
         _refuse(request, ErrorCode.inconsistent_group_protocol, step)
     elif not request.member_id:
         _join_new_member(group, request, step)
@@ -100,12 +108,16 @@ def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: 
     timer = Instant(step.now + request.session_timeout_ms)
     group.pending.add(PendingMember(member_id, request.client_id, request.connection, timer))
     step.set_timer(SessionExpires(group.id, member_id), request.session_timeout_ms)
-    step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id))
+    step.reply(
+        request.request_id,
+        JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id),
+    )
 
 
 def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
     if request.instance_id is not None:
-        # An id was handed out because there was no instance id. (Kafka answers UNKNOWN_SERVER_ERROR.)
+        # An id was handed out because there was no instance id. (Kafka answers
+        # UNKNOWN_SERVER_ERROR.)
         _refuse(request, ErrorCode.unknown_member_id, step)
         return
     pending = group.pending.pop(request.member_id)
@@ -114,7 +126,9 @@ def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
     _add_member(group, request, pending.member_id, step, timer=pending.timer)
 
 
-def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step, *, timer: Instant | None = None) -> None:
+def _add_member(
+    group: Group, request: JoinGroup, member_id: str, step: Step, *, timer: Instant | None = None
+) -> None:
     session = Session(
         member_id=member_id,
         instance_id=request.instance_id,
@@ -133,7 +147,9 @@ def _add_member(group: Group, request: JoinGroup, member_id: str, step: Step, *,
     _rebalance(group, session, request, "joined", step)
 
 
-def _replace_static_member(group: Group, request: JoinGroup, old: Session, member_id: str, step: Step) -> None:
+def _replace_static_member(
+    group: Group, request: JoinGroup, old: Session, member_id: str, step: Step
+) -> None:
     """A static member came back: its new id takes the place of the old one, which is fenced."""
     leader = group.leader
     session = replace(old, member_id=member_id, timer=None, is_new=False)
@@ -149,7 +165,9 @@ def _replace_static_member(group: Group, request: JoinGroup, old: Session, membe
         _rebalance(group, session, request, "replaced", step)
 
 
-def _keep_generation(group: Group, request: JoinGroup, old_id: str, session: Session, step: Step) -> None:
+def _keep_generation(
+    group: Group, request: JoinGroup, old_id: str, session: Session, step: Step
+) -> None:
     """Log the new id in the place of the old one; nobody else notices."""
     assert group.logged is not None
     value = group.logged.value
@@ -171,7 +189,8 @@ def _keep_generation(group: Group, request: JoinGroup, old_id: str, session: Ses
             protocol_type=value.protocol_type,
             protocol_name=value.protocol,
             # Before v9 a leader can't be told to skip the assignment: it is not told that it leads.
-            leader=(renewed.leader if request.version >= SKIP_ASSIGNMENT_SINCE else old_leader) or "",
+            leader=(renewed.leader if request.version >= SKIP_ASSIGNMENT_SINCE else old_leader)
+            or "",
             skip_assignment=skips,
             member_id=session.member_id,
             members=joined_members(group, value.protocol) if skips else (),
@@ -198,7 +217,8 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
     elif state is State.STABLE and not changed and not leads:
         step.reply(request.request_id, current_generation(group, request.member_id))
     else:
-        # A leader that joins again announces a change which its metadata does not show, of topics for one.
+        # A leader that joins again announces a change which its metadata does not show, of topics
+        # for one.
         _update_member(group, session, request)
         what = "leader rejoined" if leads and not changed else "metadata changed"
         _rebalance(group, session, request, what, step)
@@ -213,6 +233,8 @@ def _update_member(group: Group, session: Session, request: JoinGroup) -> None:
 def _rebalance(group: Group, session: Session, request: JoinGroup, what: str, step: Step) -> None:
     """Park the member's join in the round that is joining, or in a new one."""
     awaited = what in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
-    causes = [] if awaited else [Cause(what, session.member_id, session.client_id, request.reason or "")]
+    causes = (
+        [] if awaited else [Cause(what, session.member_id, session.client_id, request.reason or "")]
+    )
     join = (session.member_id, request.request_id)
     rebalance(group, causes, step, join=join, protocol_type=request.protocol_type)

@@ -10,7 +10,9 @@ class Cause:
     """Why a rebalance started, or was joined by one more reason while it ran."""
 
     what: str
-    """joined | left | expired | metadata changed | leader rejoined | sync timeout | replaced | loaded over capacity"""
+    """joined | left | expired | metadata changed | leader rejoined | sync timeout | replaced |
+    loaded over capacity
+    """
     member_id: str
     client_id: str = ""
     reason: str = ""
@@ -26,7 +28,8 @@ class Rebalance:
     """The generation that the round made, -1 if it was abandoned before the join phase ended."""
     causes: tuple[Cause, ...]
     outcome: str
-    """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)"""
+    """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)
+    """
     started: Instant
     joined: Instant | None
     """When the join phase ended."""

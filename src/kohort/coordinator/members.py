@@ -1,4 +1,5 @@
-"""Heartbeat (API 12), LeaveGroup (API 13) and the end of sessions: how a member stays, and how it goes.
+"""Heartbeat (API 12), LeaveGroup (API 13) and the end of sessions: how a member stays, and how it
+goes.
 
 Source: classicGroupHeartbeat…, classicGroupLeave… and expireClassicGroupMemberHeartbeat of Kafka's
 GroupMetadataManager.
@@ -17,18 +18,29 @@ from kohort.types import Instant
 
 def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
     """Decide one Heartbeat."""
-    error = hear_of(group, request.group, request.generation, request.member_id, request.instance_id, now)
+    error = hear_of(
+        group, request.group, request.generation, request.member_id, request.instance_id, now
+    )
     return Result(replies=(Reply(request.request_id, HeartbeatResponse(error)),))
 
 
 def hear_of(
-    group: Group | None, group_id: str, generation: int, member_id: str, instance_id: str | None, now: Instant
+    group: Group | None,
+    group_id: str,
+    generation: int,
+    member_id: str,
+    instance_id: str | None,
+    now: Instant,
 ) -> ErrorCode:
-    """What a heartbeat is answered. It costs no timer: it moves the deadline, and the timer re-arms itself."""
+    """What a heartbeat is answered. It costs no timer: it moves the deadline, and the timer re-arms
+    itself.
+    """
     if group is None:
         return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
     session = group.sessions.get(member_id)
-    if session is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
+    if session is None or (
+        instance_id is not None and group.instances.get(instance_id) != member_id
+    ):
         return group.validate_member(member_id, instance_id)
     if generation != group.generation:
         return ErrorCode.illegal_generation
@@ -73,7 +85,9 @@ def _is_parked(group: Group, member_id: str) -> bool:
     return round_ is not None and (member_id in round_.joins or member_id in round_.syncs)
 
 
-def _leave(group: Group | None, leaving: LeavingMember, causes: list[Cause], step: Step) -> LeftMember:
+def _leave(
+    group: Group | None, leaving: LeavingMember, causes: list[Cause], step: Step
+) -> LeftMember:
     def answer(error: ErrorCode) -> LeftMember:
         return LeftMember(leaving.member_id, leaving.instance_id, error)
 
@@ -90,6 +104,8 @@ def _leave(group: Group | None, leaving: LeavingMember, causes: list[Cause], ste
         member_id = group.instances.get(leaving.instance_id, "")
     error = group.validate_member(member_id, leaving.instance_id)
     if error is ErrorCode.none:
-        causes.append(Cause("left", member_id, group.sessions[member_id].client_id, leaving.reason or ""))
+        causes.append(
+            Cause("left", member_id, group.sessions[member_id].client_id, leaving.reason or "")
+        )
         remove_member(group, member_id, step)
     return answer(error)

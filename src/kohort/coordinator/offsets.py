@@ -1,10 +1,12 @@
-"""OffsetCommit (API 8), OffsetFetch (API 9) and OffsetDelete (API 47): the committed offsets of a group.
+"""OffsetCommit (API 8), OffsetFetch (API 9) and OffsetDelete (API 47): the committed offsets of a
+group.
 
-One record per partition; a commit to an unknown group makes the group by being replayed. What a commit may do is
-judged by the member and generation it names:
+One record per partition; a commit to an unknown group makes the group by being replayed. What a
+commit may do is judged by the member and generation it names:
 
-- generation -1, no member: a *simple* consumer or an administrator; accepted while the group has no members;
-- otherwise as a heartbeat is, but in the join phase commits of the generation before are still taken (members commit
+- generation -1, no member: a *simple* consumer or an administrator; accepted while the group has no
+members; - otherwise as a heartbeat is, but in the join phase commits of the generation before are
+still taken (members commit
   what they did before they give up partitions), and in the sync phase none are.
 
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
@@ -26,7 +28,13 @@ from kohort.coordinator.records import (
     pack_offsets,
     too_long,
 )
-from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetDelete, OffsetFetch
+from kohort.coordinator.requests import (
+    Committer,
+    OffsetColumns,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+)
 from kohort.coordinator.responses import (
     NONE,
     FetchedOffset,
@@ -46,7 +54,9 @@ _EMPTY = State.EMPTY
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 
-def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant) -> Result:
+def commit_offsets(
+    group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant
+) -> Result:
     """Decide one OffsetCommit."""
     error = validate_offset_commit(group, request, request.version)
     if error is not NONE:
@@ -54,7 +64,11 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
         return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
     if group is not None and request.member_id:
         _hear_of(group, request.member_id, now)
-    expires = NO_TIMESTAMP if request.retention_ms == -1 else min(now + request.retention_ms, _LAST_TIMESTAMP)
+    expires = (
+        NO_TIMESTAMP
+        if request.retention_ms == -1
+        else min(now + request.retention_ms, _LAST_TIMESTAMP)
+    )
     has_expiry = expires != NO_TIMESTAMP
     records: list[OffsetCommits] = []
     partitions: list[int] = []
@@ -68,20 +82,30 @@ def commit_offsets(group: Group | None, request: OffsetCommit, config: GroupConf
             continue
         results.append((at, NONE))
         # The record version that holds an expiry has no topic id.
-        value = pack_offset(offset, leader_epoch, metadata or "", now, expires, None if has_expiry else topic_id)
+        value = pack_offset(
+            offset, leader_epoch, metadata or "", now, expires, None if has_expiry else topic_id
+        )
         if of != (topic, len(value)):
             of = topic, len(value)
             partitions, values = [], []
             records.append(OffsetCommits(request.group, topic, partitions, values))
         partitions.append(partition)
         values.append(value)
-    return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),))
+    return Result(
+        tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),)
+    )
 
 
 def commit_columns(
-    group: Group | None, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
+    group: Group | None,
+    committer: Committer,
+    version: int,
+    topics: Sequence[OffsetColumns],
+    now: Instant,
 ) -> ErrorCode | list[OffsetCommits]:
-    """What `commit_offsets` decides if no offset has metadata, column by column: the error of all, or the records."""
+    """What `commit_offsets` decides if no offset has metadata, column by column: the error of all,
+    or the records.
+    """
     error = validate_offset_commit(group, committer, version)
     if error is not NONE:
         return error
@@ -90,7 +114,9 @@ def commit_columns(
         _hear_of(group, member_id, now)
     records = []
     for topic, topic_id, partitions, positions in topics:
-        records.append(OffsetCommits(group_id, topic, partitions, pack_offsets(positions, now, topic_id)))
+        records.append(
+            OffsetCommits(group_id, topic, partitions, pack_offsets(positions, now, topic_id))
+        )
     return records
 
 
@@ -101,7 +127,9 @@ def _hear_of(group: Group, member_id: str, now: Instant) -> None:
         session.deadline = Instant(now + session.session_timeout_ms)
 
 
-def validate_offset_commit(group: Group | None, request: OffsetCommit | Committer, version: int) -> ErrorCode:
+def validate_offset_commit(
+    group: Group | None, request: OffsetCommit | Committer, version: int
+) -> ErrorCode:
     """Whether this member, of this generation, may commit."""
     if group is None:
         if too_long(request.group):
@@ -129,9 +157,15 @@ def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchRespo
     offsets = {} if group is None else group.offsets
     ids = request.topic_ids
     if request.partitions is None:
-        shown = [(p, value) for p, value in offsets.items() if not _is_of_namesake(value, ids.get(p.topic))]
+        shown = [
+            (p, value)
+            for p, value in offsets.items()
+            if not _is_of_namesake(value, ids.get(p.topic))
+        ]
         return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in shown))
-    return OffsetFetchResponse(offsets=tuple(_fetched(p, offsets.get(p), ids.get(p.topic)) for p in request.partitions))
+    return OffsetFetchResponse(
+        offsets=tuple(_fetched(p, offsets.get(p), ids.get(p.topic)) for p in request.partitions)
+    )
 
 
 def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> None:
@@ -142,7 +176,8 @@ def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> No
         return
     subscribed = group_subscription(group)
     if group.logged is None and group.offsets.keys() <= set(request.partitions):
-        # A simple group that loses its last offset stays until the next check for expired groups, as in Kafka.
+        # A simple group that loses its last offset stays until the next check for expired groups,
+        # as in Kafka.
         step.record(new_empty_group_record(group.id, step.now))
     results = []
     for partition in request.partitions:
@@ -178,7 +213,11 @@ def offset_tombstone(group: str, partition: TopicPartition) -> OffsetCommitRecor
 def _subscriptions(group: Group) -> list[bytes]:
     if group.round is not None and not group.round.joining:
         return [session.metadata(group.round.protocol) for session in group.sessions.values()]
-    return [] if group.logged is None else [member.subscription for member in group.logged.value.members]
+    return (
+        []
+        if group.logged is None
+        else [member.subscription for member in group.logged.value.members]
+    )
 
 
 def _validate_offset_delete(group: Group | None, request: OffsetDelete) -> ErrorCode:
@@ -197,10 +236,14 @@ def _metadata_too_large(metadata: str, limit: int) -> bool:
     return too_long(metadata)
 
 
-def _fetched(partition: TopicPartition, value: OffsetCommitValue | None, topic_id: UUID | None = None) -> FetchedOffset:
+def _fetched(
+    partition: TopicPartition, value: OffsetCommitValue | None, topic_id: UUID | None = None
+) -> FetchedOffset:
     if value is None or _is_of_namesake(value, topic_id):
         return FetchedOffset(partition.topic, partition.partition)
-    return FetchedOffset(partition.topic, partition.partition, value.offset, value.leader_epoch, value.metadata)
+    return FetchedOffset(
+        partition.topic, partition.partition, value.offset, value.leader_epoch, value.metadata
+    )
 
 
 def _is_of_namesake(value: OffsetCommitValue, topic_id: UUID | None) -> bool:

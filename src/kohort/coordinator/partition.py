@@ -8,7 +8,11 @@ _CACHED_CHARS = 255
 
 def partition_for(group: str, partitions: int) -> int:
     """abs(String.hashCode(group)) mod partitions: Kafka's GroupCoordinatorService.partitionFor."""
-    return _cached(group, partitions) if len(group) <= _CACHED_CHARS else _partition_for(group, partitions)
+    return (
+        _cached(group, partitions)
+        if len(group) <= _CACHED_CHARS
+        else _partition_for(group, partitions)
+    )
 
 
 def _partition_for(group: str, partitions: int) -> int:

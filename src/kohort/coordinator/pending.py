@@ -1,4 +1,6 @@
-"""The ids of a group that were handed out with MEMBER_ID_REQUIRED and have not joined yet (KIP-394)."""
+"""The ids of a group that were handed out with MEMBER_ID_REQUIRED and have not joined yet
+(KIP-394).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +22,9 @@ class PendingMember:
 class PendingMembers:
     """The pending ids of one group, and which of them hold up a join phase.
 
-    Every id stays valid until its timer fires. Nobody waits for one whose client is gone, or asked for another because
-    it did not get the first. A thousand may be pending at once, so whatever is asked here takes no loop over them.
+    Every id stays valid until its timer fires. Nobody waits for one whose client is gone, or asked
+    for another because it did not get the first. A thousand may be pending at once, so whatever is
+    asked here takes no loop over them.
     """
 
     __slots__ = ("_awaited", "_members")
@@ -41,7 +44,9 @@ class PendingMembers:
         return iter(self._members)
 
     def add(self, pending: PendingMember) -> None:
-        """An id was handed out; the one that the same client got before by this connection is awaited no more."""
+        """An id was handed out; the one that the same client got before by this connection is
+        awaited no more.
+        """
         self._members[pending.member_id] = pending
         self._awaited.setdefault(pending.connection, {})[_asker(pending)] = pending.member_id
 

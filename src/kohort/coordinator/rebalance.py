@@ -1,12 +1,12 @@
 """How a rebalance goes: from its cause to a new generation, or to an empty group.
 
-`rebalance` opens a round, or notes one more cause in it; `maybe_complete_join` ends its join phase as soon as every
-member has joined again and no pending id is awaited; `complete_join` ends it in any case, and is what the join timer
-calls. The sync phase ends in `sync.py`.
+`rebalance` opens a round, or notes one more cause in it; `maybe_complete_join` ends its join phase
+as soon as every member has joined again and no pending id is awaited; `complete_join` ends it in
+any case, and is what the join timer calls. The sync phase ends in `sync.py`.
 
-Two members are treated apart. A *static* member that has not joined again stays: it keeps its place until its session
-ends. A *new* member can't heartbeat before its first join is answered, so it is given five minutes instead of its
-session timeout.
+Two members are treated apart. A *static* member that has not joined again stays: it keeps its place
+until its session ends. A *new* member can't heartbeat before its first join is answered, so it is
+given five minutes instead of its session timeout.
 
 Source: the classicGroup functions of Kafka's GroupMetadataManager.
 """
@@ -34,8 +34,9 @@ def rebalance(
 ) -> None:
     """Let `causes` rebalance the group: open a round, or go on with the one that is joining.
 
-    `join` is the (member id, request) of the JoinGroup that brought it about, to be parked, and `protocol_type` the
-    joiner's, for a group that was empty. There is no cause where a join was awaited anyway.
+    `join` is the (member id, request) of the JoinGroup that brought it about, to be parked, and
+    `protocol_type` the joiner's, for a group that was empty. There is no cause where a join was
+    awaited anyway.
     """
     opens = group.round is None or not group.round.joining
     round_ = _open_round(group, protocol_type, step) if opens else group.round
@@ -52,7 +53,12 @@ def rebalance(
 def maybe_complete_join(group: Group, step: Step) -> None:
     """End the join phase if nobody is awaited any more; the initial delay always runs to its end."""
     round_ = group.round
-    if round_ is not None and round_.joining and round_.initial is None and _all_joined(group, round_):
+    if (
+        round_ is not None
+        and round_.joining
+        and round_.initial is None
+        and _all_joined(group, round_)
+    ):
         complete_join(group, step)
 
 
@@ -88,7 +94,9 @@ def complete_join(group: Group, step: Step) -> None:
         _leave_empty(group, round_, step)
 
 
-def remove_member(group: Group, member_id: str, step: Step, error: ErrorCode = ErrorCode.unknown_member_id) -> None:
+def remove_member(
+    group: Group, member_id: str, step: Step, error: ErrorCode = ErrorCode.unknown_member_id
+) -> None:
     """Forget a member; what it has parked is answered `error`. The caller goes on with `rebalance`."""
     if group.remove_session(member_id) is None:
         return
@@ -111,7 +119,11 @@ def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: St
 def joined_members(group: Group, protocol: str | None) -> tuple[JoinedMember, ...]:
     """What the leader is told of the members."""
     return tuple(
-        JoinedMember(member_id=session.member_id, instance_id=session.instance_id, metadata=session.metadata(protocol))
+        JoinedMember(
+            member_id=session.member_id,
+            instance_id=session.instance_id,
+            metadata=session.metadata(protocol),
+        )
         for session in group.sessions.values()
     )
 
@@ -125,7 +137,9 @@ def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
         leader=group.leader if group.leader in group.sessions else None,
         protocol=group.protocol,
         started=step.now,
-        initial=InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0)) if empty else None,
+        initial=InitialDelay(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        if empty
+        else None,
     )
     if group.round is not None:
         propagate_sync_error(group, group.round, ErrorCode.rebalance_in_progress, step)
@@ -150,7 +164,9 @@ def _park_join(round_: Round, member_id: str, request_id: RequestId, step: Step)
     round_.joins[member_id] = request_id
     if older is not None:
         # Kafka never answers it. Whoever still waits for it learns that a join is under way.
-        step.reply(older, JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member_id))
+        step.reply(
+            older, JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member_id)
+        )
 
 
 def _all_joined(group: Group, round_: Round) -> bool:
@@ -158,7 +174,9 @@ def _all_joined(group: Group, round_: Round) -> bool:
 
 
 def _remove_laggards(group: Group, round_: Round, step: Step) -> None:
-    absent = [session for session in group.sessions.values() if session.member_id not in round_.joins]
+    absent = [
+        session for session in group.sessions.values() if session.member_id not in round_.joins
+    ]
     round_.awaited = tuple(session.member_id for session in absent)
     for session in absent:
         if session.instance_id is None:
@@ -184,7 +202,9 @@ def _answer_joins(group: Group, round_: Round, step: Step) -> None:
     round_.joins.clear()
 
 
-def current_generation(group: Group, member_id: str, members: Iterable[JoinedMember] = ()) -> JoinGroupResponse:
+def current_generation(
+    group: Group, member_id: str, members: Iterable[JoinedMember] = ()
+) -> JoinGroupResponse:
     """The answer to a JoinGroup that succeeded."""
     return JoinGroupResponse(
         generation=group.generation,

@@ -1,16 +1,17 @@
 """The schema of `__consumer_offsets`: what the group log holds, and its bytes.
 
-A record is a key `[int16 type][body]` and a value `[int16 version][body]`; a null value is a tombstone. The types of
-the classic protocol are here:
+A record is a key `[int16 type][body]` and a value `[int16 version][body]`; a null value is a
+tombstone. The types of the classic protocol are here:
 
 | type | key | value |
 |---|---|---|
 | 0, 1 | `OffsetCommitKey` (0: written by Kafka 0.8, read only) | `OffsetCommitValue` v0-v4 |
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` v0-v4 |
 
-Every version is read. Written are, as Kafka 4.3 does, GroupMetadataValue v3 and OffsetCommitValue v4, or v1 where a
-commit brought its own expiry (v1 is the only version that can hold one). The other key types belong to protocols
-that are not served; `decode` answers None for them, so a log that Kafka wrote can be loaded.
+Every version is read. Written are, as Kafka 4.3 does, GroupMetadataValue v3 and OffsetCommitValue
+v4, or v1 where a commit brought its own expiry (v1 is the only version that can hold one). The
+other key types belong to protocols that are not served; `decode` answers None for them, so a log
+that Kafka wrote can be loaded.
 
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's group-coordinator.
 """
@@ -81,9 +82,11 @@ class OffsetCommitRecord(NamedTuple):
 
 
 class OffsetCommits(NamedTuple):
-    """`OffsetCommitRecord`s of one group and topic, column by column: what an OffsetCommit is decided to.
+    """`OffsetCommitRecord`s of one group and topic, column by column: what an OffsetCommit is
+    decided to.
 
-    The values are what `pack_offset` makes, for they are kept and logged as bytes and looked into when fetched.
+    The values are what `pack_offset` makes, for they are kept and logged as bytes and looked into
+    when fetched.
     """
 
     group: str
@@ -95,7 +98,10 @@ class OffsetCommits(NamedTuple):
     def rows(self) -> list[OffsetCommitRecord]:
         """The same, a record per partition."""
         keys = (OffsetCommitKey(self.group, self.topic, partition) for partition in self.partitions)
-        return [OffsetCommitRecord(key, unpack_offset(value)) for key, value in zip(keys, self.values, strict=True)]
+        return [
+            OffsetCommitRecord(key, unpack_offset(value))
+            for key, value in zip(keys, self.values, strict=True)
+        ]
 
 
 class GroupMetadataRecord(NamedTuple):
@@ -111,7 +117,9 @@ Record: TypeAlias = Row | OffsetCommits
 
 def new_empty_group_record(group: str, now: int) -> GroupMetadataRecord:
     """What makes a group exist that has no generation yet; `now` in ms since the epoch."""
-    return GroupMetadataRecord(GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, now, ()))
+    return GroupMetadataRecord(
+        GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, now, ())
+    )
 
 
 class CorruptRecordError(ValueError):
@@ -151,7 +159,9 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
         key = offset_key_start(group, topic) + pack_int32(partition)
         return key, None if value is None else pack_offset(*value)
     metadata = record.value
-    return _group_metadata_key(record.key.group), None if metadata is None else _group_metadata_value(metadata)
+    return _group_metadata_key(
+        record.key.group
+    ), None if metadata is None else _group_metadata_value(metadata)
 
 
 def encoded_size(value: GroupMetadataValue) -> int:
@@ -164,12 +174,17 @@ def offset_key_start(group: str, topic: str) -> bytes:
     return b"".join((b"\x00\x01", pack_string(group), pack_string(topic)))
 
 
-def pack_offsets(positions: Sequence[bytes], commit_timestamp: int, topic_id: bytes) -> Sequence[bytes]:
-    """`pack_offset` of offsets without metadata: each position is an int64 offset and an int32 leader epoch."""
+def pack_offsets(
+    positions: Sequence[bytes], commit_timestamp: int, topic_id: bytes
+) -> Sequence[bytes]:
+    """`pack_offset` of offsets without metadata: each position is an int64 offset and an int32
+    leader epoch.
+    """
     end = _USUAL_END.pack(1, commit_timestamp, _TOPIC_ID_TAG, topic_id)
     if len(positions) == 1:
         return (_USUAL_START + positions[0] + end,)
-    # The bytes between two positions are always the same, so all values are made, and cut up, at the speed of C.
+    # The bytes between two positions are always the same, so all values are made, and cut up, at
+    # the speed of C.
     return _cutter(len(positions)).unpack(_USUAL_START + (end + _USUAL_START).join(positions) + end)
 
 
@@ -179,11 +194,18 @@ def _cutter(count: int) -> struct.Struct:
 
 
 def pack_offset(
-    offset: int, leader_epoch: int, text: str, timestamp: int, expires: int = NO_TIMESTAMP, topic_id: UUID | None = None
+    offset: int,
+    leader_epoch: int,
+    text: str,
+    timestamp: int,
+    expires: int = NO_TIMESTAMP,
+    topic_id: UUID | None = None,
 ) -> bytes:
     """The bytes of an `OffsetCommitValue` with these fields, in the log and in memory."""
     if not text and expires == NO_TIMESTAMP and topic_id is not None:
-        return _USUAL_OFFSET.pack(4, offset, leader_epoch, 1, timestamp, _TOPIC_ID_TAG, _id_bytes(topic_id))
+        return _USUAL_OFFSET.pack(
+            4, offset, leader_epoch, 1, timestamp, _TOPIC_ID_TAG, _id_bytes(topic_id)
+        )
     metadata = text.encode()
     if expires != NO_TIMESTAMP:
         timestamps = struct.pack(">qq", timestamp, expires)
@@ -238,10 +260,14 @@ def decode(key: bytes, value: bytes | None) -> Row | None:
         match reader.int16():
             case 0 | 1:
                 offset_key = OffsetCommitKey(reader.string(), reader.string(), reader.int32())
-                return OffsetCommitRecord(offset_key, None if value is None else unpack_offset(value))
+                return OffsetCommitRecord(
+                    offset_key, None if value is None else unpack_offset(value)
+                )
             case 2:
                 group_key = GroupMetadataKey(reader.string())
-                return GroupMetadataRecord(group_key, None if value is None else _read_group_metadata(_Reader(value)))
+                return GroupMetadataRecord(
+                    group_key, None if value is None else _read_group_metadata(_Reader(value))
+                )
             case _:
                 return None
     except (struct.error, UnicodeDecodeError) as e:
@@ -249,11 +275,15 @@ def decode(key: bytes, value: bytes | None) -> Row | None:
 
 
 def unpack_offset(data: bytes) -> OffsetCommitValue:
-    """The value of a committed offset. Raises CorruptRecordError if the bytes do not follow the schema."""
+    """The value of a committed offset. Raises CorruptRecordError if the bytes do not follow the
+    schema.
+    """
     if len(data) == _USUAL_OFFSET.size:
         version, offset, leader_epoch, length, timestamp, tag, topic_id = _USUAL_OFFSET.unpack(data)
         if version == 4 and length == 1 and tag == _TOPIC_ID_TAG:
-            return OffsetCommitValue(offset, leader_epoch, "", timestamp, NO_TIMESTAMP, _id(topic_id))
+            return OffsetCommitValue(
+                offset, leader_epoch, "", timestamp, NO_TIMESTAMP, _id(topic_id)
+            )
     try:
         return _read_offset_commit(_Reader(data))
     except (struct.error, UnicodeDecodeError) as e:
@@ -314,7 +344,9 @@ def _read_member(reader: "_Reader", version: int) -> MemberMetadata:
 
 
 class _Reader:
-    """Reads the primitive types of Kafka's message format; compact ones once `version` met a flexible version."""
+    """Reads the primitive types of Kafka's message format; compact ones once `version` met a
+    flexible version.
+    """
 
     __slots__ = ("_data", "_flexible", "_position")
 
@@ -326,7 +358,9 @@ class _Reader:
     def version(self, flexible_since: int) -> int:
         version = self.int16()
         if not 0 <= version <= flexible_since:
-            raise CorruptRecordError(f"value version {version} is newer than this program (0-{flexible_since})")
+            raise CorruptRecordError(
+                f"value version {version} is newer than this program (0-{flexible_since})"
+            )
         self._flexible = version >= flexible_since
         return version
 
@@ -359,7 +393,10 @@ class _Reader:
     def tags(self) -> dict[int, bytes]:
         if not self._flexible:
             return {}
-        return {self._unsigned_varint(): self._take(self._unsigned_varint()) for _ in range(self._unsigned_varint())}
+        return {
+            self._unsigned_varint(): self._take(self._unsigned_varint())
+            for _ in range(self._unsigned_varint())
+        }
 
     def _unsigned_varint(self) -> int:
         value = 0
@@ -377,7 +414,9 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._data):
-            raise CorruptRecordError(f"ends after {len(self._data)} bytes where {end} are announced")
+            raise CorruptRecordError(
+                f"ends after {len(self._data)} bytes where {end} are announced"
+            )
         data = self._data[self._position : end]
         self._position = end
         return data

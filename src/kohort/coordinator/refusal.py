@@ -1,7 +1,7 @@
 """The answer to a request that never reached, or did not outlive, its shard.
 
-One function for every such case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log failed
-(COORDINATOR_NOT_AVAILABLE), or it is going away (NOT_COORDINATOR).
+One function for every such case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log
+failed (COORDINATOR_NOT_AVAILABLE), or it is going away (NOT_COORDINATOR).
 """
 
 from collections.abc import Callable, Mapping
@@ -43,18 +43,23 @@ def refuse(request: Request, error: ErrorCode) -> Response:
 
 
 def refuse_while_loading(request: Request) -> Response:
-    """COORDINATOR_LOAD_IN_PROGRESS; but a heartbeat is fine, since nobody's session runs yet (as in Kafka)."""
+    """COORDINATOR_LOAD_IN_PROGRESS; but a heartbeat is fine, since nobody's session runs yet (as in
+    Kafka).
+    """
     if isinstance(request, Heartbeat):
         return HeartbeatResponse()
     return refuse(request, ErrorCode.coordinator_load_in_progress)
 
 
 def _refuse_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitResponse:
-    return OffsetCommitResponse(tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets))
+    return OffsetCommitResponse(
+        tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
+    )
 
 
 def _refuse_fetch(_: OffsetFetch, error: ErrorCode) -> OffsetFetchResponse:
-    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here; as in Kafka they are told to look for the coordinator.
+    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here; as in Kafka they are told to look for
+    # the coordinator.
     unavailable = error is ErrorCode.coordinator_not_available
     return OffsetFetchResponse(error=ErrorCode.not_coordinator if unavailable else error)
 

@@ -1,10 +1,11 @@
 """What a shard is asked, free of wire versions.
 
-Handlers make these of what the wire brought; where the answer depends on the API version, the request carries
-`version`. `request_id` is opaque: the answer comes back with it, now or in a later `Result`.
+Handlers make these of what the wire brought; where the answer depends on the API version, the
+request carries `version`. `request_id` is opaque: the answer comes back with it, now or in a later
+`Result`.
 
-Nobody changes a request. Those that come by the thousand are not frozen only because making a frozen one takes up to
-four times as long.
+Nobody changes a request. Those that come by the thousand are not frozen only because making a
+frozen one takes up to four times as long.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,8 +85,10 @@ class OffsetToCommit(NamedTuple):
 
 
 OffsetColumns: TypeAlias = tuple[str, bytes, Sequence[int], Sequence[bytes]]
-"""Offsets to commit to one topic, none with metadata: topic, the 16 bytes of its id, partitions, and for each of them
-an int64 offset and an int32 leader epoch, as they lie in the bytes of a request."""
+"""Offsets to commit to one topic, none with metadata: topic, the 16 bytes of its id, partitions,
+and for each of them an int64 offset and an int32 leader epoch, as they lie in the bytes of a
+request.
+"""
 
 
 class Committer(NamedTuple):
@@ -119,7 +122,9 @@ class OffsetFetch:
     """None: all that the group committed."""
     require_stable: bool = False
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """The ids that the topics have now: what was committed for one that had another id is not shown (KIP-848)."""
+    """The ids that the topics have now: what was committed for one that had another id is not shown
+    (KIP-848).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +172,9 @@ Request: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """A connection by which requests came is gone. Parked requests still count; pending ids stop holding rounds up."""
+    """A connection by which requests came is gone. Parked requests still count; pending ids stop
+    holding rounds up.
+    """
 
     connection: ConnectionId
 

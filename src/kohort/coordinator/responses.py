@@ -1,7 +1,7 @@
 """What a shard answers, free of wire versions; handlers write the version that was asked for.
 
-Nobody changes an answer; those that go out by the thousand are not frozen only because that costs time, as in
-`requests`.
+Nobody changes an answer; those that go out by the thousand are not frozen only because that costs
+time, as in `requests`.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
-"""What `Shard.handle` decides: records to log, replies to send, timers to set, rebalances to tell of.
+"""What `Shard.handle` decides: records to log, replies to send, timers to set, rebalances to tell
+of.
 
-All of it is data. The runtime appends the records, sends the replies once they are appended, and brings a timer
-back to `handle` as `TimerFired` when it is due.
+All of it is data. The runtime appends the records, sends the replies once they are appended, and
+brings a timer back to `handle` as `TimerFired` when it is due.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from kohort.types import Instant, RequestId
 
 @dataclass(frozen=True, slots=True)
 class SessionExpires:
-    """A member or a pending id was silent for its session timeout, or a new one for the new-member join timeout."""
+    """A member or a pending id was silent for its session timeout, or a new one for the new-member
+    join timeout.
+    """
 
     group: str
     member_id: str

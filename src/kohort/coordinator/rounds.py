@@ -1,9 +1,10 @@
 """A round: the soft state of one rebalance, from its first cause to the leader's assignment.
 
-It has two phases. In the join phase JoinGroup requests are parked until every member has sent one, or until time is
-up; its end makes the next generation. In the sync phase the followers' SyncGroup requests are parked until the
-leader's brings the assignment. A round that is disturbed while syncing is succeeded by a new one, whose base
-generation is the one that was made; a round that was never synced leaves no trace in the log, as in Kafka.
+It has two phases. In the join phase JoinGroup requests are parked until every member has sent one,
+or until time is up; its end makes the next generation. In the sync phase the followers' SyncGroup
+requests are parked until the leader's brings the assignment. A round that is disturbed while
+syncing is succeeded by a new one, whose base generation is the one that was made; a round that was
+never synced leaves no trace in the log, as in Kafka.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ MOST_CAUSES: Final = 32
 
 @dataclass(slots=True)
 class InitialDelay:
-    """The first round of an empty group waits for more members to come, and longer while they do (KIP-134)."""
+    """The first round of an empty group waits for more members to come, and longer while they do
+    (KIP-134).
+    """
 
     delay_ms: int
     """The part that is running."""
@@ -30,7 +33,9 @@ class InitialDelay:
 @dataclass(slots=True, kw_only=True)
 class Round:
     generation: int
-    """While joining the one before, by which heartbeats and commits are judged; then the one that was made."""
+    """While joining the one before, by which heartbeats and commits are judged; then the one that
+    was made.
+    """
     protocol_type: str
     leader: str | None
     started: Instant
@@ -52,7 +57,9 @@ class Round:
         return self.joined is None
 
     def note(self, causes: Sequence[Cause]) -> None:
-        """Keep the first causes, and the number of those beyond: a thousand members make a thousand of them."""
+        """Keep the first causes, and the number of those beyond: a thousand members make a thousand
+        of them.
+        """
         kept = causes[: max(MOST_CAUSES - len(self.causes), 0)]
         self.causes += kept
         self.more_causes += len(causes) - len(kept)

@@ -4,12 +4,12 @@
     for record in result.records:                # the only writer of logged state
         shard.replay(record)
 
-Loading is the same fold over all records of the log, then `loaded(now)`, which gives every member of every group a
-fresh session. So a shard that served and a shard that was loaded from what the first one logged hold the same logged
-state; `logged_state` is that state, to compare.
+Loading is the same fold over all records of the log, then `loaded(now)`, which gives every member
+of every group a fresh session. So a shard that served and a shard that was loaded from what the
+first one logged hold the same logged state; `logged_state` is that state, to compare.
 
-A shard does no I/O and never fails half-way: if the append of its records fails, the runtime drops it and loads a
-new one.
+A shard does no I/O and never fails half-way: if the append of its records fails, the runtime drops
+it and loads a new one.
 """
 
 from collections import Counter
@@ -90,25 +90,31 @@ class Shard:
     # --- deciding ---
 
     def handle(self, event: Event, now: Instant) -> Result:
-        """Decide what happens. The caller replays the records at once, and appends them before it replies."""
+        """Decide what happens. The caller replays the records at once, and appends them before it
+        replies.
+        """
         return _HANDLERS[type(event)](self, event, now)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None, now: Instant
     ) -> ErrorCode:
-        """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and never waits."""
+        """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and
+        never waits.
+        """
         return hear_of(self.groups.get(group), group, generation, member_id, instance_id, now)
 
     def commit(
         self, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
     ) -> ErrorCode | list[OffsetCommits]:
-        """`handle` of an OffsetCommit whose partitions are all answered the same, without the values around it: that
-        answer, or, if it is `none`, the records.
+        """`handle` of an OffsetCommit whose partitions are all answered the same, without the
+        values around it: that answer, or, if it is `none`, the records.
         """
         return commit_columns(self.groups.get(committer.group), committer, version, topics, now)
 
     def loaded(self, now: Instant) -> Result:
-        """The log was replayed to its end: members get fresh sessions, groups over capacity rebalance."""
+        """The log was replayed to its end: members get fresh sessions, groups over capacity
+        rebalance.
+        """
         step = Step(self.config, now)
         for group in self.groups.values():
             if group.logged is not None:
@@ -140,7 +146,9 @@ class Shard:
         if not group.exists:
             del self.groups[group.id]
 
-    def logged_state(self) -> Mapping[str, tuple[ClassicGroup | None, Mapping[TopicPartition, Any]]]:
+    def logged_state(
+        self,
+    ) -> Mapping[str, tuple[ClassicGroup | None, Mapping[TopicPartition, Any]]]:
         """Everything that the log determines, by group."""
         return {
             group.id: (group.logged, dict(group.offsets))
@@ -172,7 +180,9 @@ class Shard:
                 group = self.groups[request.group] = Group(request.group)
                 step.record(new_empty_group_record(request.group, now))
         if group is None or error is not ErrorCode.none:
-            step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
+            step.reply(
+                request.request_id, JoinGroupResponse(error=error, member_id=request.member_id)
+            )
         else:
             join_group(group, request, step)
             self._note_awaiting(group, request.connection)

@@ -1,4 +1,6 @@
-"""One event being decided: what the functions of the core are handed, and where they put what is to happen."""
+"""One event being decided: what the functions of the core are handed, and where they put what is to
+happen.
+"""
 
 from kohort.coordinator.classic import Group, Session
 from kohort.coordinator.config import GroupConfig
@@ -10,7 +12,9 @@ from kohort.types import Instant, RequestId
 
 
 class Step:
-    """Collects a `Result`; `now` and `config` are what the decision may depend on besides the group."""
+    """Collects a `Result`; `now` and `config` are what the decision may depend on besides the
+    group.
+    """
 
     __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now")
 
@@ -37,12 +41,17 @@ class Step:
     def tell(self, rebalance: Rebalance) -> None:
         self._journal.append(rebalance)
 
-    def restart_session(self, group: Group, session: Session, timeout_ms: int | None = None) -> None:
+    def restart_session(
+        self, group: Group, session: Session, timeout_ms: int | None = None
+    ) -> None:
         """Expire the member `timeout_ms` from now, after its session timeout if None.
 
-        A timer that fires earlier is left alone: it re-arms itself, so that a heartbeat costs no timer.
+        A timer that fires earlier is left alone: it re-arms itself, so that a heartbeat costs no
+        timer.
         """
-        session.deadline = Instant(self.now + (session.session_timeout_ms if timeout_ms is None else timeout_ms))
+        session.deadline = Instant(
+            self.now + (session.session_timeout_ms if timeout_ms is None else timeout_ms)
+        )
         if session.timer is None or session.timer > session.deadline:
             self.arm(group, session)
 
@@ -52,4 +61,6 @@ class Step:
         self._timers.append(Timer(SessionExpires(group.id, session.member_id), session.deadline))
 
     def result(self) -> Result:
-        return Result(tuple(self._records), tuple(self._replies), tuple(self._timers), tuple(self._journal))
+        return Result(
+            tuple(self._records), tuple(self._replies), tuple(self._timers), tuple(self._journal)
+        )

@@ -1,9 +1,11 @@
 """SyncGroup (API 14): the leader's assignment makes the generation stable.
 
-The leader's request turns the round into one GroupMetadata record; that record's replay is the move to Stable, live
-and when loading. The followers' requests are parked until then, and answered at once later.
+The leader's request turns the round into one GroupMetadata record; that record's replay is the move
+to Stable, live and when loading. The followers' requests are parked until then, and answered at
+once later.
 
-A member that never sends its SyncGroup is removed when the pending-sync timer fires, which runs on in Stable.
+A member that never sends its SyncGroup is removed when the pending-sync timer fires, which runs on
+in Stable.
 
 Source: classicGroupSync… of Kafka's GroupMetadataManager; KIP-559 (protocol type and name).
 """
@@ -64,17 +66,28 @@ def validate_sync(group: Group | None, request: SyncGroup) -> ErrorCode:
         return error
     if request.generation != group.generation:
         return ErrorCode.illegal_generation
-    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol):
+    if _differs(request.protocol_type, group.protocol_type) or _differs(
+        request.protocol_name, group.protocol
+    ):
         return ErrorCode.inconsistent_group_protocol
-    return ErrorCode.rebalance_in_progress if group.state is State.PREPARING_REBALANCE else ErrorCode.none
+    return (
+        ErrorCode.rebalance_in_progress
+        if group.state is State.PREPARING_REBALANCE
+        else ErrorCode.none
+    )
 
 
 def sync_phase_ends(group: Group, step: Step) -> None:
-    """The pending-sync timer fired: who never sent its SyncGroup is removed, and the group rebalances."""
+    """The pending-sync timer fired: who never sent its SyncGroup is removed, and the group
+    rebalances.
+    """
     if not group.unsynced:
         return
     silent = sorted(group.unsynced)
-    causes = [Cause("sync timeout", member_id, group.sessions[member_id].client_id) for member_id in silent]
+    causes = [
+        Cause("sync timeout", member_id, group.sessions[member_id].client_id)
+        for member_id in silent
+    ]
     for member_id in silent:
         remove_member(group, member_id, step)
     rebalance(group, causes, step)
@@ -102,7 +115,8 @@ def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
     older = round_.syncs.get(request.member_id)
     round_.syncs[request.member_id] = request.request_id
     if older is not None:
-        # Kafka never answers it. Whoever still waits for it joins again, which brings the same generation.
+        # Kafka never answers it. Whoever still waits for it joins again, which brings the same
+        # generation.
         step.reply(older, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
 
 
@@ -134,4 +148,6 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
 
 
 def _assigned(value: GroupMetadataValue, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(protocol_type=value.protocol_type, protocol_name=value.protocol, assignment=assignment)
+    return SyncGroupResponse(
+        protocol_type=value.protocol_type, protocol_name=value.protocol, assignment=assignment
+    )

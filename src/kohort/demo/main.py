@@ -22,22 +22,46 @@ console = Console(highlight=False)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
-    option("--data", type=Path, default=Path("data"), metavar="DIR", help="directory of the server's data (data)")
-    option("--listen", default="127.0.0.1:9092", metavar="HOST:PORT", help="a free port is taken if this one is not")
-    option("--seconds", type=float, default=22.0, metavar="N", help="how long the members take, on purpose (22)")
+    option(
+        "--data",
+        type=Path,
+        default=Path("data"),
+        metavar="DIR",
+        help="directory of the server's data (data)",
+    )
+    option(
+        "--listen",
+        default="127.0.0.1:9092",
+        metavar="HOST:PORT",
+        help=("a free port is taken if this one is not"),
+    )
+    option(
+        "--seconds",
+        type=float,
+        default=22.0,
+        metavar="N",
+        help=("how long the members take, on purpose (22)"),
+    )
     option("--picture", type=Path, metavar="FILE", help="also write the view as an SVG picture")
-    option("--no-spark", action="store_true", help="leave out the part in which Spark reads the topic")
+    option(
+        "--no-spark",
+        action="store_true",
+        help=("leave out the part in which Spark reads the topic"),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Perform the whole show; the exit code.
 
-    The server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the summary.
+    The server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the
+    summary.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Server(address(options.listen), options.data) as server:
-            ends = perform(server, options.data, max(options.seconds, LEAST_SECONDS), options.picture)
+            ends = perform(
+                server, options.data, max(options.seconds, LEAST_SECONDS), options.picture
+            )
             if not options.no_spark:
                 from kohort.demo.spark import continued
 
@@ -46,7 +70,9 @@ def run(options: argparse.Namespace) -> int:
                 invite(server)
                 linger(server)
     except DemoError as error:
-        Console(stderr=True, highlight=False).print(f"[red]The demo stopped:[/] {escape(str(error))}")
+        Console(stderr=True, highlight=False).print(
+            f"[red]The demo stopped:[/] {escape(str(error))}"
+        )
         return FAILED
     except KeyboardInterrupt:
         console.print("\nStopped.")
@@ -58,7 +84,9 @@ def run(options: argparse.Namespace) -> int:
 def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> dict[int, int]:
     """The group's part; the topic's end offsets."""
     if server.moved_from is not None:
-        console.print(f"Port {server.moved_from} is taken: the server listens on {server.address} instead.")
+        console.print(
+            f"Port {server.moved_from} is taken: the server listens on {server.address} instead."
+        )
     console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
     needed()
     from kohort.demo.show import Show
@@ -82,15 +110,26 @@ def filled(server: Server) -> dict[int, int]:
 
     if (ends := loading.existing(server.address)) is not None:
         count = sum(ends.values())
-        console.print(f"Topic {loading.TOPIC} has its {count:,} records from an earlier run: not loaded again.")
+        console.print(
+            f"Topic {loading.TOPIC} has its {count:,} records from an earlier run: not "
+            "loaded again."
+        )
         return dict(ends)
-    columns = (TextColumn("Loading flights"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("Loading flights"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=flights.COUNT)
         rows = flights.read(flights.archive())
-        ends = loading.load(server.address, rows, lambda done: progress.update(task, completed=done))
+        ends = loading.load(
+            server.address, rows, lambda done: progress.update(task, completed=done)
+        )
     console.print(
-        f"Topic {loading.TOPIC} has {sum(ends.values()):,} records in {len(ends)} partitions, keyed by carrier."
+        f"Topic {loading.TOPIC} has {sum(ends.values()):,} records in {len(ends)} "
+        "partitions, keyed by carrier."
     )
     return dict(ends)
 
@@ -100,14 +139,18 @@ def needed() -> None:
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
-        raise DemoError("the demo needs confluent-kafka: pip install 'kohort[demo]', or run `make run`") from None
+        raise DemoError(
+            "the demo needs confluent-kafka: pip install 'kohort[demo]', or run `make run`"
+        ) from None
     flights.archive()
 
 
 def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise DemoError(f"{text!r} is not an address: --listen takes HOST:PORT, such as 127.0.0.1:9092")
+        raise DemoError(
+            f"{text!r} is not an address: --listen takes HOST:PORT, such as 127.0.0.1:9092"
+        )
     return host.strip("[]"), int(port)
 
 
@@ -116,7 +159,9 @@ def stays() -> bool:
 
 
 def invite(server: Server) -> None:
-    console.print(f"The server stays on [bold]{server.address}[/] for your own clients. For example:")
+    console.print(
+        f"The server stays on [bold]{server.address}[/] for your own clients. For example:"
+    )
     console.print(f"  kcat -b {server.address} -C -t flights -c 3")
     console.print(f"  kcat -b {server.address} -G my-group flights")
     console.print(f"  curl http://{server.http}/groups")

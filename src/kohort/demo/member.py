@@ -2,8 +2,9 @@
 
     python -m kohort.demo.member BOOTSTRAP GROUP TOPIC CLIENT_ID STARTED SECONDS
 
-SIGTERM, or the group, may take a partition away at any time: its task then finishes the batch that it has in hand,
-which is committed before the next owner starts. Partitions that stay are not interrupted.
+SIGTERM, or the group, may take a partition away at any time: its task then finishes the batch that
+it has in hand, which is committed before the next owner starts. Partitions that stay are not
+interrupted.
 """
 
 import asyncio
@@ -41,10 +42,16 @@ async def main(job: Job) -> None:
 
 async def count_flights(generation: Generation, partition: TopicPartition, pace: Pace) -> None:
     async for batch in generation.records(partition):
-        with suppress(TimeoutError):  # slow on purpose, but not once somebody waits for the partition
+        # slow on purpose, but not once somebody waits for the partition
+        with suppress(TimeoutError):
             early = pace.early(batch.next_offset, batch.high_watermark, time.monotonic())
             await asyncio.wait_for(generation.ending(), early)
-        say(partition.partition, batch.first_offset, batch.next_offset, count(record.value for record in batch))
+        say(
+            partition.partition,
+            batch.first_offset,
+            batch.next_offset,
+            count(record.value for record in batch),
+        )
         await generation.commit({partition: batch.next_offset})
 
 

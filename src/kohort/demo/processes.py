@@ -8,7 +8,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(how: signal.Signals) -> Callable[[], None] | None:
-    """A `preexec_fn`: the kernel sends this signal to the child once its parent is gone, in any way (Linux only)."""
+    """A `preexec_fn`: the kernel sends this signal to the child once its parent is gone, in any way
+    (Linux only).
+    """
     try:
         prctl = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):

@@ -20,7 +20,9 @@ from kohort.demo.processes import die_with_parent
 START_SECONDS = 10.0
 STOP_SECONDS = 8.0
 INITIAL_DELAY_MS = 500
-"""`group.initial.rebalance.delay.ms`: how long the first member waits for others. Kafka's default is 3 s."""
+"""`group.initial.rebalance.delay.ms`: how long the first member waits for others. Kafka's default
+is 3 s.
+"""
 
 
 class Server:
@@ -42,8 +44,22 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def _start(self, data: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "kohort", "serve", "--listen", self.address, "--data", str(data)]
-        command += ["--http", self.http, "--set", f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}"]
+        command = [
+            sys.executable,
+            "-m",
+            "kohort",
+            "serve",
+            "--listen",
+            self.address,
+            "--data",
+            str(data),
+        ]
+        command += [
+            "--http",
+            self.http,
+            "--set",
+            (f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}"),
+        ]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 command,
@@ -62,12 +78,17 @@ class Server:
                 raise DemoError(f"the server did not start:\n{self._log_tail()}")
             if time.monotonic() > deadline:
                 self.stop()
-                raise DemoError(f"the server did not listen within {START_SECONDS:g} s: see {self.log}")
+                raise DemoError(
+                    f"the server did not listen within {START_SECONDS:g} s: see {self.log}"
+                )
             time.sleep(0.02)
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -100,7 +121,9 @@ class Server:
             return None
         except OSError as error:
             self.assert_running()
-            raise DemoError(f"the server's HTTP port does not answer ({error}): see {self.log}") from error
+            raise DemoError(
+                f"the server's HTTP port does not answer ({error}): see {self.log}"
+            ) from error
 
     def group(self, group_id: str) -> dict[str, Any] | None:
         return self.get(f"/groups/{quote(group_id, safe='')}")

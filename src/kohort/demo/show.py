@@ -1,4 +1,6 @@
-"""What happens when: three members, a fourth, one that leaves, one that dies, and the end; seen ten times a second."""
+"""What happens when: three members, a fourth, one that leaves, one that dies, and the end; seen ten
+times a second.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +24,14 @@ PATIENCE_SECONDS = 40.0
 FIRST = {"member-1": Library.KOHORT, "member-2": Library.KOHORT, "member-3": Library.LIBRDKAFKA}
 LATE, LEAVER, VICTIM = "member-4", "member-1", "member-2"
 JOINS_AT, LEAVES_AT, DIES_AT = 0.18, 0.34, 0.50
-"""Shares of the show after which the fourth member is started, one of the first asked to leave, another one killed."""
+"""Shares of the show after which the fourth member is started, one of the first asked to leave,
+another one killed.
+"""
 
 SPARED_UNTIL = 0.6
-"""Until then the kill waits for a moment in which its victim has work in hand that it has not committed."""
+"""Until then the kill waits for a moment in which its victim has work in hand that it has not
+committed.
+"""
 
 Watcher = Callable[[Scene], None]
 
@@ -52,11 +58,15 @@ class Show:
                 next(script, None)
                 if self._elapsed > self._seconds + PATIENCE_SECONDS:
                     raise DemoError(
-                        f"the group still has a lag of {group.lag:,}: see {self._server.log} and {self._log}"
+                        f"the group still has a lag of {group.lag:,}: see "
+                        f"{self._server.log} and {self._log}"
                     )
                 time.sleep(FRAME_SECONDS)
             if not crew.killed:
-                raise DemoError("the group was done before all could happen to it: give it more time with --seconds")
+                raise DemoError(
+                    "the group was done before all could happen to it: give it more time "
+                    "with --seconds"
+                )
             departures = dict(crew.departures)
             crew.leave()
             last = self._frame(crew, watch)
@@ -83,7 +93,9 @@ class Show:
         while crew.departures[LEAVER].gone is None:
             yield
         yield from self._until(DIES_AT, members=3)
-        while self._elapsed < SPARED_UNTIL * self._seconds and not in_hand(VICTIM, self._group, tally(crew.reports)):
+        while self._elapsed < SPARED_UNTIL * self._seconds and not in_hand(
+            VICTIM, self._group, tally(crew.reports)
+        ):
             yield
         crew.kill(VICTIM)
         self._say(f"kill -9 {VICTIM}: it cannot leave, or commit", alarm=True)
@@ -102,7 +114,9 @@ class Show:
         return time.monotonic() - self._began
 
     def _job(self, name: str) -> Job:
-        return Job(self._server.address, self.group_id, TOPIC, name, Pace(self._began, self._seconds))
+        return Job(
+            self._server.address, self.group_id, TOPIC, name, Pace(self._began, self._seconds)
+        )
 
     def _say(self, text: str, alarm: bool = False) -> None:
         self._said.append(Note(time.time() - self._started, text, alarm))
@@ -137,7 +151,10 @@ def merged(said: Sequence[Note], journal: Sequence[Rebalance], started: float) -
 def _told(journal: Sequence[Rebalance], started: float) -> Iterator[Note]:
     for rebalance in journal:
         spent = rebalance.join_ms + rebalance.sync_ms
-        yield Note(rebalance.ended / 1000 - started, f"{became(rebalance)} after {spent:,} ms: {why(rebalance.causes)}")
+        yield Note(
+            rebalance.ended / 1000 - started,
+            (f"{became(rebalance)} after {spent:,} ms: {why(rebalance.causes)}"),
+        )
 
 
 def next_name(taken: Sequence[str]) -> str:

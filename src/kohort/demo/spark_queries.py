@@ -1,4 +1,6 @@
-"""Two Spark queries of one group: each counts the flights of the partitions that the group gives it, into Parquet."""
+"""Two Spark queries of one group: each counts the flights of the partitions that the group gives
+it, into Parquet.
+"""
 
 import shutil
 import time
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("spark-1", "spark-2")
 PER_TRIGGER: Final = 60_000
-"""Records of a micro-batch of one query: some micro-batches, so that the second query finds work."""
+"""Records of a micro-batch of one query: some micro-batches, so that the second query finds work.
+"""
 TIMEOUT_S: Final = 180.0
 POLL_S: Final = 0.3
 
@@ -23,7 +26,9 @@ POLL_S: Final = 0.3
 class Queries:
     """The tables lie in `directory`, one part for each query and micro-batch; it is made anew."""
 
-    def __init__(self, spark: "SparkSession", address: str, topic: str, group: str, directory: Path) -> None:
+    def __init__(
+        self, spark: "SparkSession", address: str, topic: str, group: str, directory: Path
+    ) -> None:
         self._spark = spark
         self._address = address
         self._topic = topic
@@ -51,20 +56,29 @@ class Queries:
             .option("maxOffsetsPerTrigger", PER_TRIGGER)
             .load()
         )
-        writer = per_hour(parsed(records)).writeStream.outputMode("update").foreachBatch(self._saving(name))
-        writer = writer.option("checkpointLocation", str(self.directory / "checkpoints" / name)).queryName(name)
+        writer = (
+            per_hour(parsed(records))
+            .writeStream.outputMode("update")
+            .foreachBatch(self._saving(name))
+        )
+        writer = writer.option(
+            "checkpointLocation", str(self.directory / "checkpoints" / name)
+        ).queryName(name)
         self._running.append(writer.trigger(processingTime="0 seconds").start())
 
     def _saving(self, name: str) -> "Callable[[DataFrame, int], None]":
         table = self.directory / "table"
 
         def save(totals: "DataFrame", batch: int) -> None:
-            # A micro-batch that is repeated writes the same place again: exactly once, by the checkpoint.
+            # A micro-batch that is repeated writes the same place again: exactly once, by the
+            # checkpoint.
             totals.write.mode("overwrite").parquet(str(table / f"query={name}" / f"batch={batch}"))
 
         return save
 
-    def run(self, state: Callable[[], GroupState], on_progress: Callable[[dict[str, int]], None]) -> dict[str, int]:
+    def run(
+        self, state: Callable[[], GroupState], on_progress: Callable[[dict[str, int]], None]
+    ) -> dict[str, int]:
         """Until the group has processed the whole topic; what each query read. Raises DemoError."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
@@ -84,7 +98,10 @@ class Queries:
 
     def read(self) -> dict[str, int]:
         """Records by query."""
-        return {each.name: sum(progress.numInputRows for progress in each.recentProgress) for each in self._running}
+        return {
+            each.name: sum(progress.numInputRows for progress in each.recentProgress)
+            for each in self._running
+        }
 
     def table(self) -> "DataFrame":
         """All that was written."""

@@ -1,4 +1,6 @@
-"""Where the show is seen: a live picture on a terminal, lines of text elsewhere, and a picture for the docs."""
+"""Where the show is seen: a live picture on a terminal, lines of text elsewhere, and a picture for
+the docs.
+"""
 
 import re
 from io import StringIO
@@ -31,7 +33,9 @@ class Stage:
             self._live.update(view(scene, *self._console.size), refresh=True)
         else:
             for note in scene.notes[self._noted :]:
-                self._console.print(f"{note.seconds:5.1f} s  {note.text}", markup=False, soft_wrap=True)
+                self._console.print(
+                    f"{note.seconds:5.1f} s  {note.text}", markup=False, soft_wrap=True
+                )
             self._noted = len(scene.notes)
         self._last = scene
         if is_telling(scene):
@@ -43,7 +47,10 @@ class Stage:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         if self._live is not None:
             self._live.stop()
@@ -54,13 +61,23 @@ class Stage:
 
 
 def is_telling(scene: Scene) -> bool:
-    """The moment for a still picture: one member dead but still counted on, one gone, the others at work."""
+    """The moment for a still picture: one member dead but still counted on, one gone, the others at
+    work.
+    """
     owners = {member.client_id for member in scene.group.members}
     return scene.group.state == "Stable" and any(name in owners for name in scene.killed)
 
 
 def svg(scene: Scene) -> str:
-    """The view of this scene as rich exports it, but for the fonts that it would fetch from elsewhere."""
-    canvas = Console(record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
+    """The view of this scene as rich exports it, but for the fonts that it would fetch from
+    elsewhere.
+    """
+    canvas = Console(
+        record=True,
+        width=PICTURE_WIDTH,
+        file=StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+    )
     canvas.print(view(scene, PICTURE_WIDTH))
     return FETCHED_FONT.sub("", canvas.export_svg(title="make run", unique_id="group"))

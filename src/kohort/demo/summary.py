@@ -36,12 +36,15 @@ class Outcome:
         return sum(partition.end for partition in self.group.partitions)
 
     def problems(self) -> list[str]:
-        """What is not as it must be: every record processed and committed, none skipped, none processed again unless
-        its first worker was killed."""
+        """What is not as it must be: every record processed and committed, none skipped, none
+        processed again unless its first worker was killed.
+        """
         found = list(self.tally.skipped)
         for name, again in self.tally.again.items():
             if name not in self.killed:
-                found.append(f"{again:,} records of {name}, which was not killed, were processed again")
+                found.append(
+                    f"{again:,} records of {name}, which was not killed, were processed again"
+                )
         if self.tally.records != self.records:
             found.append(f"{self.tally.records:,} of {self.records:,} records were processed")
         if self.group.lag:
@@ -105,7 +108,10 @@ def _end(outcome: Outcome, name: str) -> str:
 
 
 def sentences(outcome: Outcome) -> list[str]:
-    told = [f"{outcome.tally.records:,} of {outcome.records:,} records were processed, counted and committed."]
+    told = [
+        f"{outcome.tally.records:,} of {outcome.records:,} records were processed, counted "
+        "and committed."
+    ]
     told += [_departure(outcome, name, departure) for name, departure in outcome.departures.items()]
     told += [_death(outcome, name, at) for name, at in outcome.killed.items()]
     if delay := _delays(outcome.tally):
@@ -117,7 +123,8 @@ def _departure(outcome: Outcome, name: str, departure: Departure) -> str:
     told = f"{name} was asked to leave at {departure.asked - outcome.started:.1f} s"
     if departure.gone is not None:
         told += (
-            f" and gone {departure.gone - departure.asked:.1f} s later, its work finished, committed and handed over"
+            f" and gone {departure.gone - departure.asked:.1f} s later, its work "
+            "finished, committed and handed over"
         )
     again, records = outcome.tally.again.get(name, 0), outcome.tally.processed.get(name, 0)
     return told + f": {again or 'none'} of its {records:,} records had to be processed again."
@@ -128,8 +135,14 @@ def _death(outcome: Outcome, name: str, at: float) -> str:
     told = f"{name} was killed at {at - outcome.started:.1f} s; "
     noticed = _noticed(outcome.group.journal, name)
     if noticed is not None:
-        told += f"its session ended {noticed / 1000 - at:.1f} s later (session.timeout.ms={SESSION_TIMEOUT_MS}), "
-    return told + f"and {again:,} records that it had processed but not yet committed were processed a second time."
+        told += (
+            f"its session ended {noticed / 1000 - at:.1f} s later "
+            f"(session.timeout.ms={SESSION_TIMEOUT_MS}), "
+        )
+    return told + (
+        f"and {again:,} records that it had processed but not yet committed were processed a "
+        "second time."
+    )
 
 
 def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
@@ -141,12 +154,20 @@ def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
 
 
 def _delays(tally: Tally) -> str | None:
-    """What the members counted all that for; each record counts once, however often it was processed."""
-    average = {carrier: minutes / left for carrier, (_flights, left, minutes) in tally.carriers.items() if left}
+    """What the members counted all that for; each record counts once, however often it was
+    processed.
+    """
+    average = {
+        carrier: minutes / left
+        for carrier, (_flights, left, minutes) in tally.carriers.items()
+        if left
+    }
     if not average:
         return None
     best, worst = min(average, key=average.__getitem__), max(average, key=average.__getitem__)
     return (
-        f"They counted {sum(counts[0] for counts in tally.carriers.values()):,} flights of {len(tally.carriers)} "
-        f"carriers: at departure {worst} was {average[worst]:.1f} minutes late on average, {best} {average[best]:.1f}."
+        f"They counted {sum(counts[0] for counts in tally.carriers.values()):,} flights "
+        f"of {len(tally.carriers)} "
+        f"carriers: at departure {worst} was {average[worst]:.1f} minutes late on "
+        f"average, {best} {average[best]:.1f}."
     )

@@ -1,7 +1,8 @@
 """Who processed what, and how often: from the members' own reports, in the order of the clock.
 
-A member may die between processing a batch and committing it. Its successor then starts at the last commit and
-processes those records again; batches begin and end where commits are, so what counts twice can be told exactly.
+A member may die between processing a batch and committing it. Its successor then starts at the last
+commit and processes those records again; batches begin and end where commits are, so what counts
+twice can be told exactly.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,8 @@ class Report:
     def told(cls, member: str, line: Mapping[str, Any]) -> "Report":
         """From one line of a member's output."""
         carriers = {
-            carrier: (int(n), int(left), int(minutes)) for carrier, (n, left, minutes) in line["carriers"].items()
+            carrier: (int(n), int(left), int(minutes))
+            for carrier, (n, left, minutes) in line["carriers"].items()
         }
         return cls(
             member=member,

@@ -54,14 +54,27 @@ class Scene:
 
 
 def view(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
-    """The picture for a terminal of this size: on a narrow one the tables stand one below the other."""
+    """The picture for a terminal of this size: on a narrow one the tables stand one below the
+    other.
+    """
     tables = [_partitions(scene), _members(scene)]
     wide = width >= SIDE_BY_SIDE
-    rows = max(table.row_count for table in tables) if wide else sum(table.row_count + 1 for table in tables)
+    rows = (
+        max(table.row_count for table in tables)
+        if wide
+        else sum(table.row_count + 1 for table in tables)
+    )
     notes = min(MOST_NOTES, max(LEAST_NOTES, height - rows - FURNITURE))
     body = Columns(tables, padding=(0, 3)) if wide else Group(*tables)
     return Panel(
-        Group(_headline(scene.group), _progress(scene.group), Text(), body, Text(), *_log(scene, notes)),
+        Group(
+            _headline(scene.group),
+            _progress(scene.group),
+            Text(),
+            body,
+            Text(),
+            *_log(scene, notes),
+        ),
         title=f"[bold]group {scene.group.group}",
         subtitle=f"{scene.seconds:.1f} s",
         subtitle_align="right",
@@ -89,7 +102,11 @@ def _progress(group: GroupState) -> RenderableType:
     line.add_row(
         Text("committed", "dim"),
         ProgressBar(
-            total=max(total, 1), completed=group.committed, width=30, complete_style="green", finished_style="green"
+            total=max(total, 1),
+            completed=group.committed,
+            width=30,
+            complete_style="green",
+            finished_style="green",
         ),
         Text(f"{group.committed:>7,} of {total:,}"),
         Text.assemble(("lag ", "dim"), f"{group.lag:,}"),
@@ -105,7 +122,13 @@ def _partitions(scene: Scene) -> Table:
     table.add_column("lag", justify="right", min_width=7)
     table.add_column("", width=BAR)
     for at in scene.group.partitions:
-        table.add_row(str(at.partition), _owner(scene, at), f"{at.committed:,}", f"{at.lag:,}", _bar(scene, at))
+        table.add_row(
+            str(at.partition),
+            _owner(scene, at),
+            f"{at.committed:,}",
+            f"{at.lag:,}",
+            _bar(scene, at),
+        )
     return table
 
 
@@ -118,7 +141,11 @@ def _owner(scene: Scene, at: PartitionState) -> Text:
 def _bar(scene: Scene, at: PartitionState) -> ProgressBar:
     color = scene.color(at.owner) if at.owner else "grey50"
     return ProgressBar(
-        total=max(at.end, 1), completed=at.committed, width=BAR, complete_style=color, finished_style=color
+        total=max(at.end, 1),
+        completed=at.committed,
+        width=BAR,
+        complete_style=color,
+        finished_style=color,
     )
 
 
@@ -133,7 +160,9 @@ def _members(scene: Scene) -> Table:
     for name, library in scene.libraries.items():
         owns = " ".join(str(partition) for partition in owned.get(name, ())) or "-"
         processed = f"{scene.processed.get(name, 0):,}"
-        table.add_row(Text(name, scene.color(name)), library, owns, processed, _condition(scene, name, owned))
+        table.add_row(
+            Text(name, scene.color(name)), library, owns, processed, _condition(scene, name, owned)
+        )
     return table
 
 
@@ -141,7 +170,11 @@ def _condition(scene: Scene, name: str, owned: Mapping[str, Sequence[int]]) -> T
     if name in scene.killed:
         return Text(f"killed {scene.killed[name]:.0f} s ago", "red")
     if name in scene.departed:
-        return Text("leaving", "yellow") if name in owned else Text(f"left {scene.departed[name]:.0f} s ago", "dim")
+        return (
+            Text("leaving", "yellow")
+            if name in owned
+            else Text(f"left {scene.departed[name]:.0f} s ago", "dim")
+        )
     if name not in owned:
         return Text("joining", "dim")
     return Text("leader" if name == scene.group.leader else "", "dim")

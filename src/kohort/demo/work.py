@@ -1,13 +1,15 @@
-"""What all members do, whatever library they run on: count flights and their delays, at a pace that can be watched.
+"""What all members do, whatever library they run on: count flights and their delays, at a pace that
+can be watched.
 
-A member is slow on purpose: every partition is spread over the show, so that there is something to see. One that falls
-behind, because a partition had no owner for a while, catches up at full speed. It says on stdout, one JSON line for
-each batch, what it processed:
+A member is slow on purpose: every partition is spread over the show, so that there is something to
+see. One that falls behind, because a partition had no owner for a while, catches up at full speed.
+It says on stdout, one JSON line for each batch, what it processed:
 
     {"partition": 3, "first": 1200, "next": 1350, "at": 81.25, "carriers": {"UA": [150, 148, 1790]}}
 
-`carriers` has flights, flights that left, and their minutes of delay. A batch is said before it is committed, and
-a commit is always at the end of a batch: whoever takes the partition over starts at the beginning of one.
+`carriers` has flights, flights that left, and their minutes of delay. A batch is said before it is
+committed, and a commit is always at the end of a batch: whoever takes the partition over starts at
+the beginning of one.
 """
 
 import json
@@ -41,7 +43,9 @@ class Pace:
         return int(end * min(1.0, max(0.0, (now - self.started) / self.seconds)))
 
     def early(self, offset: int, end: int, now: float) -> float:
-        """Seconds from now until a partition with this end should reach the offset; 0 when it is late."""
+        """Seconds from now until a partition with this end should reach the offset; 0 when it is
+        late.
+        """
         return max(0.0, self.started + self.seconds * offset / max(end, 1) - now)
 
 
@@ -74,11 +78,23 @@ def count(values: Iterable[bytes | None]) -> dict[str, tuple[int, int, int]]:
         if value is not None:
             carrier, delay = departure_delay(value)
             flights, left, minutes = counts.get(carrier.decode(), (0, 0, 0))
-            counts[carrier.decode()] = (flights + 1, left + (delay is not None), minutes + (delay or 0))
+            counts[carrier.decode()] = (
+                flights + 1,
+                left + (delay is not None),
+                minutes + (delay or 0),
+            )
     return counts
 
 
-def say(partition: int, first: int, following: int, carriers: dict[str, tuple[int, int, int]]) -> None:
-    told = {"partition": partition, "first": first, "next": following, "at": time.monotonic(), "carriers": carriers}
+def say(
+    partition: int, first: int, following: int, carriers: dict[str, tuple[int, int, int]]
+) -> None:
+    told = {
+        "partition": partition,
+        "first": first,
+        "next": following,
+        "at": time.monotonic(),
+        "carriers": carriers,
+    }
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,6 @@
-"""What a log needs from where it is kept: segments, and the few things beside them that survive a restart."""
+"""What a log needs from where it is kept: segments, and the few things beside them that survive a
+restart.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -20,7 +22,9 @@ class Backing(Protocol):
     """Where one log lives."""
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
-        """An empty segment; nothing is stored before the first append. `interval` is that of its index, in bytes."""
+        """An empty segment; nothing is stored before the first append. `interval` is that of its
+        index, in bytes.
+        """
         ...
 
     def sealed(self, segment: Segment) -> None:
@@ -28,7 +32,9 @@ class Backing(Protocol):
         ...
 
     def unsynced_names(self) -> list[str]:
-        """The directories whose entries have changed, if files were made since this was last called."""
+        """The directories whose entries have changed, if files were made since this was last
+        called.
+        """
         ...
 
     def recovery_point(self) -> int:
@@ -56,5 +62,7 @@ class Backing(Protocol):
         ...
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
-        """Put a compacted segment in the place of those it was made from; a crash leaves either. Raises OSError."""
+        """Put a compacted segment in the place of those it was made from; a crash leaves either.
+        Raises OSError.
+        """
         ...

@@ -1,14 +1,16 @@
 """The log: one abstraction for user topics, group state and cluster metadata.
 
-A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base offset and
-leader epoch lie outside the CRC and are patched). There is one node, so the high watermark is the end offset.
+A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base
+offset and leader epoch lie outside the CRC and are patched). There is one node, so the high
+watermark is the end offset.
 
-Appending and reading are synchronous: a write to the page cache takes microseconds, and the one loop thread that
-owns every log is what makes group decisions and their records atomic. Only waiting is asynchronous: for more data
-(`wait_beyond`), or for what was appended to be as durable as configured (`durable`).
+Appending and reading are synchronous: a write to the page cache takes microseconds, and the one
+loop thread that owns every log is what makes group decisions and their records atomic. Only waiting
+is asynchronous: for more data (`wait_beyond`), or for what was appended to be as durable as
+configured (`durable`).
 
-Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep segments and do all the rest with the same
-code (`partition.PartitionLog`); only where the bytes of a segment are differs.
+Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep segments and do all the
+rest with the same code (`partition.PartitionLog`); only where the bytes of a segment are differs.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,10 +33,13 @@ class Appended(NamedTuple):
     base_offset: int
     last_offset: int
     append_time: int
-    """ms since the epoch if the log stamps batches (LogAppendTime), else -1; of a duplicate, as in Kafka, always the
-    timestamp that was stored."""
+    """ms since the epoch if the log stamps batches (LogAppendTime), else -1; of a duplicate, as in
+    Kafka, always the timestamp that was stored.
+    """
     duplicate: bool = False
-    """True if an idempotent producer sent this batch before; the offsets are those of the first time."""
+    """True if an idempotent producer sent this batch before; the offsets are those of the first
+    time.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,9 @@ class LogConfig:
     compression: Codec | None = None
     """`compression.type`; None is "producer": batches stay as they came."""
     producer_id_expiration_ms: int = _DAY
-    """Of the broker, not of the topic: how long an idempotent producer is remembered after its last batch."""
+    """Of the broker, not of the topic: how long an idempotent producer is remembered after its last
+    batch.
+    """
     rules: Rules = field(init=False)
     """The part of it that `batches.validate` asks for."""
 
@@ -81,8 +88,9 @@ class LogConfig:
 class Log(Protocol):
     """One partition of one topic.
 
-    A log that was removed answers everything with KafkaError UNKNOWN_TOPIC_OR_PARTITION, one that was closed with
-    NOT_LEADER_OR_FOLLOWER (clients ask again elsewhere, or later), but for the plain properties, which stay.
+    A log that was removed answers everything with KafkaError UNKNOWN_TOPIC_OR_PARTITION, one that
+    was closed with NOT_LEADER_OR_FOLLOWER (clients ask again elsewhere, or later), but for the
+    plain properties, which stay.
     """
 
     @property
@@ -113,35 +121,42 @@ class Log(Protocol):
     def append(self, batch: Buffer, now: Instant) -> Appended:
         """Append one record batch that `batches.validate` let pass, or that `batches.build` made.
 
-        Raises KafkaError with the code to answer (nothing is appended then): OUT_OF_ORDER_SEQUENCE_NUMBER,
-        INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (no transaction is open), RECORD_LIST_TOO_LARGE (larger than a
-        segment). Raises OSError when the storage failed; the log is as it was before, or refuses all appends until it
-        is opened again.
+        Raises KafkaError with the code to answer (nothing is appended then):
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (no transaction is
+        open), RECORD_LIST_TOO_LARGE (larger than a segment). Raises OSError when the storage
+        failed; the log is as it was before, or refuses all appends until it is opened again.
         """
         ...
 
     def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
-        """Append a batch of `count` records, encoded one after the other, all with the timestamp `now`.
+        """Append a batch of `count` records, encoded one after the other, all with the timestamp
+        `now`.
 
-        What the server itself writes by the thousand: nothing has to be read from a batch again that was just made.
-        Raises as `append` does.
+        What the server itself writes by the thousand: nothing has to be read from a batch again
+        that was just made. Raises as `append` does.
         """
         ...
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
-        """Whole batches, starting with the one that holds `offset` or follows it, of at most `max_bytes` together.
+        """Whole batches, starting with the one that holds `offset` or follows it, of at most
+        `max_bytes` together.
 
-        With `at_least_one` the first batch is given even if it is larger. Empty at the end offset. A read does not
-        cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end_offset], OSError.
+        With `at_least_one` the first batch is given even if it is larger. Empty at the end offset.
+        A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset,
+        end_offset], OSError.
         """
         ...
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record whose timestamp is at least `timestamp` (ms), or None."""
+        """(offset, timestamp) of the first record whose timestamp is at least `timestamp` (ms), or
+        None.
+        """
         ...
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp, or None if the log is empty."""
+        """(offset, timestamp) of the first record with the largest timestamp, or None if the log is
+        empty.
+        """
         ...
 
     def trim(self, before: int) -> None:
@@ -152,7 +167,8 @@ class Log(Protocol):
         ...
 
     def retain(self, now: Instant) -> int:
-        """Delete the segments that are due by retention.ms, retention.bytes or the start offset, forget idle producers.
+        """Delete the segments that are due by retention.ms, retention.bytes or the start offset,
+        forget idle producers.
 
         Returns the number of segments deleted. Costs about a microsecond if nothing is due.
         """
@@ -161,13 +177,14 @@ class Log(Protocol):
     async def compact(self, now: Instant) -> bool:
         """Compact the log if its policy asks for it and enough of it is dirty; True if it was.
 
-        The work is done in another thread while the log goes on appending and reading. Raises OSError, and the log is
-        as it was. Costs a few microseconds if nothing is due.
+        The work is done in another thread while the log goes on appending and reading. Raises
+        OSError, and the log is as it was. Costs a few microseconds if nothing is due.
         """
         ...
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every append (or trim, or removal) until the returned function is called.
+        """Call `callback` after every append (or trim, or removal) until the returned function is
+        called.
 
         It is called in the middle of `append`, so it must not raise, and nothing long.
         """
@@ -181,9 +198,11 @@ class Log(Protocol):
         ...
 
     async def durable(self) -> None:
-        """Return when all that is appended by now is as durable as the policy asks (group commit under `fsync`).
+        """Return when all that is appended by now is as durable as the policy asks (group commit
+        under `fsync`).
 
-        Raises OSError if that failed: what was appended may be lost, so the log refuses appends from then on.
+        Raises OSError if that failed: what was appended may be lost, so the log refuses appends
+        from then on.
         """
         ...
 
@@ -196,14 +215,16 @@ class LogDirectory(Protocol):
     """All logs of a server."""
 
     def open(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
-        """The log of that partition, made if it does not exist; the same object as long as it is open.
+        """The log of that partition, made if it does not exist; the same object as long as it is
+        open.
 
         Raises OSError.
         """
         ...
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Delete a log with all its records, open or not; nothing happens if there is none. Raises OSError.
+        """Delete a log with all its records, open or not; nothing happens if there is none. Raises
+        OSError.
 
         A new one of the same name can be opened at once.
         """
@@ -216,8 +237,8 @@ class LogDirectory(Protocol):
     async def clean(self, now: Instant) -> None:
         """`retain` and `compact` every open log, giving way to others in between.
 
-        To be called every `log.retention.check.interval.ms` or more often; one log's failure is logged and does not
-        keep the others from being cleaned.
+        To be called every `log.retention.check.interval.ms` or more often; one log's failure is
+        logged and does not keep the others from being cleaned.
         """
         ...
 

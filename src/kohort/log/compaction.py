@@ -1,21 +1,25 @@
-"""Compaction: the last record of every key is kept, older ones go (Kafka's Cleaner; `cleanup.policy=compact`).
+"""Compaction: the last record of every key is kept, older ones go (Kafka's Cleaner;
+`cleanup.policy=compact`).
 
-Only closed segments are touched. What was appended to them since the last time is the dirty part; its keys are read
-into a map of key → offset of its last record, and then all segments up to there are copied without the records that
-have a later one.
+Only closed segments are touched. What was appended to them since the last time is the dirty part;
+its keys are read into a map of key → offset of its last record, and then all segments up to there
+are copied without the records that have a later one.
 
 What a reader can rely on:
 
-- offsets never change. A batch keeps its base offset and last offset though records in it are gone: offsets have gaps.
-- a tombstone (null value) is kept until `delete.retention.ms` after compaction first saw it, so that a reader that is
+- offsets never change. A batch keeps its base offset and last offset though records in it are gone:
+offsets have gaps. - a tombstone (null value) is kept until `delete.retention.ms` after compaction
+first saw it, so that a reader that is
   that far behind still learns of the deletion. That time is in the batch itself, as its delete horizon (KIP-534).
-- a batch whose records are all gone stays as a bare header if it holds the last sequence of a producer that is still
+- a batch whose records are all gone stays as a bare header if it holds the last sequence of a
+producer that is still
   known (a retry must be recognised after a restart), or if it is the last of a segment (so that a segment always tells
   where it ends). Otherwise the batch goes.
 - a batch that cannot be read stays as it is.
 
-It is planned and installed on the loop thread and run in another one, on files that never change; readers see the old
-segments until the new ones are complete. Nothing is lost if it is interrupted anywhere.
+It is planned and installed on the loop thread and run in another one, on files that never change;
+readers see the old segments until the new ones are complete. Nothing is lost if it is interrupted
+anywhere.
 """
 
 import contextlib
@@ -33,7 +37,8 @@ from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, Header
 
 MAX_KEYS = 2_000_000
-"""Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run."""
+"""Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run.
+"""
 
 # A thread that only computes lets the event loop run every 5 ms; a short sleep gives way at once.
 _WORK_S, _REST_S = 0.001, 0.0001
@@ -68,22 +73,29 @@ class Compaction:
     """Set from the loop thread to have `run` end soon, with StoppedError."""
 
     @classmethod
-    def plan(cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int) -> "Compaction | None":
-        """What is to be done, None if too little is dirty. `cleaned` is the offset up to which the last run came."""
+    def plan(
+        cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int
+    ) -> "Compaction | None":
+        """What is to be done, None if too little is dirty. `cleaned` is the offset up to which the
+        last run came.
+        """
         old = list(_old_enough(segments[:-1], config, now))
         first_dirty = sum(segment.end_offset <= cleaned for segment in old)
         dirty = sum(segment.size for segment in old[first_dirty:])
         total = sum(segment.size for segment in old)
         if not dirty or not (
-            dirty > config.min_cleanable_dirty_ratio * total or _overdue(old[first_dirty], config, now)
+            dirty > config.min_cleanable_dirty_ratio * total
+            or _overdue(old[first_dirty], config, now)
         ):
             return None
         return cls(tuple(old), first_dirty, config, now)
 
     def run(self, target: Callable[[int], Segment]) -> list[Cleaned]:
-        """Write the new segments, each made by `target` of its base offset. Blocks for as long as it takes.
+        """Write the new segments, each made by `target` of its base offset. Blocks for as long as
+        it takes.
 
-        Raises OSError, KafkaError CORRUPT_MESSAGE if a segment is not what was written, StoppedError.
+        Raises OSError, KafkaError CORRUPT_MESSAGE if a segment is not what was written,
+        StoppedError.
         """
         pieces: list[_Piece] = []
         for source in self.segments[: self._read_keys()]:
@@ -98,7 +110,8 @@ class Compaction:
             if len(self.latest) >= MAX_KEYS:
                 return number
             for header, batch in self._batches(self.segments[number]):
-                with contextlib.suppress(KafkaError):  # of a batch that cannot be read, and so replaces nothing
+                # of a batch that cannot be read, and so replaces nothing
+                with contextlib.suppress(KafkaError):
                     self.latest.update(_keys(header, batch))
         return len(self.segments)
 
@@ -118,7 +131,10 @@ class Compaction:
         finally:
             reader.close()
         if read != reader.size:
-            raise KafkaError(ErrorCode.corrupt_message, f"{segment!r} is broken at position {read}: not compacted")
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                (f"{segment!r} is broken at position {read}: not compacted"),
+            )
 
     def _filter(self, header: Header, batch: memoryview) -> Buffer | None:
         """What is left of a batch, None for nothing."""
@@ -130,7 +146,9 @@ class Compaction:
         except KafkaError:
             return batch
         drop_tombstones = header.delete_horizon is not None and self.now >= header.delete_horizon
-        kept = [record for record in found if self._is_kept(record, header.base_offset, drop_tombstones)]
+        kept = [
+            record for record in found if self._is_kept(record, header.base_offset, drop_tombstones)
+        ]
         if not kept:
             return _bare(header) if header.last_offset in self.keep else None
         has_tombstone = any(value_start < 0 for *_, value_start, _ in kept)
@@ -142,7 +160,9 @@ class Compaction:
         timestamp = header.max_timestamp
         if not header.is_log_append_time:
             timestamp = max(header.base_timestamp + delta for _, _, delta, *_ in kept)
-        return batches.replace_records(header, [content[start:end] for start, end, *_ in kept], timestamp)
+        return batches.replace_records(
+            header, [content[start:end] for start, end, *_ in kept], timestamp
+        )
 
     def _is_kept(self, record: records.RawRecord, base_offset: int, drop_tombstones: bool) -> bool:
         _, _, _, delta, key, value_start, _ = record
@@ -182,7 +202,9 @@ class _Piece:
 
     def _append(self, batch: Buffer, modified: int) -> None:
         header = batches.read_header(batch)
-        self._result.append((batch,), header.size, header.last_offset, header.max_timestamp, modified)
+        self._result.append(
+            (batch,), header.size, header.last_offset, header.max_timestamp, modified
+        )
 
     def finish(self) -> Cleaned:
         last = self._sources[-1]
@@ -191,7 +213,8 @@ class _Piece:
         self._result.seal()
         self._result.end_offset = last.end_offset
         if (path := self._result.log.file()) is not None:
-            sync_all((path,))  # whatever the durability: it takes the place of what may long be on the disk
+            # whatever the durability: it takes the place of what may long be on the disk
+            sync_all((path,))
         return Cleaned(tuple(self._sources), self._result)
 
 
@@ -217,10 +240,14 @@ def _keys(header: Header, batch: memoryview) -> dict[bytes, int]:
         return {}
     content = batches.inflate(batch, header)
     found = records.walk(content, 0, header.record_count)
-    return {key: header.base_offset + delta for _, _, _, delta, key, _, _ in found if key is not None}
+    return {
+        key: header.base_offset + delta for _, _, _, delta, key, _, _ in found if key is not None
+    }
 
 
-def _decoded(header: Header, content: bytes, kept: Sequence[records.RawRecord]) -> list[tuple[int, batches.Record]]:
+def _decoded(
+    header: Header, content: bytes, kept: Sequence[records.RawRecord]
+) -> list[tuple[int, batches.Record]]:
     """(offset delta, record) of the `kept` ones."""
     every = records.decode(content, 0, header.record_count, 0, header.base_timestamp)
     wanted = {delta for _, _, _, delta, *_ in kept}

@@ -1,11 +1,12 @@
 """When an append is durable: the policy `fsync`, with group commit.
 
-One fsync runs at a time for each log, in another thread. All who ask while it runs wait for the next one, which makes
-everything durable that was appended before it started. So however many appends wait, each waits for two fsyncs at
-most.
+One fsync runs at a time for each log, in another thread. All who ask while it runs wait for the
+next one, which makes everything durable that was appended before it started. So however many
+appends wait, each waits for two fsyncs at most.
 
-An fsync that failed is not tried again: Linux may have thrown the pages away and would report success the next time.
-The log then takes no more appends until it is opened again and has looked at what is really there.
+An fsync that failed is not tried again: Linux may have thrown the pages away and would report
+success the next time. The log then takes no more appends until it is opened again and has looked at
+what is really there.
 """
 
 import asyncio
@@ -16,10 +17,12 @@ from concurrent.futures import Executor
 
 
 def sync_all(paths: Iterable[str]) -> None:
-    """fsync files and directories; one that is gone has no need of it. Raises the first OSError, after trying all.
+    """fsync files and directories; one that is gone has no need of it. Raises the first OSError,
+    after trying all.
 
-    They are opened here, in the thread that syncs, so that however many logs wait for the disk, few descriptors are
-    open. A write error that nobody has been told of is reported to whoever syncs next, by any descriptor.
+    They are opened here, in the thread that syncs, so that however many logs wait for the disk, few
+    descriptors are open. A write error that nobody has been told of is reported to whoever syncs
+    next, by any descriptor.
     """
     failure: OSError | None = None
     for path in paths:
@@ -47,7 +50,10 @@ class GroupCommit:
     __slots__ = ("_collect", "_executor", "_next", "_on_failure", "_running", "failure")
 
     def __init__(
-        self, collect: Callable[[], list[str]], executor: Executor, on_failure: Callable[[], None] = lambda: None
+        self,
+        collect: Callable[[], list[str]],
+        executor: Executor,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         """`collect` gives the paths of all that was written since it was last called."""
         self._collect = collect
@@ -74,12 +80,16 @@ class GroupCommit:
             try:
                 paths = self._collect()
                 if paths:
-                    await asyncio.get_running_loop().run_in_executor(self._executor, sync_all, paths)
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._executor, sync_all, paths
+                    )
             except OSError as error:
                 self.failure = error
                 self._on_failure()
         if self.failure is not None:
-            raise OSError(self.failure.errno, "what was written could not be made durable") from self.failure
+            raise OSError(
+                self.failure.errno, ("what was written could not be made durable")
+            ) from self.failure
 
 
 def _look_at(task: "asyncio.Task[None]") -> None:

@@ -1,7 +1,9 @@
-"""The files of one log: `<base offset, 20 digits>.log`, `.index`, `.timeindex` for each segment, as Kafka names them.
+"""The files of one log: `<base offset, 20 digits>.log`, `.index`, `.timeindex` for each segment, as
+Kafka names them.
 
-Beside them lie `checkpoint` (start offset and the like) and `producers` (a snapshot), each replaced as a whole. Names
-that end in `.cleaned`, `.swap`, `.deleted` or `.new` are work in progress, which `recovery` completes or removes.
+Beside them lie `checkpoint` (start offset and the like) and `producers` (a snapshot), each replaced
+as a whole. Names that end in `.cleaned`, `.swap`, `.deleted` or `.new` are work in progress, which
+`recovery` completes or removes.
 """
 
 import contextlib
@@ -26,7 +28,12 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 def open_segment(
-    directory: str, base_offset: int, size: int, files: OpenFiles, interval: int = 4096, ending: str = ""
+    directory: str,
+    base_offset: int,
+    size: int,
+    files: OpenFiles,
+    interval: int = 4096,
+    ending: str = "",
 ) -> Segment:
     """The segment with that base offset, of `size` bytes; nothing is opened yet. Raises OSError."""
 
@@ -34,9 +41,13 @@ def open_segment(
         return FileStore(segment_path(directory, base_offset, suffix + ending), size, files)
 
     def indexed(suffix: str) -> FileStore:
-        return store(suffix, _size(segment_path(directory, base_offset, suffix + ending)) if size else 0)
+        return store(
+            suffix, _size(segment_path(directory, base_offset, suffix + ending)) if size else 0
+        )
 
-    return Segment(base_offset, store(LOG, size), SegmentIndex(indexed(INDEX), indexed(TIMEINDEX)), interval)
+    return Segment(
+        base_offset, store(LOG, size), SegmentIndex(indexed(INDEX), indexed(TIMEINDEX)), interval
+    )
 
 
 def _size(path: str) -> int:
@@ -105,7 +116,9 @@ class FileBacking:
         durable: bool,
         on_failure: Callable[[], None],
     ) -> None:
-        """`durable`: what is replaced is synced first; `on_failure` is told that the disk refused something."""
+        """`durable`: what is replaced is synced first; `on_failure` is told that the disk refused
+        something.
+        """
         self._path = path
         self._files = files
         self._executor = executor
@@ -120,7 +133,9 @@ class FileBacking:
         return open_segment(self._path, base_offset, 0, self._files, interval)
 
     def sealed(self, segment: Segment) -> None:
-        """Bring it to the disk in the background, so that a crash of the machine does not put it in doubt."""
+        """Bring it to the disk in the background, so that a crash of the machine does not put it in
+        doubt.
+        """
         path = segment.log.file()
         if path is not None:
             if self._syncing is None:
@@ -157,7 +172,9 @@ class FileBacking:
                 self._executor.submit(os.unlink, path + DELETED)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        replace_file(f"{self._path}/{CHECKPOINT}", encode_checkpoint(checkpoint), durable=self._durable)
+        replace_file(
+            f"{self._path}/{CHECKPOINT}", encode_checkpoint(checkpoint), durable=self._durable
+        )
 
     def save_producers(self, snapshot: bytes) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)
@@ -177,7 +194,8 @@ class FileBacking:
         swap = swap_path(self._path, base_offset, end_offset)
         size, modified = new.size, new.modified
         new.close()
-        os.rename(cleaned, swap)  # from here on the compacted segment counts; see recovery.finish_swap
+        # from here on the compacted segment counts; see recovery.finish_swap
+        os.rename(cleaned, swap)
         if self._durable:
             sync_all((self._path,))
         for segment in old:

@@ -1,15 +1,17 @@
-"""The sparse index of a segment: one entry for every 4 KiB or so (`index.interval.bytes`), in Kafka's file formats.
+"""The sparse index of a segment: one entry for every 4 KiB or so (`index.interval.bytes`), in
+Kafka's file formats.
 
     .index      (offset: int32 relative to the segment, position: int32)     last offset of a batch, and where it starts
     .timeindex  (timestamp: int64, offset: int32 relative to the segment)    largest timestamp up to that batch
 
-Entries are searched where they lie, so an index that nobody reads costs no memory. The rows around the last lookup are
-kept (4 KiB of them): who reads a log from one end to the other looks there next, and only every 500th entry or so
-costs a search, of some ten small reads. The last few entries are kept back and written together, so an append seldom
-costs a second write; after a crash at most that many entries are missing, and the end of the segment is scanned from
-the last one on.
+Entries are searched where they lie, so an index that nobody reads costs no memory. The rows around
+the last lookup are kept (4 KiB of them): who reads a log from one end to the other looks there
+next, and only every 500th entry or so costs a search, of some ten small reads. The last few entries
+are kept back and written together, so an append seldom costs a second write; after a crash at most
+that many entries are missing, and the end of the segment is scanned from the last one on.
 
-An index only saves work. It is checked where it is used, and made anew from the segment when it is missing or wrong.
+An index only saves work. It is checked where it is used, and made anew from the segment when it is
+missing or wrong.
 """
 
 import contextlib
@@ -75,8 +77,9 @@ class SparseIndex:
         return found[0], found[1]
 
     def _block_decides(self, target: int, column: int) -> bool:
-        """Whether the row looked for is in the block: one that is not beyond the target comes before it (or it is the
-        first row of all), and one that is comes after it (or it is the last).
+        """Whether the row looked for is in the block: one that is not beyond the target comes
+        before it (or it is the first row of all), and one that is comes after it (or it is the
+        last).
         """
         block, row, start = self._block, self._row, self._block_start
         if not block or (start and row.unpack_from(block)[column] > target):
@@ -87,7 +90,8 @@ class SparseIndex:
     def _read_block(self, target: int, column: int) -> None:
         starts = range(_BLOCK, len(self), _BLOCK)
         start = _BLOCK * bisect_right(starts, target, key=lambda number: self[number][column])
-        # With the first row of the next block, which tells that what is looked for does not come later.
+        # With the first row of the next block, which tells that what is looked for does not come
+        # later.
         position, size = start * self._row.size, (_BLOCK + 1) * self._row.size
         stored = self.store.read(position, size) if position < self.store.size else b""
         unstored = position + len(stored) - self.store.size
@@ -113,7 +117,9 @@ class SegmentIndex:
         self.times = SparseIndex(times, TIME_ROW)
         self._latest = -1
 
-    def add(self, offset: int, position: int, max_timestamp: int, max_timestamp_offset: int) -> None:
+    def add(
+        self, offset: int, position: int, max_timestamp: int, max_timestamp_offset: int
+    ) -> None:
         """One more entry: a batch, and the largest timestamp of the segment so far."""
         self.offsets.add(offset, position)
         self.add_time(max_timestamp, max_timestamp_offset)
@@ -139,7 +145,8 @@ class SegmentIndex:
         self._latest = -1
 
     def resume(self) -> tuple[int, int]:
-        """(largest timestamp, its offset) of what the files hold, (-1, 0) if nothing; `add` goes on from there.
+        """(largest timestamp, its offset) of what the files hold, (-1, 0) if nothing; `add` goes on
+        from there.
 
         Raises ValueError if the files are no index.
         """

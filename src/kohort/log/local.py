@@ -1,7 +1,7 @@
 """Logs in files: one directory for each partition, `<topic>-<partition>`, below one data directory.
 
-An acknowledged append has reached the operating system (durability "os": it survives a killed process), or the disk
-("fsync": it survives a power failure).
+An acknowledged append has reached the operating system (durability "os": it survives a killed
+process), or the disk ("fsync": it survives a power failure).
 """
 
 import os
@@ -35,11 +35,16 @@ class LocalDirectory:
     """A `LogDirectory` on disk. For one process, and in it for one thread."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, durability: Durability = "os", max_open_files: int = 256
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "os",
+        max_open_files: int = 256,
     ) -> None:
         """Take the directory `path`, which is made if it does not exist.
 
-        Raises KohortError if another process has it (its text names the directory and the process), OSError.
+        Raises KohortError if another process has it (its text names the directory and the process),
+        OSError.
         """
         self._path = Path(path)
         self._lock = DirectoryLock(self._path)
@@ -73,7 +78,9 @@ class LocalDirectory:
             os.mkdir(path)
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
-        segments, checkpoint = recovery.load(path, self._files, config.index_interval_bytes, last_end)
+        segments, checkpoint = recovery.load(
+            path, self._files, config.index_interval_bytes, last_end
+        )
         backing = FileBacking(
             path,
             self._files,
@@ -83,7 +90,8 @@ class LocalDirectory:
             on_failure=self._lock.distrust,
         )
         for segment in segments[:-1]:
-            if segment.unsynced:  # a killed process left it in memory: the recovery point waits for it
+            # a killed process left it in memory: the recovery point waits for it
+            if segment.unsynced:
                 backing.sealed(segment)
         if not self._durable:
             return PartitionLog(topic_partition, config, backing, segments, checkpoint)
@@ -104,7 +112,8 @@ class LocalDirectory:
         path = self._directory(topic_partition)
         if not os.path.isdir(path):
             return
-        # Renamed, it is gone at once and for good; deleting the files of a large log takes its time.
+        # Renamed, it is gone at once and for good; deleting the files of a large log takes its
+        # time.
         removed = f"{self._path}/{_REMOVED}{os.getpid()}-{next(self._removals)}"
         os.rename(path, removed)
         self._executor.submit(shutil.rmtree, removed, ignore_errors=True)

@@ -15,7 +15,9 @@ class DirectoryLock:
     """A locked data directory. The lock goes with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
-        """Lock `path`, making it if it does not exist. Raises KohortError if another process has it, OSError."""
+        """Lock `path`, making it if it does not exist. Raises KohortError if another process has
+        it, OSError.
+        """
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._distrusted = False
@@ -26,7 +28,8 @@ class DirectoryLock:
         except OSError:
             os.close(self._fd)
             raise KohortError(
-                f"{path} is in use by process {owner or 'unknown'}; stop that server or give this one another directory"
+                f"{path} is in use by process {owner or 'unknown'}; stop that server or "
+                "give this one another directory"
             ) from None
         self.last_end = self._how_it_ended(boot.strip())
         self._write(boot_id())
@@ -45,7 +48,8 @@ class DirectoryLock:
         if marker.exists():
             marker.unlink()
             return LastEnd.CLEAN
-        # Without a boot id it cannot be told whether the machine went down, so the worst is assumed.
+        # Without a boot id it cannot be told whether the machine went down, so the worst is
+        # assumed.
         return LastEnd.KILLED if boot and boot == boot_id() else LastEnd.CRASHED
 
     def mark_clean(self) -> None:

@@ -45,7 +45,9 @@ class MemoryDirectory:
 def memory_log(topic_partition: TopicPartition, config: LogConfig = LogConfig()) -> PartitionLog:  # noqa: B008
     """A log of its own, outside any directory."""
     backing = MemoryBacking()
-    return PartitionLog(topic_partition, config, backing, [backing.new_segment(0, config.index_interval_bytes)])
+    return PartitionLog(
+        topic_partition, config, backing, [backing.new_segment(0, config.index_interval_bytes)]
+    )
 
 
 class MemoryBacking:
@@ -54,7 +56,9 @@ class MemoryBacking:
     __slots__ = ()
 
     def new_segment(self, base_offset: int, interval: int = 4096) -> Segment:
-        return Segment(base_offset, MemoryStore(), SegmentIndex(MemoryStore(), MemoryStore()), interval)
+        return Segment(
+            base_offset, MemoryStore(), SegmentIndex(MemoryStore(), MemoryStore()), interval
+        )
 
     def sealed(self, segment: Segment) -> None:
         pass

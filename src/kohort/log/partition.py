@@ -1,6 +1,7 @@
 """The log of one partition: segments, what is known of producers, and who waits for more.
 
-The same code runs on files and on memory; a `Backing` knows where its segments and the few other things are kept.
+The same code runs on files and on memory; a `Backing` knows where its segments and the few other
+things are kept.
 """
 
 import asyncio
@@ -30,7 +31,9 @@ from kohort.protocol.batches import (
 from kohort.types import Instant, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
-"""How much is appended between two snapshots of the producers: what has to be stepped over after a crash."""
+"""How much is appended between two snapshots of the producers: what has to be stepped over after a
+crash.
+"""
 
 
 class PartitionLog:
@@ -51,8 +54,8 @@ class PartitionLog:
         checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
         commit: GroupCommit | None = None,
     ) -> None:
-        """`segments` are in order, the last one ready to append; `commit` makes appends durable, None if reaching the
-        operating system is enough.
+        """`segments` are in order, the last one ready to append; `commit` makes appends durable,
+        None if reaching the operating system is enough.
         """
         self.topic_partition = topic_partition
         self.configure(config)
@@ -74,7 +77,10 @@ class PartitionLog:
         """The run under way."""
 
     def __repr__(self) -> str:
-        return f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) {len(self._segments)} segments>"
+        return (
+            f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) "
+            f"{len(self._segments)} segments>"
+        )
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -86,7 +92,8 @@ class PartitionLog:
         self._roll_bytes = min(config.segment_bytes, LARGEST)
         self._roll_ms = config.segment_ms
         if "compact" in config.cleanup_policy:
-            self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)  # what is active is never compacted
+            # what is active is never compacted
+            self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     # Appending
 
@@ -128,14 +135,19 @@ class PartitionLog:
             header = header._replace(base_offset=base_offset, partition_leader_epoch=LEADER_EPOCH)
             parts = stamp_append_time(batch, header, now), memoryview(batch)[HEADER_SIZE:size]
         else:
-            parts = START.pack(base_offset, header.length, LEADER_EPOCH), memoryview(batch)[START.size : size]
+            parts = (
+                START.pack(base_offset, header.length, LEADER_EPOCH),
+                memoryview(batch)[START.size : size],
+            )
         self._store(parts, size, last_offset, timestamp, now)
         if header.producer_id >= 0:
             self._known_producers().add(header, base_offset, timestamp, now)
         self._stored(size)
         return Appended(base_offset, last_offset, append_time)
 
-    def _store(self, parts: tuple[Buffer, ...], size: int, last_offset: int, timestamp: int, now: int) -> None:
+    def _store(
+        self, parts: tuple[Buffer, ...], size: int, last_offset: int, timestamp: int, now: int
+    ) -> None:
         segment = self._segments[-1]
         if segment.log.size and self._is_full(segment, size, last_offset, timestamp, now):
             segment = self._roll()
@@ -151,9 +163,14 @@ class PartitionLog:
         if self._listeners:
             self._notify()
 
-    def _is_full(self, segment: Segment, size: int, last_offset: int, timestamp: int, now: int) -> bool:
+    def _is_full(
+        self, segment: Segment, size: int, last_offset: int, timestamp: int, now: int
+    ) -> bool:
         """Kafka's conditions for a new segment (LogSegment.shouldRoll)."""
-        if segment.log.size + size > self._roll_bytes or last_offset - segment.base_offset > LARGEST:
+        if (
+            segment.log.size + size > self._roll_bytes
+            or last_offset - segment.base_offset > LARGEST
+        ):
             return True
         first = segment.first_timestamp
         return (timestamp - first if first >= 0 else now - segment.created) > self._roll_ms
@@ -165,7 +182,8 @@ class PartitionLog:
         self._backing.sealed(sealed)
         segment = self._backing.new_segment(self.end_offset, self.config.index_interval_bytes)
         self._segments.append(segment)
-        with contextlib.suppress(OSError):  # it would only have made recovery after a crash of the machine shorter
+        # it would only have made recovery after a crash of the machine shorter
+        with contextlib.suppress(OSError):
             self._save()
         return segment
 
@@ -192,7 +210,8 @@ class PartitionLog:
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
-            ErrorCode.offset_out_of_range, f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]"
+            ErrorCode.offset_out_of_range,
+            (f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]"),
         )
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
@@ -246,7 +265,8 @@ class PartitionLog:
     def _delete(self, count: int) -> None:
         """Delete the first `count` segments; a log never has none."""
         if count == len(self._segments):
-            # The end offset is only known from segments, so the empty one that is left has to exist.
+            # The end offset is only known from segments, so the empty one that is left has to
+            # exist.
             self._roll().log.create()
         gone = self._segments[:count]
         del self._segments[:count]
@@ -258,7 +278,11 @@ class PartitionLog:
     async def compact(self, now: Instant) -> bool:
         if self._closed is not None:
             raise self._refusal()
-        if len(self._segments) == 1 or self._compaction or "compact" not in self.config.cleanup_policy:
+        if (
+            len(self._segments) == 1
+            or self._compaction
+            or "compact" not in self.config.cleanup_policy
+        ):
             return False
         compaction = Compaction.plan(self._segments, self.config, self._cleaned, now)
         if compaction is None:
@@ -266,7 +290,9 @@ class PartitionLog:
         compaction.keep = self._known_producers().last_offsets()
         self._compaction = compaction
         try:
-            return self._install(await asyncio.to_thread(compaction.run, self._backing.compaction_target))
+            return self._install(
+                await asyncio.to_thread(compaction.run, self._backing.compaction_target)
+            )
         except StoppedError:
             return False
         except FileNotFoundError:
@@ -278,7 +304,9 @@ class PartitionLog:
             self._compaction = None
 
     def _install(self, cleaned: Sequence[Cleaned]) -> bool:
-        """Take over what compaction wrote, unless the log was closed or what it was made from is gone meanwhile."""
+        """Take over what compaction wrote, unless the log was closed or what it was made from is
+        gone meanwhile.
+        """
         for piece in cleaned:
             first = self._at(piece.sources[0].base_offset)
             last = first + len(piece.sources)
@@ -288,7 +316,8 @@ class PartitionLog:
             try:
                 self._segments[first:last] = [self._backing.replace(piece.sources, piece.result)]
             except OSError:
-                self.end(ErrorCode.kafka_storage_error)  # which of them is on the disk is seen when it is opened again
+                # which of them is on the disk is seen when it is opened again
+                self.end(ErrorCode.kafka_storage_error)
                 raise
             self.size += piece.result.size - sum(segment.size for segment in piece.sources)
             self._cleaned = max(self._cleaned, piece.result.end_offset)
@@ -313,7 +342,9 @@ class PartitionLog:
         for segment in self._segments[self._at(offset) :]:
             for _, header in segment.headers(segment.position(offset)):
                 if header.producer_id >= 0 and not header.is_control:
-                    producers.add(header, header.base_offset, header.max_timestamp, segment.modified)
+                    producers.add(
+                        header, header.base_offset, header.max_timestamp, segment.modified
+                    )
         return producers
 
     def _save_producers(self) -> None:
@@ -386,7 +417,10 @@ class PartitionLog:
 
     def _check_disk(self) -> None:
         if self._commit is not None and self._commit.failure is not None:
-            raise OSError(self._commit.failure.errno, "the log did not reach the disk; it must be opened again")
+            raise OSError(
+                self._commit.failure.errno,
+                ("the log did not reach the disk; it must be opened again"),
+            )
 
     def end(self, code: ErrorCode) -> None:
         """Let go of the files, answer everything with `code` from now on, and wake who waits."""
@@ -398,7 +432,9 @@ class PartitionLog:
         self._notify()
 
     def _too_large(self, size: int) -> KafkaError:
-        return KafkaError(ErrorCode.record_list_too_large, f"{size} bytes do not fit into a segment")
+        return KafkaError(
+            ErrorCode.record_list_too_large, (f"{size} bytes do not fit into a segment")
+        )
 
     def _refusal(self) -> KafkaError:
         assert self._closed is not None

@@ -1,23 +1,22 @@
-"""What a log knows of idempotent producers (Kafka's ProducerStateManager, KIP-98), so that a retry is not stored twice.
+"""What a log knows of idempotent producers (Kafka's ProducerStateManager, KIP-98), so that a retry
+is not stored twice.
 
-Each producer numbers its records per partition. The last five batches of each are remembered, as many as a producer
-may have in flight:
+Each producer numbers its records per partition. The last five batches of each are remembered, as
+many as a producer may have in flight:
 
-| the batch | is answered |
-|---|---|
-| is one of the five, by its first and last sequence | the offsets of the first time |
-| has an older epoch | INVALID_PRODUCER_EPOCH |
-| has a newer epoch | accepted if it starts at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER |
-| follows the last sequence (0 follows 2^31-1) | accepted |
-| is of a producer that is not known | accepted, whatever its sequence: what it sent before may have been deleted |
-| is anything else | OUT_OF_ORDER_SEQUENCE_NUMBER |
-| is transactional | INVALID_TXN_STATE: no transaction is open |
+| the batch | is answered | |---|---| | is one of the five, by its first and last sequence | the
+offsets of the first time | | has an older epoch | INVALID_PRODUCER_EPOCH | | has a newer epoch |
+accepted if it starts at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER | | follows the last sequence
+(0 follows 2^31-1) | accepted | | is of a producer that is not known | accepted, whatever its
+sequence: what it sent before may have been deleted | | is anything else |
+OUT_OF_ORDER_SEQUENCE_NUMBER | | is transactional | INVALID_TXN_STATE: no transaction is open |
 
-A producer is forgotten `producer.id.expiration.ms` after its last batch, by this server's clock. (Kafka takes the
-timestamps of the records, so a producer of historical data loses its protection at the next check.)
+A producer is forgotten `producer.id.expiration.ms` after its last batch, by this server's clock.
+(Kafka takes the timestamps of the records, so a producer of historical data loses its protection at
+the next check.)
 
-The state can always be read again from the batch headers. A snapshot saves that: it holds the state up to an offset,
-from which on headers are read.
+The state can always be read again from the batch headers. A snapshot saves that: it holds the state
+up to an offset, from which on headers are read.
 """
 
 from collections.abc import Iterator
@@ -69,26 +68,36 @@ class Producers:
         return len(self._by_id)
 
     def validate(self, header: Header) -> SentBatch | None:
-        """None if the batch may be appended; the earlier one if it is a duplicate. Raises KafkaError."""
+        """None if the batch may be appended; the earlier one if it is a duplicate. Raises
+        KafkaError.
+        """
         producer = self._by_id.get(header.producer_id)
         if producer is not None and producer.epoch == header.producer_epoch:
             for sent in producer.batches:
-                if sent.base_sequence == header.base_sequence and sent.last_sequence == header.last_sequence:
+                if (
+                    sent.base_sequence == header.base_sequence
+                    and sent.last_sequence == header.last_sequence
+                ):
                     return sent
         if producer is not None and header.producer_epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.invalid_producer_epoch,
-                f"epoch {header.producer_epoch} of producer {header.producer_id}, which is at {producer.epoch}",
+                f"epoch {header.producer_epoch} of producer {header.producer_id}, which "
+                f"is at {producer.epoch}",
             )
         if header.is_transactional:
-            raise KafkaError(ErrorCode.invalid_txn_state, f"producer {header.producer_id} has no open transaction here")
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                (f"producer {header.producer_id} has no open transaction here"),
+            )
         if producer is None or producer.epoch == _NO_EPOCH:
             return None
         expected = 0 if header.producer_epoch != producer.epoch else _next_sequence(producer)
         if header.base_sequence != expected:
             raise KafkaError(
                 ErrorCode.out_of_order_sequence_number,
-                f"sequence {header.base_sequence} of producer {header.producer_id} epoch {header.producer_epoch}, "
+                f"sequence {header.base_sequence} of producer {header.producer_id} epoch "
+                f"{header.producer_epoch}, "
                 f"expected {expected}",
             )
         return None
@@ -99,30 +108,41 @@ class Producers:
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._by_id[header.producer_id] = Producer(header.producer_epoch)
         last_offset = base_offset + header.last_offset_delta
-        sent = SentBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp)
+        sent = SentBatch(
+            header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp
+        )
         producer.batches.append(sent)
         if len(producer.batches) > REMEMBERED_BATCHES:
             del producer.batches[0]
         producer.seen = now
 
     def last_offsets(self) -> frozenset[int]:
-        """The last offset of each producer's last batch: compaction keeps these batches, if only their headers."""
+        """The last offset of each producer's last batch: compaction keeps these batches, if only
+        their headers.
+        """
         return frozenset(producer.batches[-1].last_offset for producer in self._by_id.values())
 
     def expire(self, idle_since: int) -> None:
         """Forget the producers that sent nothing since (ms)."""
         if self._by_id:
-            kept = {number: producer for number, producer in self._by_id.items() if producer.seen > idle_since}
+            kept = {
+                number: producer
+                for number, producer in self._by_id.items()
+                if producer.seen > idle_since
+            }
             if len(kept) < len(self._by_id):
                 self._by_id = kept
 
-    # Snapshots: a header with the offset up to which it holds, then each producer with its batches, all under one CRC.
+    # Snapshots: a header with the offset up to which it holds, then each producer with its batches,
+    # all under one CRC.
 
     def dump(self, end_offset: int) -> bytes:
         """The snapshot of the state at `end_offset`."""
         parts = [_HEAD.pack(end_offset, len(self._by_id))]
         for number, producer in self._by_id.items():
-            parts.append(_PRODUCER.pack(number, producer.epoch, producer.seen, len(producer.batches)))
+            parts.append(
+                _PRODUCER.pack(number, producer.epoch, producer.seen, len(producer.batches))
+            )
             parts += [_BATCH.pack(*sent) for sent in producer.batches]
         body = b"".join(parts)
         return _MAGIC + _CRC.pack(crc32c(body)) + body

@@ -38,8 +38,12 @@ class LastEnd(Enum):
     CRASHED = "crashed"
 
 
-def load(path: str, open_files: OpenFiles, interval: int, last_end: LastEnd) -> tuple[list[Segment], Checkpoint]:
-    """The segments in the directory `path`, the last one ready to append, and the checkpoint. Raises OSError."""
+def load(
+    path: str, open_files: OpenFiles, interval: int, last_end: LastEnd
+) -> tuple[list[Segment], Checkpoint]:
+    """The segments in the directory `path`, the last one ready to append, and the checkpoint.
+    Raises OSError.
+    """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
         _tidy(path, names)
@@ -63,9 +67,11 @@ def load(path: str, open_files: OpenFiles, interval: int, last_end: LastEnd) -> 
 
 
 def _distrust(segments: list[Segment], recovery_point: int) -> None:
-    """What a killed process wrote may be in memory only: whoever is told that it is durable has to wait for the disk.
+    """What a killed process wrote may be in memory only: whoever is told that it is durable has to
+    wait for the disk.
 
-    A retry of a batch that was written and never acknowledged is a duplicate, and is acknowledged as one.
+    A retry of a batch that was written and never acknowledged is a duplicate, and is acknowledged
+    as one.
     """
     for segment in segments:
         segment.unsynced = segment.size > 0 and segment.end_offset > recovery_point
@@ -79,7 +85,9 @@ def _found(path: str, base_offset: int, open_files: OpenFiles, interval: int) ->
 
 
 def _check_all(path: str, segments: list[Segment], recovery_point: int) -> list[Segment]:
-    """`segments` up to the first that is not whole, which is cut; those after it, beyond a hole, are removed."""
+    """`segments` up to the first that is not whole, which is cut; those after it, beyond a hole,
+    are removed.
+    """
     for number, segment in enumerate(segments):
         is_active = number == len(segments) - 1
         if segment.end_offset <= recovery_point and not is_active:
@@ -91,7 +99,9 @@ def _check_all(path: str, segments: list[Segment], recovery_point: int) -> list[
             break
         if cut or not segment.size:
             for lost in segments[number + 1 :]:
-                logger.warning("removing %r of %s, which follows records that were lost", lost, path)
+                logger.warning(
+                    ("removing %r of %s, which follows records that were lost"), lost, path
+                )
                 _remove_files(path, lost.base_offset)
             return segments[: number + 1]
         segment.end_offset = end_offset
@@ -112,7 +122,8 @@ def _start_anew(
 def _report(path: str, segment: Segment, cut: int) -> None:
     if cut:
         logger.warning(
-            "cut %d bytes off %s: the last batch there was not written whole; the log ends at offset %d",
+            "cut %d bytes off %s: the last batch there was not written whole; the log "
+"ends at offset %d",
             cut, files.segment_path(path, segment.base_offset, files.LOG), segment.end_offset,
         )  # fmt: skip
 
@@ -129,7 +140,9 @@ def _tidy(path: str, names: list[str]) -> None:
 
 
 def finish_swap(path: str, base_offset: int, end_offset: int, names: list[str]) -> None:
-    """Put a compacted segment in its place: the segments that it was made from are still there, or some, or none."""
+    """Put a compacted segment in its place: the segments that it was made from are still there, or
+    some, or none.
+    """
     for name in names:
         match = _SEGMENT.fullmatch(name)
         if match and base_offset <= int(match[1]) < end_offset:

@@ -1,8 +1,9 @@
-"""Which segments are deleted: by retention.ms and retention.bytes (policy "delete"), or as they lie before the start.
+"""Which segments are deleted: by retention.ms and retention.bytes (policy "delete"), or as they lie
+before the start.
 
-Segments are deleted whole and oldest first. One goes by time when its newest record is older than `retention.ms`
-(by its timestamp, or by the time of its last append if records have none); by size when the log without it still has
-`retention.bytes`.
+Segments are deleted whole and oldest first. One goes by time when its newest record is older than
+`retention.ms` (by its timestamp, or by the time of its last append if records have none); by size
+when the log without it still has `retention.bytes`.
 """
 
 from collections.abc import Sequence
@@ -11,15 +12,21 @@ from kohort.log.base import LogConfig
 from kohort.log.segment import Segment
 
 
-def due_segments(segments: Sequence[Segment], config: LogConfig, start_offset: int, now: int) -> int:
-    """How many of the first segments are to be deleted; the active one counts too, if it holds anything."""
+def due_segments(
+    segments: Sequence[Segment], config: LogConfig, start_offset: int, now: int
+) -> int:
+    """How many of the first segments are to be deleted; the active one counts too, if it holds
+    anything.
+    """
     due = 0
     while due + 1 < len(segments) and segments[due + 1].base_offset <= start_offset:
         due += 1
     if "delete" not in config.cleanup_policy:
         return due
     if config.retention_ms >= 0:
-        while due < len(segments) and segments[due].size and _is_expired(segments[due], config, now):
+        while (
+            due < len(segments) and segments[due].size and _is_expired(segments[due], config, now)
+        ):
             due += 1
     if config.retention_bytes >= 0:
         excess = sum(segment.size for segment in segments[due:]) - config.retention_bytes

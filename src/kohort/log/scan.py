@@ -23,16 +23,21 @@ def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
             chunk, start = store.read(position, _STEP), position
         header = read_header(chunk, position - start)
         if not is_plausible(header) or position + header.size > store.size:
-            raise KafkaError(ErrorCode.corrupt_message, f"no batch at position {position} of the segment")
+            raise KafkaError(
+                ErrorCode.corrupt_message, (f"no batch at position {position} of the segment")
+            )
         yield position, header
         position += header.size
 
 
-def intact(store: Store, position: int, next_offset: int) -> Iterator[tuple[int, Header, memoryview]]:
-    """(position, header, bytes) of the batches from `position` on, up to the first that is not as it was written.
+def intact(
+    store: Store, position: int, next_offset: int
+) -> Iterator[tuple[int, Header, memoryview]]:
+    """(position, header, bytes) of the batches from `position` on, up to the first that is not as
+    it was written.
 
-    That is one that is cut, that fails its CRC, or whose offsets do not follow `next_offset` and each other.
-    Raises OSError.
+    That is one that is cut, that fails its CRC, or whose offsets do not follow `next_offset` and
+    each other. Raises OSError.
     """
     chunk = b""
     start = position
@@ -40,7 +45,11 @@ def intact(store: Store, position: int, next_offset: int) -> Iterator[tuple[int,
         if position + HEADER_SIZE > start + len(chunk):
             chunk, start = store.read(position, _SCAN), position
         header = read_header(chunk, position - start)
-        if not is_plausible(header) or header.base_offset < next_offset or position + header.size > store.size:
+        if (
+            not is_plausible(header)
+            or header.base_offset < next_offset
+            or position + header.size > store.size
+        ):
             return
         if position + header.size > start + len(chunk):
             chunk, start = store.read(position, max(header.size, _SCAN)), position
@@ -53,7 +62,9 @@ def intact(store: Store, position: int, next_offset: int) -> Iterator[tuple[int,
 
 
 def whole_batches(data: bytes, start: int, limit: int) -> tuple[int, int]:
-    """(where the last batch starts, where it ends) of those in `data[start:limit]`; (start, 0) if none is whole."""
+    """(where the last batch starts, where it ends) of those in `data[start:limit]`; (start, 0) if
+    none is whole.
+    """
     last, end = start, 0
     position = start
     limit = min(limit, len(data))
@@ -68,4 +79,8 @@ def whole_batches(data: bytes, start: int, limit: int) -> tuple[int, int]:
 
 def is_plausible(header: Header) -> bool:
     """Whether this can be the header of a batch at all."""
-    return header.magic == MAGIC and header.length >= HEADER_SIZE - SIZE_OVERHEAD and header.last_offset_delta >= 0
+    return (
+        header.magic == MAGIC
+        and header.length >= HEADER_SIZE - SIZE_OVERHEAD
+        and header.last_offset_delta >= 0
+    )

@@ -1,10 +1,12 @@
-"""A segment: the batches from one offset up to the next segment's, one after the other, and their sparse index.
+"""A segment: the batches from one offset up to the next segment's, one after the other, and their
+sparse index.
 
-Only the last segment of a log, the active one, is appended to; the others never change. A segment is named by its
-base offset and holds nothing but batches, so any tool that reads Kafka's `.log` files reads it.
+Only the last segment of a log, the active one, is appended to; the others never change. A segment
+is named by its base offset and holds nothing but batches, so any tool that reads Kafka's `.log`
+files reads it.
 
-A position is found in three steps: where a read ended the next one begins, so most are remembered; else the index
-names a batch a little before; from there headers are stepped over.
+A position is found in three steps: where a read ended the next one begins, so most are remembered;
+else the index names a batch a little before; from there headers are stepped over.
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,15 @@ from collections.abc import Iterator
 from kohort.log import scan
 from kohort.log.index import SegmentIndex
 from kohort.log.storage import Store
-from kohort.protocol.batches import HEADER_SIZE, NO_TIMESTAMP, Buffer, Header, Record, decode_records, read_header
+from kohort.protocol.batches import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    Buffer,
+    Header,
+    Record,
+    decode_records,
+    read_header,
+)
 
 _REMEMBERED = 16
 LARGEST = 2**31 - 1
@@ -27,10 +37,13 @@ class Segment:
         "base_offset", "created", "end_offset", "first_timestamp", "log", "modified", "unsynced",
     )  # fmt: skip
 
-    def __init__(self, base_offset: int, log: Store, index: SegmentIndex, interval: int = 4096) -> None:
+    def __init__(
+        self, base_offset: int, log: Store, index: SegmentIndex, interval: int = 4096
+    ) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
-        """Offset after the last one; of a segment that was found on disk, the next segment's base."""
+        """Offset after the last one; of a segment that was found on disk, the next segment's base.
+        """
         self.log = log
         self.first_timestamp = NO_TIMESTAMP
         """Max timestamp of the first batch: `segment.ms` counts from it."""
@@ -41,7 +54,9 @@ class Segment:
         self._index = index
         self._interval = interval
         self._resumed = not log.size
-        """What is known of the index and of timestamps is up to date: always so for the active segment."""
+        """What is known of the index and of timestamps is up to date: always so for the active
+        segment.
+        """
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
         self._since_entry = 0
@@ -64,7 +79,9 @@ class Segment:
 
     # Writing
 
-    def append(self, parts: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int, now: int) -> None:
+    def append(
+        self, parts: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int, now: int
+    ) -> None:
         """Write one batch of `size` bytes at the end. Raises OSError, and the segment is as before."""
         position = self.log.size
         self.log.append(parts)
@@ -84,7 +101,9 @@ class Segment:
             self._max_timestamp_offset = last_offset
         if self._since_entry > self._interval:
             base = self.base_offset
-            self._index.add(last_offset - base, position, self._max_timestamp, self._max_timestamp_offset - base)
+            self._index.add(
+                last_offset - base, position, self._max_timestamp, self._max_timestamp_offset - base
+            )
             self._since_entry = 0
         self._since_entry += size
 
@@ -122,8 +141,8 @@ class Segment:
             limit = position + start - 1  # the entry is the batch that does not fit
 
     def _last_entry_in(self, data: bytes, position: int, limit: int) -> int:
-        """Where in `data`, which is from `position` on, the last batch begins that the index names, up to `limit`; 0 if
-        it names none. Only what follows has to be stepped over.
+        """Where in `data`, which is from `position` on, the last batch begins that the index names,
+        up to `limit`; 0 if it names none. Only what follows has to be stepped over.
         """
         while True:
             entry = self._index.offsets.floor(limit, column=1)
@@ -146,7 +165,9 @@ class Segment:
         remembered[offset] = position
 
     def position(self, offset: int) -> int:
-        """Where the batch starts that holds `offset` or is the first after it; the size of the segment if none is."""
+        """Where the batch starts that holds `offset` or is the first after it; the size of the
+        segment if none is.
+        """
         if not self._resumed:
             self.resume()
         entry = self._index.offsets.floor(offset - self.base_offset)
@@ -159,13 +180,17 @@ class Segment:
         return self.log.size
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
-        """(position, header) of every batch from `position` on. Raises KafkaError CORRUPT_MESSAGE where none is."""
+        """(position, header) of every batch from `position` on. Raises KafkaError CORRUPT_MESSAGE
+        where none is.
+        """
         return scan.headers(self.log, position)
 
     # Timestamps
 
     def offset_for_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record not before `start_offset` with at least that timestamp."""
+        """(offset, timestamp) of the first record not before `start_offset` with at least that
+        timestamp.
+        """
         if self.max_timestamp < timestamp:
             return None
         earlier = self._index.times.floor(timestamp - 1)
@@ -178,20 +203,27 @@ class Segment:
         return None
 
     def latest_record(self, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp, of those not before `start_offset`."""
+        """(offset, timestamp) of the first record with the largest timestamp, of those not before
+        `start_offset`.
+        """
         if start_offset <= self.base_offset:
             found = self.offset_for_timestamp(self.max_timestamp, start_offset)
             if found is not None:
                 return found
-        # The batch with the largest timestamp may begin before `start_offset`, or its header may not be true.
-        batches = sorted(self.headers(self.position(start_offset)), key=lambda batch: -batch[1].max_timestamp)
+        # The batch with the largest timestamp may begin before `start_offset`, or its header may
+        # not be true.
+        batches = sorted(
+            self.headers(self.position(start_offset)), key=lambda batch: -batch[1].max_timestamp
+        )
         best: tuple[int, int] | None = None
         for position, header in batches:
             if best is not None and header.max_timestamp < best[1]:
                 break
             for record in self._records(position, header):
                 found = record.offset, record.timestamp
-                if record.offset >= start_offset and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+                if record.offset >= start_offset and (
+                    best is None or (-found[1], found[0]) < (-best[1], best[0])
+                ):
                     best = found
         return best
 
@@ -201,13 +233,17 @@ class Segment:
     # Recovery
 
     def resume(self) -> None:
-        """Take up a segment that was found on disk: what its index says, if that can be true, else what it is."""
+        """Take up a segment that was found on disk: what its index says, if that can be true, else
+        what it is.
+        """
         self._resumed = True
         if self._last_entry() is None:
             self.rebuild_index()
 
     def _last_entry(self) -> int | None:
-        """Take up what the index says; returns the position of its last entry, None if the index is of no use."""
+        """Take up what the index says; returns the position of its last entry, None if the index is
+        of no use.
+        """
         try:
             latest, offset = self._index.resume()
         except ValueError:
@@ -230,10 +266,12 @@ class Segment:
         self.seal()
 
     def recover(self, *, everything: bool) -> int:
-        """Find the end of what is whole, cut off what is not, and get ready to append; returns the bytes cut off.
+        """Find the end of what is whole, cut off what is not, and get ready to append; returns the
+        bytes cut off.
 
-        Batches are checked by their CRC from the last index entry on, or with `everything` from the first, when the
-        machine went down and any page may not have reached the disk. Raises OSError.
+        Batches are checked by their CRC from the last index entry on, or with `everything` from the
+        first, when the machine went down and any page may not have reached the disk. Raises
+        OSError.
         """
         entry = 0 if everything else self._last_entry() or 0
         if entry:
@@ -248,7 +286,8 @@ class Segment:
             self.note(start, header.size, header.last_offset, header.max_timestamp)
             position = start + header.size
         if entry and position == entry:
-            return self.recover(everything=True)  # the batch that the index names is broken, and so is the index
+            # the batch that the index names is broken, and so is the index
+            return self.recover(everything=True)
         cut = self.log.size - position
         self.log.truncate(position)
         return cut

@@ -1,11 +1,12 @@
 """Where the bytes of segments and indexes are: files, or memory.
 
-A store is a growing row of bytes with positional reads. An append is all or nothing: a short write is completed, and
-one that fails (ENOSPC, EIO) is cut off again, at the latest before the next append.
+A store is a growing row of bytes with positional reads. An append is all or nothing: a short write
+is completed, and one that fails (ENOSPC, EIO) is cut off again, at the latest before the next
+append.
 
-Files are opened when first used, and a bounded number of them is open at a time, however many partitions there are.
-Stores belong to the loop thread. Other threads (fsync, compaction) open files for themselves, because a descriptor that
-is closed here may be another file's a moment later.
+Files are opened when first used, and a bounded number of them is open at a time, however many
+partitions there are. Stores belong to the loop thread. Other threads (fsync, compaction) open files
+for themselves, because a descriptor that is closed here may be another file's a moment later.
 """
 
 import contextlib
@@ -52,7 +53,9 @@ class Store(Protocol):
 
 
 class OpenFiles:
-    """The descriptors that are open, at most `limit` of them: the least lately used ones are closed (second chance)."""
+    """The descriptors that are open, at most `limit` of them: the least lately used ones are closed
+    (second chance).
+    """
 
     __slots__ = ("_limit", "_open")
 
@@ -149,8 +152,11 @@ class FileStore:
         self._fd = -1
 
     def _open(self) -> int:
-        # A file that holds something and is gone must not come back empty; one that is to be empty has to be.
-        self._fd = os.open(self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), 0o644)
+        # A file that holds something and is gone must not come back empty; one that is to be empty
+        # has to be.
+        self._fd = os.open(
+            self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), 0o644
+        )
         self._files.add(self)
         return self._fd
 

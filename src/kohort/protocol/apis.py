@@ -1,12 +1,12 @@
 """The one table of what is served: API key -> name, versions, encoding.
 
-`ApiVersions` is answered from it and requests are dispatched by it, so what is advertised and what is served
-cannot differ. The name is also the module under `server/handlers/` and kio's schema package. Ranges are those
-of Apache Kafka 4.3; an API that is not in the table is not advertised, and a request for it closes its
-connection.
+`ApiVersions` is answered from it and requests are dispatched by it, so what is advertised and what
+is served cannot differ. The name is also the module under `server/handlers/` and kio's schema
+package. Ranges are those of Apache Kafka 4.3; an API that is not in the table is not advertised,
+and a request for it closes its connection.
 
-Clients pick the highest version that both sides know, except for those that never ask (kafka-go sends fixed
-old versions), so a lower end is as much of a promise as an upper one.
+Clients pick the highest version that both sides know, except for those that never ask (kafka-go
+sends fixed old versions), so a lower end is as much of a promise as an upper one.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ class Api:
     min_version: int
     max_version: int
     first_flexible: int
-    """First version with compact strings and tagged fields (KIP-482); beyond `max_version`: none."""
+    """First version with compact strings and tagged fields (KIP-482); beyond `max_version`: none.
+    """
     advertised_from: int
     """Lowest version in `ApiVersions`; lower than `min_version` only for Produce."""
 
@@ -47,14 +48,22 @@ NEVER: Final = 1 << 15
 """A version no request can have."""
 
 
-def _api(key: int, name: str, versions: tuple[int, int], flexible: int, advertised_from: int | None = None) -> Api:
+def _api(
+    key: int,
+    name: str,
+    versions: tuple[int, int],
+    flexible: int,
+    advertised_from: int | None = None,
+) -> Api:
     first, last = versions
-    return Api(key, name, first, last, flexible, first if advertised_from is None else advertised_from)
+    return Api(
+        key, name, first, last, flexible, first if advertised_from is None else advertised_from
+    )
 
 
 _TABLE = (
-    # librdkafka reads Produce's lower end as "understands old messages" and turns compression off above 0
-    # (KAFKA-18659): brokers since 4.0 advertise 0 and decode from 3.
+    # librdkafka reads Produce's lower end as "understands old messages" and turns compression off
+    # above 0 (KAFKA-18659): brokers since 4.0 advertise 0 and decode from 3.
     _api(0, "produce", (3, 13), 9, advertised_from=0),
     _api(1, "fetch", (4, 18), 12),
     _api(2, "list_offsets", (1, 11), 6),

@@ -43,7 +43,9 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
 ABORT_KEY = b"\0\0\0\0"
-"""The key of a control record that ends a transaction whose records do not count: version 0, type 0."""
+"""The key of a control record that ends a transaction whose records do not count: version 0, type
+0.
+"""
 
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
@@ -119,7 +121,8 @@ def read_header(data: Buffer, position: int = 0) -> Header:
 
 
 def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
-    """(position, header) of each whole batch in `data`; a last, cut one is left out, as a fetch may end with it.
+    """(position, header) of each whole batch in `data`; a last, cut one is left out, as a fetch may
+    end with it.
 
     Raises KafkaError CORRUPT_MESSAGE where there is no batch.
     """
@@ -140,7 +143,10 @@ def crc_is_right(batch: Buffer, header: Header) -> bool:
 
 
 def inflate(batch: Buffer, header: Header) -> bytes:
-    """The bytes of a batch's records, decompressed. Raises KafkaError CORRUPT_MESSAGE or MESSAGE_TOO_LARGE."""
+    """The bytes of a batch's records, decompressed. Raises KafkaError CORRUPT_MESSAGE or
+    MESSAGE_TOO_LARGE.
+    """
     if not header.record_count:
-        return b""  # compaction may have emptied the batch, and what an empty payload is depends on the codec
+        # compaction may have emptied the batch, and what an empty payload is depends on the codec
+        return b""
     return bytes(decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size]))

@@ -1,17 +1,20 @@
-"""What a produced payload is checked for (Kafka's ProduceRequest, UnifiedLog and LogValidator), in Kafka's order.
+"""What a produced payload is checked for (Kafka's ProduceRequest, UnifiedLog and LogValidator), in
+Kafka's order.
 
 Everything in the header is always checked, and the CRC. Of the records:
 
-- their number and lengths, always: a batch whose count is a lie, or whose records are no records, would stop every
+- their number and lengths, always: a batch whose count is a lie, or whose records are no records,
+would stop every
   consumer of the partition for good. That is 0.15 µs a record, and decompressing where the batch is compressed.
-- their insides (keys, timestamps: 1 µs a record) only where the answer depends on them: on a compacted topic, which
+- their insides (keys, timestamps: 1 µs a record) only where the answer depends on them: on a
+compacted topic, which
   refuses records without a key; when `message.timestamp.before.max.ms` is set; when the header's timestamps are out of
   range or contradict each other. Kafka always reads them, and mends a header whose max timestamp is wrong; here it is
   mended if one of these reasons made us look, else believed. Only ListOffsets by timestamp and retention by time
   depend on it.
 
-Codes that surprise were seen on Kafka 4.3: records that do not decompress are UNKNOWN_SERVER_ERROR, a cut batch is
-INVALID_RECORD (no whole batch is there), a cut second batch is dropped in silence.
+Codes that surprise were seen on Kafka 4.3: records that do not decompress are UNKNOWN_SERVER_ERROR,
+a cut batch is INVALID_RECORD (no whole batch is there), a cut second batch is dropped in silence.
 """
 
 from collections.abc import Iterable
@@ -66,25 +69,30 @@ class RecordError(NamedTuple):
 
 
 class PayloadError(KafkaError):
-    """The bytes are no single batch that this request may bring: Kafka refuses them before it looks at the log."""
+    """The bytes are no single batch that this request may bring: Kafka refuses them before it looks
+    at the log.
+    """
 
 
 class InvalidRecordsError(KafkaError):
     """Single records are refused, and with them their batch; `record_errors` tells which and why."""
 
-    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]
+    ) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
 
 
 def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> Buffer:
-    """The one batch in `payload` (one partition of a Produce request, v3+), to be given to `Log.append`.
+    """The one batch in `payload` (one partition of a Produce request, v3+), to be given to
+    `Log.append`.
 
-    `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110). Whether a producer may
-    write a transactional batch is not decided here. Raises KafkaError with the code to answer for the partition:
-    INVALID_RECORD (as `PayloadError` if there is no one batch, as `InvalidRecordsError` if records are to blame, as
-    INVALID_TIMESTAMP is), CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
+    `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110).
+    Whether a producer may write a transactional batch is not decided here. Raises KafkaError with
+    the code to answer for the partition: INVALID_RECORD (as `PayloadError` if there is no one
+    batch, as `InvalidRecordsError` if records are to blame, as INVALID_TIMESTAMP is),
+    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
     """
     batch = _only_batch(payload)
     header = read_header(batch)
@@ -98,7 +106,9 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
     _validate_header(header)
     content, start = _records(batch, header)
     if _must_read(header, rules, now):
-        batch = _validate_records(batch, header, records.walk(content, start, header.record_count), rules, now)
+        batch = _validate_records(
+            batch, header, records.walk(content, start, header.record_count), rules, now
+        )
     else:
         records.measure(content, start, header.record_count)
     if rules.compression is not None and rules.compression != header.codec:
@@ -108,18 +118,27 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
 
 
 def _only_batch(payload: Buffer) -> Buffer:
-    """The first batch, if no second one follows; trailing bytes that cannot be a batch are not stored."""
+    """The first batch, if no second one follows; trailing bytes that cannot be a batch are not
+    stored.
+    """
     size = _batch_size(payload, 0)
     if size is None:
         raise PayloadError(ErrorCode.invalid_record, "no whole batch in the partition's records")
     if payload[MAGIC_AT] != MAGIC:
-        raise PayloadError(ErrorCode.invalid_record, f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}")
+        raise PayloadError(
+            ErrorCode.invalid_record,
+            (f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}"),
+        )
     if size < HEADER_SIZE:
-        raise KafkaError(ErrorCode.corrupt_message, f"a batch of {size} bytes is shorter than its header")
+        raise KafkaError(
+            ErrorCode.corrupt_message, (f"a batch of {size} bytes is shorter than its header")
+        )
     if size == len(payload):
         return payload
     if _batch_size(payload, size) is not None:
-        raise PayloadError(ErrorCode.invalid_record, "more than one batch in the partition's records")
+        raise PayloadError(
+            ErrorCode.invalid_record, ("more than one batch in the partition's records")
+        )
     return memoryview(payload)[:size]
 
 
@@ -130,39 +149,54 @@ def _batch_size(payload: Buffer, position: int) -> int | None:
         return None
     (length,) = int32.unpack_from(payload, position + SIZE_AT)
     if length < _SMALLEST:
-        raise PayloadError(ErrorCode.corrupt_message, f"a batch of {length} bytes is too short to be one")
+        raise PayloadError(
+            ErrorCode.corrupt_message, (f"a batch of {length} bytes is too short to be one")
+        )
     if left <= MAGIC_AT:
         return None
     if payload[position + MAGIC_AT] > MAGIC:
-        raise PayloadError(ErrorCode.corrupt_message, f"magic {payload[position + MAGIC_AT]} does not exist")
+        raise PayloadError(
+            ErrorCode.corrupt_message, (f"magic {payload[position + MAGIC_AT]} does not exist")
+        )
     size: int = length + SIZE_OVERHEAD
     return size if size <= left else None
 
 
 def _validate_size(batch: Buffer, rules: Rules) -> None:
     if len(batch) > rules.max_message_bytes:
-        raise KafkaError(ErrorCode.message_too_large, f"{len(batch)} bytes, at most {rules.max_message_bytes}")
+        raise KafkaError(
+            ErrorCode.message_too_large, (f"{len(batch)} bytes, at most {rules.max_message_bytes}")
+        )
 
 
 def _validate_header(header: Header) -> None:
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-        raise records.invalid(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
+        raise records.invalid(
+            f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
+        )
     if header.is_control:
         raise records.invalid("control records are not for clients to write")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise records.invalid(f"sequence {header.base_sequence} of producer {header.producer_id}")
     if header.codec > Codec.ZSTD:
-        raise KafkaError(ErrorCode.unknown_server_error, f"compression type {header.codec} does not exist")
+        raise KafkaError(
+            ErrorCode.unknown_server_error, (f"compression type {header.codec} does not exist")
+        )
 
 
 def _records(batch: Buffer, header: Header) -> tuple[bytes, int]:
     """Bytes that hold the batch's records, decompressed, and where in them these start."""
     if not header.codec and isinstance(batch, bytes):
-        return batch, HEADER_SIZE  # as they came: most producers compress nothing, and a copy is a tenth of the work
+        # as they came: most producers compress nothing, and a copy is a tenth of the work
+        return batch, HEADER_SIZE
     try:
         return inflate(batch, header), 0
     except KafkaError as error:
-        code = ErrorCode.unknown_server_error if error.code is ErrorCode.corrupt_message else error.code
+        code = (
+            ErrorCode.unknown_server_error
+            if error.code is ErrorCode.corrupt_message
+            else error.code
+        )
         raise KafkaError(code, error.message) from None
 
 
@@ -192,18 +226,28 @@ def _validate_records(
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
         if header.codec and offset_delta != index:
-            raise KafkaError(ErrorCode.unknown_server_error, f"record {index} has offset delta {offset_delta}")
+            raise KafkaError(
+                ErrorCode.unknown_server_error, (f"record {index} has offset delta {offset_delta}")
+            )
         if rules.compacted and key is None:
             refused.append(RecordError(index, "a compacted topic takes no record without a key"))
         elif not rules.log_append_time and timestamp != NO_TIMESTAMP:
             if not earliest <= timestamp <= latest:
-                refused.append(RecordError(index, f"timestamp {timestamp} is not between {earliest} and {latest}"))
+                refused.append(
+                    RecordError(
+                        index, (f"timestamp {timestamp} is not between {earliest} and {latest}")
+                    )
+                )
                 code = ErrorCode.invalid_timestamp
         elif stamped is not None:
-            refused.append(RecordError(index, "the timestamp type LogAppendTime is not for producers to set"))
+            refused.append(
+                RecordError(index, ("the timestamp type LogAppendTime is not for producers to set"))
+            )
             code = ErrorCode.invalid_timestamp
     if refused:
-        raise InvalidRecordsError(code, f"{len(refused)} of {header.record_count} records are refused", tuple(refused))
+        raise InvalidRecordsError(
+            code, (f"{len(refused)} of {header.record_count} records are refused"), tuple(refused)
+        )
     if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
         return batch
     mended = replace_timestamps(batch, header, header.attributes & ~LOG_APPEND_TIME, largest)

@@ -36,21 +36,26 @@ def build(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """A batch of `content`, whose records get consecutive offsets from `base_offset` on, whatever theirs say.
+    """A batch of `content`, whose records get consecutive offsets from `base_offset` on, whatever
+    theirs say.
 
     `attributes` are further bits, such as TRANSACTIONAL; raises ValueError for no records.
     """
     if not content:
         raise ValueError("a batch has at least one record")
     base_timestamp = content[0].timestamp
-    payload = b"".join([records.encode(record, delta, base_timestamp) for delta, record in enumerate(content)])
+    payload = b"".join(
+        [records.encode(record, delta, base_timestamp) for delta, record in enumerate(content)]
+    )
     body = _body.pack(attributes | codec, len(content) - 1, base_timestamp, max(record.timestamp for record in content),
                       producer_id, producer_epoch, base_sequence, len(content))  # fmt: skip
     return _assemble(base_offset, -1, body, compress(codec, payload))
 
 
 def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> bytes:
-    """`build` of (key, value) pairs that share one timestamp and have no headers, four times as fast: group state."""
+    """`build` of (key, value) pairs that share one timestamp and have no headers, four times as
+    fast: group state.
+    """
     encoded = [records.encode_pair(key, value, delta) for delta, (key, value) in enumerate(pairs)]
     if not encoded:
         raise ValueError("a batch has at least one record")
@@ -58,11 +63,23 @@ def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> 
     return head(0, -1, content, len(encoded), timestamp) + content
 
 
-def head(base_offset: int, leader_epoch: int, content: bytes, count: int, timestamp: int, attributes: int = 0) -> bytes:
-    """The header of a batch with `content`: `count` encoded records, not compressed, that all have that timestamp."""
+def head(
+    base_offset: int,
+    leader_epoch: int,
+    content: bytes,
+    count: int,
+    timestamp: int,
+    attributes: int = 0,
+) -> bytes:
+    """The header of a batch with `content`: `count` encoded records, not compressed, that all have
+    that timestamp.
+    """
     body = _body.pack(attributes, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
     length = HEADER_SIZE - SIZE_OVERHEAD + len(content)
-    return _head_with_crc.pack(base_offset, length, leader_epoch, MAGIC, crc32c(content, crc32c(body))) + body
+    return (
+        _head_with_crc.pack(base_offset, length, leader_epoch, MAGIC, crc32c(content, crc32c(body)))
+        + body
+    )
 
 
 def _assemble(base_offset: int, leader_epoch: int, body: bytes, payload: bytes) -> bytes:
@@ -72,7 +89,8 @@ def _assemble(base_offset: int, leader_epoch: int, body: bytes, payload: bytes) 
 
 
 def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
-    """The header that a log with `message.timestamp.type=LogAppendTime` stores before the records of `batch`.
+    """The header that a log with `message.timestamp.type=LogAppendTime` stores before the records
+    of `batch`.
 
     The records keep their deltas; a reader takes the append time (ms) for all of them.
     """
@@ -80,44 +98,71 @@ def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
 
 
 def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_timestamp: int) -> bytes:
-    """The 61 bytes of `header` with other attributes and another max timestamp, and the CRC made anew."""
+    """The 61 bytes of `header` with other attributes and another max timestamp, and the CRC made
+    anew.
+    """
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
                       header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)  # fmt: skip
     crc = _crc.pack(crc32c(memoryview(batch)[HEADER_SIZE : header.size], crc32c(body)))
-    return b"".join((_head.pack(header.base_offset, header.length, header.partition_leader_epoch, MAGIC), crc, body))
+    return b"".join(
+        (
+            _head.pack(header.base_offset, header.length, header.partition_leader_epoch, MAGIC),
+            crc,
+            body,
+        )
+    )
 
 
 def recompress(header: Header, content: bytes, codec: Codec) -> bytes:
     """The batch `header` is of, with its records (`content`, decompressed) under another codec."""
     attributes = header.attributes & ~CODEC_BITS | codec
-    return _rewrite(header, attributes, header.max_timestamp, header.record_count, compress(codec, content))
+    return _rewrite(
+        header, attributes, header.max_timestamp, header.record_count, compress(codec, content)
+    )
 
 
 def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
-    """The batch `header` is of, with only the records `kept` (bytes as in the old batch): what compaction writes.
+    """The batch `header` is of, with only the records `kept` (bytes as in the old batch): what
+    compaction writes.
 
-    Offsets, sequences, producer and codec stay as they were (a batch without records keeps its header for them).
+    Offsets, sequences, producer and codec stay as they were (a batch without records keeps its
+    header for them).
     """
     if not kept:
         attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON)
-        return _rewrite(header._replace(base_timestamp=NO_TIMESTAMP), attributes, max_timestamp, 0, b"")
-    return _rewrite(header, header.attributes, max_timestamp, len(kept), compress(Codec(header.codec), b"".join(kept)))
+        return _rewrite(
+            header._replace(base_timestamp=NO_TIMESTAMP), attributes, max_timestamp, 0, b""
+        )
+    return _rewrite(
+        header,
+        header.attributes,
+        max_timestamp,
+        len(kept),
+        compress(Codec(header.codec), b"".join(kept)),
+    )
 
 
 def set_delete_horizon(header: Header, kept: Sequence[tuple[int, Record]], horizon: int) -> bytes:
-    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that compaction first sees.
+    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that
+    compaction first sees.
 
-    The base timestamp makes room for the time (ms) from which on they may be dropped (KIP-534), so that the timestamp
-    of every record is written anew.
+    The base timestamp makes room for the time (ms) from which on they may be dropped (KIP-534), so
+    that the timestamp of every record is written anew.
     """
     payload = b"".join([records.encode(record, delta, horizon) for delta, record in kept])
-    timestamp = header.max_timestamp if header.is_log_append_time else max(record.timestamp for _, record in kept)
+    timestamp = (
+        header.max_timestamp
+        if header.is_log_append_time
+        else max(record.timestamp for _, record in kept)
+    )
     attributes = header.attributes | DELETE_HORIZON
     moved = header._replace(base_timestamp=horizon)
     return _rewrite(moved, attributes, timestamp, len(kept), compress(Codec(header.codec), payload))
 
 
-def _rewrite(header: Header, attributes: int, max_timestamp: int, count: int, payload: bytes) -> bytes:
+def _rewrite(
+    header: Header, attributes: int, max_timestamp: int, count: int, payload: bytes
+) -> bytes:
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
                       header.producer_id, header.producer_epoch, header.base_sequence, count)  # fmt: skip
     return _assemble(header.base_offset, header.partition_leader_epoch, body, payload)

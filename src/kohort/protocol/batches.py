@@ -1,7 +1,8 @@
 """Record batches, format v2: the unit that is produced, stored, fetched and compacted.
 
-Batches are bytes everywhere: `validate` what a client sent, give it to a log, send what the log reads. `Header` tells
-what a batch is without touching its records, `decode_records` reads them, `build` and `pack` make batches.
+Batches are bytes everywhere: `validate` what a client sent, give it to a log, send what the log
+reads. `Header` tells what a batch is without touching its records, `decode_records` reads them,
+`build` and `pack` make batches.
 
 The layout is described in `batch_format`, a record's in `records`.
 """
@@ -26,7 +27,14 @@ from kohort.protocol.batch_format import (
     read_header,
 )
 from kohort.protocol.batch_validation import InvalidRecordsError, PayloadError, Rules, validate
-from kohort.protocol.batch_writing import build, head, pack, replace_records, set_delete_horizon, stamp_append_time
+from kohort.protocol.batch_writing import (
+    build,
+    head,
+    pack,
+    replace_records,
+    set_delete_horizon,
+    stamp_append_time,
+)
 from kohort.protocol.compression import Buffer, Codec
 from kohort.protocol.records import Record, encode_pair, encode_run, key_head
 
@@ -68,11 +76,14 @@ __all__ = [
 def decode_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
     """The records of the batch at `position`, in order.
 
-    Raises KafkaError (CORRUPT_MESSAGE, INVALID_RECORD) where they are not what the header says; the CRC is not checked.
+    Raises KafkaError (CORRUPT_MESSAGE, INVALID_RECORD) where they are not what the header says; the
+    CRC is not checked.
     """
     header = read_header(batch, position)
     content = inflate(memoryview(batch)[position:], header)
-    found = records.decode(content, 0, header.record_count, header.base_offset, header.base_timestamp)
+    found = records.decode(
+        content, 0, header.record_count, header.base_offset, header.base_timestamp
+    )
     if header.is_log_append_time:
         return (record._replace(timestamp=header.max_timestamp) for record in found)
     return found

@@ -1,7 +1,8 @@
 """Builds kio's message of one version from values that know nothing of versions.
 
-A handler says what it answers once; what a version lacks is dropped here. kio's classes want durations as
-timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers will do.
+A handler says what it answers once; what a version lacks is dropped here. kio's classes want
+durations as timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers will
+do.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +19,24 @@ from kohort.protocol.schema import Shape, known_versions, shape
 
 _Convert: TypeAlias = Callable[[Any], Any]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ZEROS: Final = {"string": "", "bytes": b"", "records": b"", "bool": False, "float64": 0.0, "uuid": uuid_zero}
+_ZEROS: Final = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "float64": 0.0,
+    "uuid": uuid_zero,
+}
 
 
 def response(api_key: int, version: int, /, **values: Any) -> Any:
     """kio's response of that version, from plain values.
 
-    Nested structs are mappings (or kio's own), arrays any iterable, durations and timestamps int in ms (a
-    duration `x_ms` of Kafka's schema may be called by that name or by kio's `x`; a timestamp that may be
-    missing is -1 or None then), errors `ErrorCode` or int. A field that the version lacks is dropped; one
-    that is not given takes the schema's default. Raises TypeError for a name that no version has.
+    Nested structs are mappings (or kio's own), arrays any iterable, durations and timestamps int in
+    ms (a duration `x_ms` of Kafka's schema may be called by that name or by kio's `x`; a timestamp
+    that may be missing is -1 or None then), errors `ErrorCode` or int. A field that the version
+    lacks is dropped; one that is not given takes the schema's default. Raises TypeError for a name
+    that no version has.
     """
     return _builder(load_response_schema(api_key, version))(values)
 
@@ -63,10 +72,13 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
 def _is_of_another_version(entity_type: Any, name: str) -> bool:
     """Whether this struct has that field, or its `_ms` form, in any version.
 
-    The nearest are looked at first, and no more than it takes: to load a version takes milliseconds.
+    The nearest are looked at first, and no more than it takes: to load a version takes
+    milliseconds.
     """
     api_key, here = entity_type.__api_key__, entity_type.__version__
-    load = load_request_schema if entity_type.__module__.endswith(".request") else load_response_schema
+    load = (
+        load_request_schema if entity_type.__module__.endswith(".request") else load_response_schema
+    )
     first, last = known_versions(api_key)
     for version in sorted(range(first, last + 1), key=lambda version: abs(version - here)):
         if name in _names(load(api_key, version), entity_type.__name__):
@@ -77,7 +89,9 @@ def _is_of_another_version(entity_type: Any, name: str) -> bool:
 def _names(message_type: Any, struct: str) -> set[str]:
     """Field names, and their `_ms` forms, of the structs of that name in a message."""
     # kio calls OffsetFetch's structs Topic and Topics by version
-    same = [each for each in _structs(message_type) if each.__name__.rstrip("s") == struct.rstrip("s")]
+    same = [
+        each for each in _structs(message_type) if each.__name__.rstrip("s") == struct.rstrip("s")
+    ]
     names = {each.name for found in same for each in fields(found)}
     return names | {f"{name}_ms" for name in names}
 

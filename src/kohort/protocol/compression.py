@@ -1,10 +1,12 @@
 """The codecs of record batches (the low three bits of a batch's attributes), through cramjam.
 
-Only the records are compressed, never the batch header. Two things are not as their names say: "snappy" is either the
-raw format (librdkafka, Go) or the framing of xerial's snappy-java (Java, kafka-python), told apart by a magic number;
-"lz4" and "zstd" are whole frames, of which a client may write several.
+Only the records are compressed, never the batch header. Two things are not as their names say:
+"snappy" is either the raw format (librdkafka, Go) or the framing of xerial's snappy-java (Java,
+kafka-python), told apart by a magic number; "lz4" and "zstd" are whole frames, of which a client
+may write several.
 
-Compressed bytes come from strangers, and a kilobyte of zstd can hold gigabytes: nothing is inflated beyond a limit.
+Compressed bytes come from strangers, and a kilobyte of zstd can hold gigabytes: nothing is inflated
+beyond a limit.
 """
 
 import struct
@@ -19,8 +21,9 @@ from kohort.errors import ErrorCode, KafkaError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_INFLATED = 64 * 1024 * 1024
-"""Bytes that the records of one batch may take when decompressed. Producers limit a batch before they compress it: to
-1 MiB by default, to some more where they are tuned."""
+"""Bytes that the records of one batch may take when decompressed. Producers limit a batch before
+they compress it: to 1 MiB by default, to some more where they are tuned.
+"""
 
 
 class Codec(IntEnum):
@@ -62,8 +65,8 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 def decompress(codec: int, data: Buffer, limit: int = MAX_INFLATED) -> Buffer:
     """The records in `data`.
 
-    Raises KafkaError: CORRUPT_MESSAGE if they are not of that codec, MESSAGE_TOO_LARGE beyond `limit` bytes,
-    UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist.
+    Raises KafkaError: CORRUPT_MESSAGE if they are not of that codec, MESSAGE_TOO_LARGE beyond
+    `limit` bytes, UNSUPPORTED_COMPRESSION_TYPE for a codec that does not exist.
     """
     if codec == Codec.NONE:
         return data
@@ -79,14 +82,18 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_INFLATED) -> Buffer:
                 return _inflate(cramjam.zstd.decompress_into, data, limit)
     except (cramjam.DecompressionError, struct.error) as error:
         raise KafkaError(ErrorCode.corrupt_message, f"records do not decompress: {error}") from None
-    raise KafkaError(ErrorCode.unsupported_compression_type, f"compression type {codec} does not exist")
+    raise KafkaError(
+        ErrorCode.unsupported_compression_type, (f"compression type {codec} does not exist")
+    )
 
 
 def _inflate(decompress_into: Callable[[Any, Any], int], data: Buffer, limit: int) -> Buffer:
-    """Decompress into a buffer that is a little larger than such data commonly needs, then larger ones.
+    """Decompress into a buffer that is a little larger than such data commonly needs, then larger
+    ones.
 
-    The streaming interface of cramjam has no bound, and its one-shot functions take what they are given; writing into
-    a buffer of fixed size is the one way that a bomb cannot grow. It costs nothing when the first guess fits.
+    The streaming interface of cramjam has no bound, and its one-shot functions take what they are
+    given; writing into a buffer of fixed size is the one way that a bomb cannot grow. It costs
+    nothing when the first guess fits.
     """
     size = min(max(16 * 1024, 6 * len(data)), limit)
     while True:
@@ -135,7 +142,8 @@ def _compress_xerial(data: Buffer) -> bytes:
 def _compress_lz4(data: Buffer) -> bytes:
     """A frame of independent 64 KiB blocks without checksums.
 
-    cramjam's own frames chain their blocks, and Kafka's Java reader refuses such frames ("dependent block stream").
+    cramjam's own frames chain their blocks, and Kafka's Java reader refuses such frames ("dependent
+    block stream").
     """
     parts: list[Buffer] = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK):

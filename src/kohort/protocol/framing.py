@@ -1,8 +1,9 @@
 """Frames: four bytes of size (big-endian, signed), then that many bytes.
 
-A push parser: bytes are fed as they come, whole frames are taken out. A frame is handed out *with* its size
-in front, which spares the usual case, one request in one read, any copying; its content starts at `CONTENT`.
-Nothing is kept beyond what was fed: a connection holds what its peer has sent and nobody has taken yet.
+A push parser: bytes are fed as they come, whole frames are taken out. A frame is handed out *with*
+its size in front, which spares the usual case, one request in one read, any copying; its content
+starts at `CONTENT`. Nothing is kept beyond what was fed: a connection holds what its peer has sent
+and nobody has taken yet.
 """
 
 from struct import Struct
@@ -24,8 +25,9 @@ class MalformedError(KohortError, ValueError):
 class FrameReader:
     """Takes bytes, gives frames.
 
-    `limit` is the largest content in bytes that is accepted (Kafka's `socket.request.max.bytes`); a larger or
-    a negative size raises `MalformedError` from `next_frame` before any of it is waited for.
+    `limit` is the largest content in bytes that is accepted (Kafka's `socket.request.max.bytes`); a
+    larger or a negative size raises `MalformedError` from `next_frame` before any of it is waited
+    for.
     """
 
     __slots__ = ("_at", "_data", "_partial", "limit")
@@ -48,11 +50,15 @@ class FrameReader:
             self._data, self._at = b"", 0
 
     def is_one_frame(self, data: bytes) -> bool:
-        """Whether `data` is exactly one frame: where nothing else is there, it need not be fed and taken."""
+        """Whether `data` is exactly one frame: where nothing else is there, it need not be fed and
+        taken.
+        """
         return len(data) > CONTENT and _unpack_size(data)[0] == len(data) - CONTENT <= self.limit
 
     def next_frame(self) -> bytes | None:
-        """The next whole frame, its size in front; None if more bytes are needed. Raises `MalformedError`."""
+        """The next whole frame, its size in front; None if more bytes are needed. Raises
+        `MalformedError`.
+        """
         if self._partial:
             if len(self._partial) < self.wanted():
                 return None
@@ -78,7 +84,9 @@ class FrameReader:
         return data[at : at + total]
 
     def wanted(self) -> int:
-        """Bytes of the frame that is next, its size included; `CONTENT` while even the size is unknown."""
+        """Bytes of the frame that is next, its size included; `CONTENT` while even the size is
+        unknown.
+        """
         data, at = (self._partial, 0) if self._partial else (self._data, self._at)
         if len(data) - at < CONTENT:
             return CONTENT

@@ -1,9 +1,9 @@
 """A thin adapter over kio's message classes, one class per API and version.
 
 Requests: `read_header` says what a frame is, `decode_request` gives kio's request of that version.
-Responses: `response` builds kio's response of a version from plain values, `encode` gives its bytes, `frame`
-puts size and header in front. Classes, readers and writers are made when an API and version is first used:
-importing all of kio would take longer than a whole start of the server may.
+Responses: `response` builds kio's response of a version from plain values, `encode` gives its
+bytes, `frame` puts size and header in front. Classes, readers and writers are made when an API and
+version is first used: importing all of kio would take longer than a whole start of the server may.
 """
 
 import struct
@@ -16,7 +16,7 @@ from kio.static.protocol import Entity
 from kohort.protocol.apis import API_VERSIONS, APIS
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
-from kohort.protocol.mending import MAX_PATCHES
+from kohort.protocol.lenient_decoding import MAX_PATCHES
 from kohort.protocol.packing import read_varint
 from kohort.protocol.reading import Read, reader
 from kohort.protocol.writing import encode
@@ -49,11 +49,12 @@ _SERVED: Final = {
 
 
 def read_header(data: bytes) -> tuple[int, int, int, str, int]:
-    """(API key, version, correlation id, client id, offset of the body) of a frame with its size in front.
+    """(API key, version, correlation id, client id, offset of the body) of a frame with its size in
+    front.
 
-    A null client id is "". Raises `MalformedError`, also for an API or version that is not served; but an
-    `ApiVersions` request of a version that is not served is let through with only its first fields read:
-    it has to be answered, and nothing is known of the rest.
+    A null client id is "". Raises `MalformedError`, also for an API or version that is not served;
+    but an `ApiVersions` request of a version that is not served is let through with only its first
+    fields read: it has to be answered, and nothing is known of the rest.
     """
     try:
         api_key, version, correlation_id, length = _unpack_header(data, CONTENT)
@@ -90,7 +91,8 @@ def _skip_tags(data: bytes, at: int) -> int:
 
 
 def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
-    """kio's request of that version, from offset `at` of `data`; bytes behind it are ignored, as Kafka does.
+    """kio's request of that version, from offset `at` of `data`; bytes behind it are ignored, as
+    Kafka does.
 
     Raises `MalformedError`, and nothing else whatever the bytes are.
     """
@@ -104,7 +106,8 @@ def _request_reader(api_key: int, version: int) -> Read:
 
 def frame_head(api_key: int, version: int, correlation_id: int, size: int) -> bytes:
     """What stands before a response body of `size` bytes: the frame's size, header v0 or v1."""
-    # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions has none.
+    # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions
+    # has none.
     if api_key != API_VERSIONS and version >= APIS[api_key].first_flexible:
         return _FLEXIBLE_FRAME_HEAD.pack(size + 5, correlation_id)
     return _FRAME_HEAD.pack(size + 4, correlation_id)

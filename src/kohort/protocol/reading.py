@@ -7,13 +7,14 @@ from typing import Any, Final, TypeAlias
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from kohort.protocol.bounds_check import quick_walk
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.mending import MAX_ELEMENTS, mended
-from kohort.protocol.quick_walk import quick_walk
+from kohort.protocol.lenient_decoding import MAX_ELEMENTS, mended
 
 Read: TypeAlias = Callable[[bytes, int], Any]
-"""(data, offset) -> entity; bytes behind it are ignored, as Kafka does. Raises `MalformedError` and nothing else,
-whatever the bytes are."""
+"""(data, offset) -> entity; bytes behind it are ignored, as Kafka does. Raises `MalformedError` and
+nothing else, whatever the bytes are.
+"""
 
 _UNREADABLE: Final = (SerialError, ValueError, KeyError, IndexError, OverflowError)
 """What kio's readers and the quick walk raise."""
@@ -36,6 +37,8 @@ def reader(entity_type: Any) -> Read:
         except MalformedError:
             raise
         except _UNREADABLE as error:
-            raise MalformedError(f"{entity_type.__name__} v{entity_type.__version__}: {error}") from None
+            raise MalformedError(
+                f"{entity_type.__name__} v{entity_type.__version__}: {error}"
+            ) from None
 
     return read

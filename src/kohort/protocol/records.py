@@ -3,11 +3,12 @@
     record  = length: varint, attributes: int8 (unused), timestamp delta: varlong, offset delta: varint,
               key: bytes or null, value: bytes or null, headers: [name: string, value: bytes or null]
 
-Every number is a zigzag varint (small ones, negative or not, take one byte), and both deltas are relative to the batch
-header. So a record is never read without its batch, but its bytes stay right wherever the batch is put in a log.
+Every number is a zigzag varint (small ones, negative or not, take one byte), and both deltas are
+relative to the batch header. So a record is never read without its batch, but its bytes stay right
+wherever the batch is put in a log.
 
-Pure Python reads a record in a microsecond or two. Most numbers in it take one byte, hence the fast path `byte < 128`
-written out where it counts; `read_zigzag_varint` reads the rest.
+Pure Python reads a record in a microsecond or two. Most numbers in it take one byte, hence the fast
+path `byte < 128` written out where it counts; `read_zigzag_varint` reads the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +31,9 @@ class Record(NamedTuple):
 
 
 RawRecord: TypeAlias = tuple[int, int, int, int, bytes | None, int, int]
-"""One record as it lies in the bytes: start, end, timestamp delta, offset delta, key, and where its value starts (-1 if
-it is null) and ends (there the headers start). Nothing is copied but the key."""
+"""One record as it lies in the bytes: start, end, timestamp delta, offset delta, key, and where its
+value starts (-1 if it is null) and ends (there the headers start). Nothing is copied but the key.
+"""
 
 
 def invalid(why: str) -> KafkaError:
@@ -60,7 +62,9 @@ _RUN = 64
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
-"""Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one timestamp starts."""
+"""Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one
+timestamp starts.
+"""
 _PREFIX_LENGTHS = ((3, 1 << 6), (4, 1 << 13), (5, 1 << 20))
 """How long they are, and up to which offset delta."""
 _pack_int32 = Struct(">i").pack
@@ -99,17 +103,25 @@ def key_head(start: bytes) -> bytes:
     return _encoded(len(start) + 4) + start
 
 
-def encode_run(key_head: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int) -> bytes:
-    """`encode_pair` of many: their keys begin alike and end with an int32, their values are of one size."""
+def encode_run(
+    key_head: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int
+) -> bytes:
+    """`encode_pair` of many: their keys begin alike and end with an int32, their values are of one
+    size.
+    """
     count, value_size = len(values), _encoded(len(values[0]))
     rest = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
     if count == 1:
         prefix = _prefix(offset_delta)
         size = _encoded(len(prefix) + rest)
-        return b"".join((size, prefix, key_head, _pack_int32(key_ends[0]), value_size, values[0], _NO_HEADERS))
+        return b"".join(
+            (size, prefix, key_head, _pack_int32(key_ends[0]), value_size, values[0], _NO_HEADERS)
+        )
     # Column by column into one list: no step of it is taken in Python for each record.
     last = offset_delta + count
-    prefixes = _PREFIXES[offset_delta:last] if last <= 1024 else [*map(_prefix, range(offset_delta, last))]
+    prefixes = (
+        _PREFIXES[offset_delta:last] if last <= 1024 else [*map(_prefix, range(offset_delta, last))]
+    )
     sizes: list[bytes] = []
     for length, end in _PREFIX_LENGTHS:
         sizes += [_encoded(length + rest)] * (min(end, last) - offset_delta - len(sizes))
@@ -124,14 +136,19 @@ def encode_run(key_head: bytes, key_ends: Sequence[int], values: Sequence[bytes]
 
 
 def _prefix(offset_delta: int) -> bytes:
-    return _PREFIXES[offset_delta] if offset_delta < 1024 else b"\x00\x00" + encode_varint(offset_delta)
+    return (
+        _PREFIXES[offset_delta]
+        if offset_delta < 1024
+        else b"\x00\x00" + encode_varint(offset_delta)
+    )
 
 
 def measure(data: bytes, position: int, count: int) -> None:
-    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (at most 0.15 µs each).
+    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (at
+    most 0.15 µs each).
 
-    Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through, though the
-    inside of a record may still be wrong.
+    Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through,
+    though the inside of a record may still be wrong.
     """
     _validate_count(data, position, count)
     signs = length = alike = 0
@@ -163,9 +180,11 @@ def measure(data: bytes, position: int, count: int) -> None:
 
 
 def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
-    """How many of the next `limit` records have the length of the one at `start`, which is `step` bytes all in all.
+    """How many of the next `limit` records have the length of the one at `start`, which is `step`
+    bytes all in all.
 
-    Looked up by slices instead of one by one: records of one size are common, and take a tenth of the time so.
+    Looked up by slices instead of one by one: records of one size are common, and take a tenth of
+    the time so.
     """
     end = start + (limit + 1) * step
     while True:
@@ -180,7 +199,8 @@ def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
 def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
     """The `count` records that fill `data` from `position` on.
 
-    Raises KafkaError INVALID_RECORD if something else is there, at the latest after the last record.
+    Raises KafkaError INVALID_RECORD if something else is there, at the latest after the last
+    record.
     """
     _validate_count(data, position, count)
     try:
@@ -194,12 +214,16 @@ def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
         raise invalid(f"the batch goes on after its {count} records")
 
 
-def decode(data: bytes, position: int, count: int, base_offset: int, base_timestamp: int) -> Iterator[Record]:
+def decode(
+    data: bytes, position: int, count: int, base_offset: int, base_timestamp: int
+) -> Iterator[Record]:
     """`walk`, with values and headers, and with offsets and timestamps made absolute."""
     for _, _, timestamp_delta, offset_delta, key, start, end in walk(data, position, count):
         value = None if start < 0 else data[start:end]
         headers = () if data[end] == 0 else tuple(_headers(data, end))
-        yield Record(key, value, headers, base_timestamp + timestamp_delta, base_offset + offset_delta)
+        yield Record(
+            key, value, headers, base_timestamp + timestamp_delta, base_offset + offset_delta
+        )
 
 
 def _validate_count(data: bytes, position: int, count: int) -> None:
@@ -228,7 +252,15 @@ def _read(data: bytes, start: int) -> RawRecord:
     read = value_end + 1 if data[value_end] == 0 else _end_of_headers(data, value_end)
     if read != end:
         raise invalid("the length of a record is not that of its fields")
-    return start, end, timestamp_delta, offset_delta, key, value_start if size >= 0 else -1, value_end
+    return (
+        start,
+        end,
+        timestamp_delta,
+        offset_delta,
+        key,
+        value_start if size >= 0 else -1,
+        value_end,
+    )
 
 
 def _headers(data: bytes, position: int) -> Iterator[Header]:
@@ -265,8 +297,8 @@ def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_raw_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The varint at `position` before its zigzag is undone, and where it ends. Raises IndexError at the end of `data`,
-    KafkaError INVALID_RECORD if it takes more than ten bytes.
+    """The varint at `position` before its zigzag is undone, and where it ends. Raises IndexError at
+    the end of `data`, KafkaError INVALID_RECORD if it takes more than ten bytes.
     """
     raw = shift = 0
     while True:

@@ -25,7 +25,9 @@ class Shape(NamedTuple):
 
 @cache
 def known_versions(api_key: int) -> tuple[int, int]:
-    """Lowest and highest version of an API of which kio has the schema, served here or not. Raises KeyError."""
+    """Lowest and highest version of an API of which kio has the schema, served here or not. Raises
+    KeyError.
+    """
     modules = pkgutil.iter_modules(import_module(f"kio.schema.{api_key_map[api_key]}").__path__)
     numbers = [int(module.name[1:]) for module in modules if module.name[1:].isdecimal()]
     return min(numbers), max(numbers)
@@ -38,7 +40,9 @@ def shape(field: "Field[Any]") -> Shape:
     if is_array:
         inner, _ = _without_none(get_args(inner)[0])
     is_struct = hasattr(inner, "__dataclass_fields__")
-    return Shape(inner, is_array, nullable, is_struct, "" if is_struct else field.metadata["kafka_type"])
+    return Shape(
+        inner, is_array, nullable, is_struct, "" if is_struct else field.metadata["kafka_type"]
+    )
 
 
 def fixed_size(of: Shape) -> int | None:

@@ -1,12 +1,14 @@
-"""The "consumer" blobs: what members of protocol type "consumer" tell their leader, and what it tells them.
+"""The "consumer" blobs: what members of protocol type "consumer" tell their leader, and what it
+tells them.
 
-Subscription: v0 topics and user data; v1 owned partitions (KIP-429), v2 the generation that they were owned in
-(KIP-792), v3 the rack (KIP-881). Assignment: v0-3 are alike. Both begin with their version, an int16, and are never
-flexible.
+Subscription: v0 topics and user data; v1 owned partitions (KIP-429), v2 the generation that they
+were owned in (KIP-792), v3 the rack (KIP-881). Assignment: v0-3 are alike. Both begin with their
+version, an int16, and are never flexible.
 
-Members of different ages share a group, so a reader takes what it knows: a higher version is read with the
-highest known one, and bytes behind it are ignored, as Java's ConsumerProtocol does. The coordinator looks at the
-v0 prefix of subscriptions only (`subscribed_topics`), to know which offsets may expire; to it the rest is opaque.
+Members of different ages share a group, so a reader takes what it knows: a higher version is read
+with the highest known one, and bytes behind it are ignored, as Java's ConsumerProtocol does. The
+coordinator looks at the v0 prefix of subscriptions only (`subscribed_topics`), to know which
+offsets may expire; to it the rest is opaque.
 """
 
 from collections.abc import Iterable
@@ -121,13 +123,16 @@ def _reader(name: str, version: int) -> Read:
 
 
 def _partitions(of: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(each.topic, partition) for each in of for partition in each.partitions)
+    return tuple(
+        TopicPartition(each.topic, partition) for each in of for partition in each.partitions
+    )
 
 
 def _packed_partitions(of: Iterable[TopicPartition]) -> bytes:
     """By topic, in the order given."""
     topics = [
-        (topic, [each.partition for each in each_topic]) for topic, each_topic in groupby(of, attrgetter("topic"))
+        (topic, [each.partition for each in each_topic])
+        for topic, each_topic in groupby(of, attrgetter("topic"))
     ]
     packed = [
         b"".join((pack_string(topic), pack_array(len(partitions)), *map(pack_int32, partitions)))

@@ -4,7 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from kohort.coordinator.records import CorruptRecordError, OffsetCommits, Record, Row, decode, encode, offset_key_start
+from kohort.coordinator.records import (
+    CorruptRecordError,
+    OffsetCommits,
+    Record,
+    Row,
+    decode,
+    encode,
+    offset_key_start,
+)
 from kohort.log.base import Log
 from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate, key_head
 from kohort.types import Instant
@@ -14,10 +22,11 @@ _BATCH_BYTES = 1 << 19
 
 
 def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant) -> None:
-    """Append what several events decided, in that order: the records of one event and one group in one batch, always.
+    """Append what several events decided, in that order: the records of one event and one group in
+    one batch, always.
 
-    (Expiry, or a topic that is deleted, concerns thousands of groups in one event; they need no common batch.)
-    Raises OSError or KafkaError if the log refuses; what was appended by then stays.
+    (Expiry, or a topic that is deleted, concerns thousands of groups in one event; they need no
+    common batch.) Raises OSError or KafkaError if the log refuses; what was appended by then stays.
     """
     parts: list[bytes] = []
     count = size = 0
@@ -47,7 +56,9 @@ _CACHED_CHARS: Final = 255
 
 
 def _key_head_of(group: str, topic: str) -> bytes:
-    return _cached_key_head(group, topic) if len(group) <= _CACHED_CHARS else _key_head(group, topic)
+    return (
+        _cached_key_head(group, topic) if len(group) <= _CACHED_CHARS else _key_head(group, topic)
+    )
 
 
 def _key_head(group: str, topic: str) -> bytes:

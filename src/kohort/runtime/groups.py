@@ -24,10 +24,10 @@ from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
-from kohort.runtime.alarm import Alarm
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import Commit, HostState, ShardHost
+from kohort.runtime.timer_driver import Alarm
 from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
@@ -40,8 +40,8 @@ _JOURNAL_ENTRIES = 100
 class Groups:
     """All groups that this process coordinates.
 
-    `submit` takes requests whose `request_id` is the function that takes the answer. Everything happens on the loop
-    thread.
+    `submit` takes requests whose `request_id` is the function that takes the answer. Everything
+    happens on the loop thread.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class Groups:
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
         self.appends = Histogram(APPEND_BOUNDS_S)
-        """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable."""
+        """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable.
+        """
         self._clock = clock
         self._timers: Alarm[tuple[ShardHost, Shard, TimerKey]] = Alarm(clock, self._timer_is_due)
         self._expiration_s = expiration_interval_ms / 1_000
@@ -86,7 +87,9 @@ class Groups:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to load; until a shard is loaded its groups are answered COORDINATOR_LOAD_IN_PROGRESS."""
+        """Begin to load; until a shard is loaded its groups are answered
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         self._loading = asyncio.ensure_future(self._load())
         self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
 
@@ -126,15 +129,23 @@ class Groups:
                     self._joined_by[request.connection] = (*known, host)
             host.submit(request)
 
-    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+    def heartbeat(
+        self, group: str, generation: int, member_id: str, instance_id: str | None
+    ) -> ErrorCode:
         """What a heartbeat is answered. It is the one request that can always be answered at once."""
         self._timers.heard = True
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
     def commit(
-        self, answer: "Callable[[ErrorCode], None]", committer: Committer, version: int, topics: Sequence[OffsetColumns]
+        self,
+        answer: "Callable[[ErrorCode], None]",
+        committer: Committer,
+        version: int,
+        topics: Sequence[OffsetColumns],
     ) -> None:
-        """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes that, now or later."""
+        """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes
+        that, now or later.
+        """
         self._timers.heard = True
         self._host(committer.group).commit(answer, committer, version, topics)
 
@@ -143,7 +154,9 @@ class Groups:
         return self._host(group).commit
 
     def connection_closed(self, connection: ConnectionId) -> None:
-        """The members that joined by this connection may be gone; their ids are no longer waited for."""
+        """The members that joined by this connection may be gone; their ids are no longer waited
+        for.
+        """
         for host in self._joined_by.pop(connection, ()):
             host.post(ConnectionClosed(connection))
 
@@ -208,7 +221,9 @@ class Groups:
         return all(host.state is HostState.ACTIVE for host in self._hosts)
 
     def group(self, group_id: str) -> Group | None:
-        """A group to look at, None if there is none or its shard is not loaded. Its owner is the shard."""
+        """A group to look at, None if there is none or its shard is not loaded. Its owner is the
+        shard.
+        """
         return self._host(group_id).shard.groups.get(group_id)
 
     def groups(self) -> Iterator[Group]:
@@ -217,11 +232,15 @@ class Groups:
             yield from host.shard.groups.values()
 
     def journal(self, group_id: str) -> Sequence[Rebalance]:
-        """The latest rebalances of a group since this process started, oldest first: at most 100, of 1,000 groups."""
+        """The latest rebalances of a group since this process started, oldest first: at most 100,
+        of 1,000 groups.
+        """
         return tuple(self._journal.get(group_id, ()))
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counts over all shards: groups by state, members, pending, parked, offsets, timers, shards by state."""
+        """Counts over all shards: groups by state, members, pending, parked, offsets, timers,
+        shards by state.
+        """
         groups: Counter[str] = Counter()
         totals: Counter[str] = Counter()
         for host in self._hosts:
@@ -232,7 +251,8 @@ class Groups:
         return {**totals, "groups": groups, "shards": shards, "timers": len(self._timers)}
 
     def _ended(self, rebalance: Rebalance) -> None:
-        entries = self._journal.setdefault(rebalance.group, [])  # a deque takes 600 bytes, and most have few
+        # a deque takes 600 bytes, and most have few
+        entries = self._journal.setdefault(rebalance.group, [])
         entries.append(rebalance)
         del entries[:-_JOURNAL_ENTRIES]
         self._journal.move_to_end(rebalance.group)

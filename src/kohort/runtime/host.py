@@ -2,11 +2,13 @@
 
     result = shard.handle(event, now);  replay result.records;  append them;  send result.replies
 
-All requests that arrive in one turn of the event loop share one append, so their replies wait for the end of the
-turn; so does every other reply decided meanwhile, for it may tell of what is not in the log yet.
+All requests that arrive in one turn of the event loop share one append, so their replies wait for
+the end of the turn; so does every other reply decided meanwhile, for it may tell of what is not in
+the log yet.
 
-A failed append is crash-only: the shard is dropped, whoever waits is answered COORDINATOR_NOT_AVAILABLE, and a new
-shard is loaded from the log, which is the same path as starting.
+A failed append is crash-only: the shard is dropped, whoever waits is answered
+COORDINATOR_NOT_AVAILABLE, and a new shard is loaded from the log, which is the same path as
+starting.
 """
 
 import asyncio
@@ -57,7 +59,8 @@ _WHY_NOT: Final = {
 CommitAnswer: TypeAlias = Callable[[ErrorCode], None]
 Commit: TypeAlias = Callable[[CommitAnswer, Committer, int, Sequence[OffsetColumns]], None]
 News: TypeAlias = Reply | Rebalance | CommitAnswer
-"""What the world is told; who waits for a commit takes `none` if all went well, or why it did not."""
+"""What the world is told; who waits for a commit takes `none` if all went well, or why it did not.
+"""
 
 
 class ShardHost:
@@ -75,8 +78,8 @@ class ShardHost:
         on_append: Callable[[float], None],
         flush_soon: Callable[["ShardHost"], None],
     ) -> None:
-        """`on_append` is told the seconds that each append took, until it was as durable as is asked for; `flush_soon`
-        has `flush` called at the end of this turn.
+        """`on_append` is told the seconds that each append took, until it was as durable as is
+        asked for; `flush_soon` has `flush` called at the end of this turn.
         """
         self.log = log
         self.state = HostState.LOADING
@@ -117,7 +120,9 @@ class ShardHost:
     def _forget_topics(self, names: frozenset[str]) -> None:
         self.post(TopicsDeleted(names))
         if self._flushing:
-            self._after_append.append(lambda failure: None if failure else self._topics_forgotten(names))
+            self._after_append.append(
+                lambda failure: None if failure else self._topics_forgotten(names)
+            )
         elif self.state is HostState.ACTIVE:
             self._topics_forgotten(names)
 
@@ -129,24 +134,41 @@ class ShardHost:
         if self.state is HostState.ACTIVE:
             try:
                 result = self.shard.handle(event, self._clock.now())
-            except Exception as e:  # a bug, and the shard may have decided half: it must not serve on
+            # a bug, and the shard may have decided half: it must not serve on
+            except Exception as e:
                 self._fail(e)
             else:
                 self._apply(result)
 
-    def heartbeat(self, group: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """What a heartbeat is answered, at once: it neither tells nor changes anything that is being logged."""
+    def heartbeat(
+        self, group: str, generation: int, member_id: str, instance_id: str | None
+    ) -> ErrorCode:
+        """What a heartbeat is answered, at once: it neither tells nor changes anything that is
+        being logged.
+        """
         if self.state is HostState.ACTIVE:
             try:
-                return self.shard.heartbeat(group, generation, member_id, instance_id, self._clock.now())
+                return self.shard.heartbeat(
+                    group, generation, member_id, instance_id, self._clock.now()
+                )
             except Exception as e:  # as in `post`
                 self._fail(e)
         request = Heartbeat(
-            request_id=None, group=group, generation=generation, member_id=member_id, instance_id=instance_id
+            request_id=None,
+            group=group,
+            generation=generation,
+            member_id=member_id,
+            instance_id=instance_id,
         )
         return cast("HeartbeatResponse", self._refusal(request)).error
 
-    def commit(self, answer: CommitAnswer, committer: Committer, version: int, topics: Sequence[OffsetColumns]) -> None:
+    def commit(
+        self,
+        answer: CommitAnswer,
+        committer: Committer,
+        version: int,
+        topics: Sequence[OffsetColumns],
+    ) -> None:
         """Have the shard decide on an OffsetCommit whose partitions are all answered the same."""
         if self.state is not _ACTIVE:
             answer(self._why_not())
@@ -177,7 +199,8 @@ class ShardHost:
                 for record in records:
                     self.shard.replay(record)
                 await asyncio.sleep(0)
-        except Exception as e:  # the disk's, or records that are not of the schema: the other shards load on
+        # the disk's, or records that are not of the schema: the other shards load on
+        except Exception as e:
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
@@ -199,7 +222,11 @@ class ShardHost:
         self._drop(ErrorCode.not_coordinator)
 
     def _refusal(self, request: Request) -> Response:
-        return refuse_while_loading(request) if self.state is HostState.LOADING else refuse(request, self._why_not())
+        return (
+            refuse_while_loading(request)
+            if self.state is HostState.LOADING
+            else refuse(request, self._why_not())
+        )
 
     def _why_not(self) -> ErrorCode:
         return _WHY_NOT.get(self.state, ErrorCode.coordinator_not_available)
@@ -222,7 +249,8 @@ class ShardHost:
     def _tell(self, news: Iterable[News]) -> None:
         for item in news:
             if isinstance(item, Reply):
-                # If an answer before this one brought a request that failed the shard, all are answered already.
+                # If an answer before this one brought a request that failed the shard, all are
+                # answered already.
                 if self._unanswered.pop(item.request_id, None) is not None:
                     _respond(item.request_id, item.response)
             elif isinstance(item, Rebalance):
@@ -237,7 +265,9 @@ class ShardHost:
         self._flush_at_end_of_turn(self)
 
     def flush(self) -> None:
-        """Append what is decided, then tell of it: at the end of a turn. Raises nothing; a failure drops the shard."""
+        """Append what is decided, then tell of it: at the end of a turn. Raises nothing; a failure
+        drops the shard.
+        """
         if self.state is not _ACTIVE:
             return
         writes, self._unlogged = self._unlogged, []
@@ -249,7 +279,8 @@ class ShardHost:
                 self._task = asyncio.ensure_future(self._flushed_when_durable(begun))
             else:
                 self._flushed(begun)
-        except Exception as e:  # the disk's, or a record that can't be written: what is in the log is seen when loading
+        # the disk's, or a record that can't be written: what is in the log is seen when loading
+        except Exception as e:
             self._fail(e)
 
     async def _flushed_when_durable(self, begun: float) -> None:
@@ -274,7 +305,9 @@ class ShardHost:
     # --- failing ---
 
     def _fail(self, error: Exception) -> None:
-        logger.error("%s failed, its groups will be loaded again: %r", self.log.topic_partition, error)
+        logger.error(
+            ("%s failed, its groups will be loaded again: %r"), self.log.topic_partition, error
+        )
         self.state = HostState.FAILED
         self._drop(ErrorCode.coordinator_not_available)
         self._task = asyncio.ensure_future(self._reload())

@@ -11,9 +11,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class TimerHeap(Generic[K]):
-    """Keys with a deadline each. Moving or cancelling leaves a stale entry in the heap, which is skipped when due.
+    """Keys with a deadline each. Moving or cancelling leaves a stale entry in the heap, which is
+    skipped when due.
 
-    Stale entries are swept once they outnumber the live ones, so memory follows the number of timers that are set.
+    Stale entries are swept once they outnumber the live ones, so memory follows the number of
+    timers that are set.
     """
 
     def __init__(self) -> None:
@@ -45,7 +47,9 @@ class TimerHeap(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: Instant) -> Iterator[K]:
-        """Take the timers that are due, in the order of their deadlines; those that are set meanwhile too."""
+        """Take the timers that are due, in the order of their deadlines; those that are set
+        meanwhile too.
+        """
         while True:
             deadline = self.next_deadline()
             if deadline is None or deadline > now:

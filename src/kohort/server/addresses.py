@@ -1,4 +1,6 @@
-"""Addresses as people write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, or Kafka's `PLAINTEXT://HOST:PORT`."""
+"""Addresses as people write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, or Kafka's
+`PLAINTEXT://HOST:PORT`.
+"""
 
 from typing import NamedTuple
 
@@ -34,7 +36,9 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach `host`. Names are resolved; one that cannot be is not loopback."""
+    """True if only this machine can reach `host`. Names are resolved; one that cannot be is not
+    loopback.
+    """
     import ipaddress
     import socket
 

@@ -1,8 +1,10 @@
-"""One server, put together: storage, topics, groups, listener and chores. What each does is its own affair.
+"""One server, put together: storage, topics, groups, listener and chores. What each does is its own
+affair.
 
-Opening goes from the bottom up and the listener comes last, so that a request never meets a half-made broker; only
-the groups are still being read from their log then, and say so (COORDINATOR_LOAD_IN_PROGRESS). Closing goes from the
-top down: no new requests, answers to those in progress, what was decided appended, everything flushed.
+Opening goes from the bottom up and the listener comes last, so that a request never meets a
+half-made broker; only the groups are still being read from their log then, and say so
+(COORDINATOR_LOAD_IN_PROGRESS). Closing goes from the top down: no new requests, answers to those in
+progress, what was decided appended, everything flushed.
 
 It is the server of `kohort serve`, and of whoever embeds one:
 
@@ -23,19 +25,24 @@ from kohort.log.base import Log, LogDirectory
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
 from kohort.server.addresses import Address
-from kohort.server.chores import Chores
+from kohort.server.background_tasks import Chores
 from kohort.server.config import Config
-from kohort.server.listener import Listener
-from kohort.server.observe import Observer
+from kohort.server.fetch import FetchSessions
+from kohort.server.monitoring import Observer
+from kohort.server.net import Listener
 from kohort.server.topics import Topics
 
 GROUP_LOG = "__consumer_offsets"
 ANSWERS_WITHIN_S = 3.0
-"""How long requests in progress may take when the server ends: `kohort serve` has 5 s for the whole."""
+"""How long requests in progress may take when the server ends: `kohort serve` has 5 s for the
+whole.
+"""
 
 
 class Broker:
-    """A server of one node. `topics`, `groups`, `address` and so on exist once `start` has returned."""
+    """A server of one node. `topics`, `groups`, `address` and so on exist once `start` has
+    returned.
+    """
 
     config: Config
     logs: LogDirectory
@@ -52,6 +59,9 @@ class Broker:
         self.config = Config() if config is None else config
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
+        self.fetch_sessions = FetchSessions(
+            self.config["max.incremental.fetch.session.cache.slots"]
+        )
         self.listener = Listener(self)
         self.observer = Observer(self)
         self._chores = Chores(self)
@@ -130,8 +140,8 @@ class Broker:
         return topic.partitions
 
     async def _settle(self) -> None:
-        """Have what topics there are on the disk, if the policy asks for it, before anything in them is acknowledged:
-        a log without its topic's record would be removed as a leftover.
+        """Have what topics there are on the disk, if the policy asks for it, before anything in
+        them is acknowledged: a log without its topic's record would be removed as a leftover.
         """
         try:
             await self.topics.durable()
@@ -140,7 +150,8 @@ class Broker:
 
     async def _listen(self) -> None:
         wanted, told = self.config.listen, self.config.advertise
-        # The first request may come before the port that was bound is known here, but not if it was chosen.
+        # The first request may come before the port that was bound is known here, but not if it was
+        # chosen.
         self.advertised = told or wanted
         self._opened.push_async_callback(self.listener.close, ANSWERS_WITHIN_S)
         try:
@@ -149,11 +160,15 @@ class Broker:
         except OSError as error:
             raise KohortError(cannot_listen(wanted, error, "--listen")) from error
         self.address = Address(host, bound[1])
-        self.advertised = self.address if told is None else Address(told.host, told.port or bound[1])
+        self.advertised = (
+            self.address if told is None else Address(told.host, told.port or bound[1])
+        )
 
 
 def open_directory(config: Config) -> LogDirectory:
-    """The logs of a server, on disk or in memory. Raises KohortError if another server has them, OSError."""
+    """The logs of a server, on disk or in memory. Raises KohortError if another server has them,
+    OSError.
+    """
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
 
@@ -188,7 +203,16 @@ def cannot_listen(wanted: Address, error: OSError, flag: str) -> str:
     """Why an address cannot be listened on, and what to do."""
     if error.errno == errno.EADDRINUSE:
         free = Address(wanted.host, 0)
-        return f"{wanted} is in use by another process; choose another address with {flag}, or {free} for a free port"
+        return (
+            f"{wanted} is in use by another process; choose another address with {flag}, or "
+            f"{free} for a free port"
+        )
     if error.errno == errno.EACCES:
-        return f"{wanted} cannot be listened on: permission denied; ports below 1024 are often reserved for root"
-    return f"{wanted} cannot be listened on: {error.strerror or error}; choose another address with {flag}"
+        return (
+            f"{wanted} cannot be listened on: permission denied; ports below 1024 are often "
+            "reserved for root"
+        )
+    return (
+        f"{wanted} cannot be listened on: {error.strerror or error}; choose another address "
+        f"with {flag}"
+    )

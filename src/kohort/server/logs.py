@@ -1,9 +1,9 @@
 """How log lines look: one event per line, as text or as JSON.
 
-An event is a message and fields: `logger.info("rebalance", extra=fields(group="orders", generation=3))`. As
-text the fields follow the message as `name=value`; as JSON they are members of the object. An exception is
-one more field, never a traceback on the terminal, unless the level is debug: the cause of most of them is the
-client.
+An event is a message and fields: `logger.info("rebalance", extra=fields(group="orders",
+generation=3))`. As text the fields follow the message as `name=value`; as JSON they are members of
+the object. An exception is one more field, never a traceback on the terminal, unless the level is
+debug: the cause of most of them is the client.
 """
 
 import json
@@ -38,7 +38,10 @@ class TextFormatter(logging.Formatter):
         self._traces = traces
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_utc(record)} {record.levelname.lower():<7} {record.name}: {_one_line(record.getMessage())}"
+        line = (
+            f"{_utc(record)} {record.levelname.lower():<7} {record.name}: "
+            f"{_one_line(record.getMessage())}"
+        )
         for name, value in _fields(record).items():
             line += f" {name}={_quoted(value)}"
         if self._traces and record.exc_info:
@@ -47,7 +50,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """`{"time": "…", "level": "info", "logger": "kohort.groups", "event": "rebalance", "group": "orders"}`"""
+    """`{"time": "…", "level": "info", "logger": "kohort.groups", "event": "rebalance", "group":
+    "orders"}`
+    """
 
     def __init__(self, traces: bool = False) -> None:
         super().__init__()
@@ -67,7 +72,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def _utc(record: logging.LogRecord) -> str:
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
+    return (
+        f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
+    )
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -82,12 +89,16 @@ def _summary(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    where = "" if trace is None else f" ({trace.tb_frame.f_code.co_qualname}, line {trace.tb_lineno})"
+    where = (
+        "" if trace is None else (f" ({trace.tb_frame.f_code.co_qualname}, line {trace.tb_lineno})")
+    )
     return f"{type(error).__name__}: {error}{where}"
 
 
 def _quoted(value: object) -> str:
-    """A field's value, in quotes where it is not one word: client ids and reasons are other people's."""
+    """A field's value, in quotes where it is not one word: client ids and reasons are other
+    people's.
+    """
     if isinstance(value, list | tuple | dict):
         return json.dumps(value, default=str)
     text = str(value)

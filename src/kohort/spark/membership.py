@@ -1,20 +1,23 @@
-"""`groupMode=member`: a streaming query as a member of a consumer group, run beside it on the loop of `background`.
+"""`groupMode=member`: a streaming query as a member of a consumer group, run beside it on the loop
+of `background`.
 
-Spark asks for a plan at every trigger, and that is the boundary between two micro-batches: the last one has succeeded,
-the next is not planned. Only there partitions change hands.
+Spark asks for a plan at every trigger, and that is the boundary between two micro-batches: the last
+one has succeeded, the next is not planned. Only there partitions change hands.
 
     boundary(done)      what succeeded is committed; partitions that the group wants back are let go; what is held now
     take_off()          a micro-batch of what is held begins: from here on the group waits, until the next boundary
 
-While a batch is in flight the group waits for the drain timeout at most. Is the batch slower than that, its partitions
-go to others without its commit, which is refused from then on (fenced): their new owners read the same records again.
+While a batch is in flight the group waits for the drain timeout at most. Is the batch slower than
+that, its partitions go to others without its commit, which is refused from then on (fenced): their
+new owners read the same records again.
 
-Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has committed or at what this
-query's checkpoint has, whichever is further. Below either everything was processed by a member of the group, so that
-nothing is skipped, and nothing that this query has written is written again. Where there is neither, at
-`startingOffsets` if the partition was there when the query began, and the group had read nothing of its topic before
-this generation. What comes later, a topic that matches or a partition of one that grows, is read from its first record.
-Members that begin in one generation tell each other so by the metadata of their first commits.
+Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has
+committed or at what this query's checkpoint has, whichever is further. Below either everything was
+processed by a member of the group, so that nothing is skipped, and nothing that this query has
+written is written again. Where there is neither, at `startingOffsets` if the partition was there
+when the query began, and the group had read nothing of its topic before this generation. What comes
+later, a topic that matches or a partition of one that grows, is read from its first record. Members
+that begin in one generation tell each other so by the metadata of their first commits.
 """
 
 import asyncio
@@ -24,15 +27,13 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
-from kohort.client.generation import Generation
-from kohort.client.group import ConsumerGroup
+from kohort.client.group import ConsumerGroup, Generation, Subscribing
 from kohort.client.group_config import GroupConfig, GroupEvent
-from kohort.client.membership_events import End
-from kohort.client.subscribing import Subscribing
+from kohort.client.membership import End
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError, unless_error
 from kohort.spark import background
-from kohort.spark.asking import Asking
+from kohort.spark.offset_queries import Asking
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions
 from kohort.spark.values import named, numbers
@@ -62,7 +63,9 @@ class QueryMember:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._asking = Asking(options)
-        self._group = ConsumerGroup(options.group_id or "", on_event=_told, **group_options(options))
+        self._group = ConsumerGroup(
+            options.group_id or "", on_event=_told, **group_options(options)
+        )
         self._generation: Generation | None = None
         self._planned: Generation | None = None
         """The one that the last boundary spoke of."""
@@ -76,12 +79,17 @@ class QueryMember:
         self._begun: dict[TopicPartition, str] = {}
         """In which generation, of what the group had not read before."""
         self._there: frozenset[TopicPartition] | None = None
-        """What there was when the query began; nothing if it goes on from a checkpoint, None before."""
+        """What there was when the query began; nothing if it goes on from a checkpoint, None
+        before.
+        """
         self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
-        """What is held, and where it is read on; None if the group gave nothing within `patience_s`.
+    async def boundary(
+        self, done: Mapping[TopicPartition, int], patience_s: float
+    ) -> Positions | None:
+        """What is held, and where it is read on; None if the group gave nothing within
+        `patience_s`.
 
         `done` is where the checkpoint stands. Raises what ended the membership.
         """
@@ -100,7 +108,9 @@ class QueryMember:
         return dict(self._positions)
 
     def take_off(self) -> bool:
-        """A micro-batch begins; False if partitions were given up since the boundary, and another one is needed."""
+        """A micro-batch begins; False if partitions were given up since the boundary, and another
+        one is needed.
+        """
         if self._planned is None or self._planned.end is not None:
             return False
         self._idle.clear()
@@ -135,7 +145,9 @@ class QueryMember:
         self._changed.set()
 
     async def _hold(self, generation: Generation, tp: TopicPartition) -> None:
-        """The group has the partition back when this returns; cancelled if it waits for too long or we are expelled."""
+        """The group has the partition back when this returns; cancelled if it waits for too long or
+        we are expelled.
+        """
         try:
             await generation.ending()
             await self._idle.wait()
@@ -154,20 +166,28 @@ class QueryMember:
             await self._changed.wait()
 
     async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> bool:
-        """Know where each partition is read on that is held by now; False if the generation has ended meanwhile."""
+        """Know where each partition is read on that is held by now; False if the generation has
+        ended meanwhile.
+        """
         held = set(generation.assignment)
         self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
         new = sorted(held - self._positions.keys())
-        committed = {tp: found.offset for tp in new if (found := generation.committed(tp)) is not None}
+        committed = {
+            tp: found.offset for tp in new if (found := generation.committed(tp)) is not None
+        }
         nowhere = [tp for tp in new if tp not in committed and tp not in done]
         if self._there is None:
             self._there = frozenset() if done else frozenset(await self._asking.existing())
         this = f"begun in generation {generation.id}"
         known_topics = await self._read_before({tp.topic for tp in nowhere}, this)
-        started = await self._starts(nowhere, {tp for tp in self._there if tp.topic not in known_topics})
+        started = await self._starts(
+            nowhere, {tp for tp in self._there if tp.topic not in known_topics}
+        )
         if generation.end is not None:
             return False
-        self._committed = {tp: at for tp, at in self._committed.items() if tp in self._positions} | committed
+        self._committed = {
+            tp: at for tp, at in self._committed.items() if tp in self._positions
+        } | committed
         self._begun = {tp: when for tp, when in self._begun.items() if tp in self._positions}
         self._begun |= dict.fromkeys(started, this)
         for tp in new:
@@ -175,7 +195,9 @@ class QueryMember:
         return True
 
     async def _read_before(self, topics: set[str], this: str) -> set[str]:
-        """Those of `topics` of which the group has committed anything that was not begun in `this` generation."""
+        """Those of `topics` of which the group has committed anything that was not begun in `this`
+        generation.
+        """
         if not topics:
             return set()
         partitions = [tp for tp in await self._asking.existing() if tp.topic in topics]
@@ -184,8 +206,12 @@ class QueryMember:
         found = unless_error((await admin.committed([group], partitions))[group])
         return {tp.topic for tp, at in found.items() if at.metadata != this}
 
-    async def _starts(self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]) -> Positions:
-        """Of partitions that nobody has read: `startingOffsets` for those of `beginning`, their first records else."""
+    async def _starts(
+        self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]
+    ) -> Positions:
+        """Of partitions that nobody has read: `startingOffsets` for those of `beginning`, their
+        first records else.
+        """
         from_first = [tp for tp in partitions if tp not in beginning]
         as_told = [tp for tp in partitions if tp in beginning]
         found = await self._asking.resolved(Bound(option="", everywhere=EARLIEST), from_first)
@@ -199,7 +225,10 @@ class QueryMember:
             return
         try:
             await generation.commit(
-                {tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, "")) for tp, at in moved.items()}
+                {
+                    tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, ""))
+                    for tp, at in moved.items()
+                }
             )
         except KohortError as error:
             logger.warning("group %s: %s", self._options.group_id, error)
@@ -214,7 +243,9 @@ def group_options(options: ReadOptions) -> dict[str, Any]:
     if (instance := options.kafka_option("group.instance.id")) is not None:
         found["instance_id"] = instance
     if (strategy := options.kafka_option("partition.assignment.strategy")) is not None:
-        found["assignors"] = tuple(_ASSIGNORS.get(name.strip(), name.strip()) for name in strategy.split(","))
+        found["assignors"] = tuple(
+            _ASSIGNORS.get(name.strip(), name.strip()) for name in strategy.split(",")
+        )
     client = options.client_config()
     found |= {each.name: getattr(client, each.name) for each in fields(client)}
     found |= {"topics": options.subscription.topics, "pattern": options.subscription.pattern}
@@ -225,9 +256,19 @@ def group_options(options: ReadOptions) -> dict[str, Any]:
 def validate_group(options: ReadOptions) -> None:
     """Raise ConfigError, which names the option, for what a member cannot be configured with."""
     given = group_options(options)
-    mine = {name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}}
-    config = named("group.id and kafka.*", _NUMBERS, lambda: GroupConfig(group_id=options.group_id or "", **mine))
-    named("kafka.partition.assignment.strategy", {}, lambda: Subscribing(config.topics, config.assignors, None))
+    mine = {
+        name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}
+    }
+    config = named(
+        "group.id and kafka.*",
+        _NUMBERS,
+        lambda: GroupConfig(group_id=options.group_id or "", **mine),
+    )
+    named(
+        "kafka.partition.assignment.strategy",
+        {},
+        lambda: Subscribing(config.topics, config.assignors, None),
+    )
 
 
 def _told(event: GroupEvent) -> None:
@@ -259,7 +300,9 @@ class Member:
             self._member = QueryMember(self._options)
         return self._member
 
-    async def _boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
+    async def _boundary(
+        self, done: Mapping[TopicPartition, int], patience_s: float
+    ) -> Positions | None:
         return await (await self._joined()).boundary(done, patience_s)
 
     async def _take_off(self) -> bool:

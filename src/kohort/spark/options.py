@@ -1,7 +1,9 @@
-"""Options of `.format("kohort")`: those of Spark's Kafka source and sink, by their names, and `groupMode`.
+"""Options of `.format("kohort")`: those of Spark's Kafka source and sink, by their names, and
+`groupMode`.
 
-Names are compared without regard to case, as Spark does. What is unknown, contradictory, or without effect in the kind
-of query at hand raises ConfigError, which names the option. The results are frozen, picklable values.
+Names are compared without regard to case, as Spark does. What is unknown, contradictory, or without
+effect in the kind of query at hand raises ConfigError, which names the option. The results are
+frozen, picklable values.
 """
 
 import re
@@ -12,9 +14,9 @@ from typing import Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
 from kohort.errors import ConfigError
-from kohort.spark import connecting, positions, refused
-from kohort.spark.given import Given, Pairs
+from kohort.spark import connecting, positions, unsupported_options
 from kohort.spark.positions import EARLIEST, LATEST, Positions
+from kohort.spark.raw_options import Given, Pairs
 from kohort.spark.values import INT32_MAX, number
 from kohort.types import TopicPartition
 
@@ -31,7 +33,11 @@ _READ: Final = (
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
 _MEMBER_ONLY: Final = tuple(f"kafka.{name}" for name in sorted(connecting.MEMBERS))
-_NUMBERS: Final = ("kafka.fetch.max.bytes", "kafka.max.partition.fetch.bytes", "kafka.fetch.max.wait.ms")
+_NUMBERS: Final = (
+    "kafka.fetch.max.bytes",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.max.wait.ms",
+)
 
 
 class GroupMode(Enum):
@@ -58,8 +64,8 @@ class Subscription:
 class Bound:
     """Where reading starts or ends.
 
-    `everywhere` is EARLIEST or LATEST, `at` an offset for each partition; `timestamp` (ms), or `timestamps`, the first
-    record at or after that time. `option` is where it was said, for errors.
+    `everywhere` is EARLIEST or LATEST, `at` an offset for each partition; `timestamp` (ms), or
+    `timestamps`, the first record at or after that time. `option` is where it was said, for errors.
     """
 
     option: str
@@ -78,7 +84,9 @@ class ReadOptions:
     starting: Bound
     ending: Bound
     latest_if_no_match: bool = False
-    """`startingOffsetsByTimestampStrategy`: LATEST, instead of an error, for partitions without so young a record."""
+    """`startingOffsetsByTimestampStrategy`: LATEST, instead of an error, for partitions without so
+    young a record.
+    """
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -101,18 +109,22 @@ class ReadOptions:
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises ConfigError."""
     given = Given(options)
-    given.refuse_unknown(_READ, refused.SPARK)
+    given.refuse_unknown(_READ, unsupported_options.SPARK)
     connecting.refuse_unknown(given.kafka, connecting.READS)
     connecting.client_config(given.kafka)
     if streaming:
         given.refuse(_ENDING, "a stream has no end; leave it out, or read a batch")
     else:
         given.refuse(
-            _STREAM_ONLY, "a batch read belongs to no group and has no triggers; leave it out, or read a stream"
+            _STREAM_ONLY,
+            "a batch read belongs to no group and has no triggers; leave it out, or read a stream",
         )
     group_id, mode = _group(given) if streaming else (None, GroupMode.NONE)
     if mode is not GroupMode.MEMBER:
-        given.refuse(_MEMBER_ONLY, "it is for members; leave it out, or name a group in group.id for a stream to join")
+        given.refuse(
+            _MEMBER_ONLY,
+            "it is for members; leave it out, or name a group in group.id for a stream to join",
+        )
     for name in _NUMBERS:
         given.number(name, 0, INT32_MAX)
     return ReadOptions(
@@ -126,7 +138,9 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         max_records_per_partition=given.number("maxRecordsPerPartition"),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
-        isolation=cast("Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])),
+        isolation=cast(
+            "Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])
+        ),
         check_crcs=given.flag("kafka.check.crcs", True),
         group_id=group_id,
         group_mode=mode,
@@ -137,7 +151,9 @@ def _subscription(given: Given) -> Subscription:
     found = given.among(_SUBSCRIPTIONS)
     if len(found) != 1:
         which = f"{' and '.join(found)} contradict each other" if found else "none is given"
-        raise ConfigError(f"one of the options {', '.join(_SUBSCRIPTIONS)} says what to read; {which}")
+        raise ConfigError(
+            f"one of the options {', '.join(_SUBSCRIPTIONS)} says what to read; {which}"
+        )
     option, text = found[0], given.get(found[0]) or ""
     if option == "assign":
         return Subscription(partitions=positions.parse_assignment(option, text))
@@ -153,9 +169,13 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ConfigError(f"option subscribePattern is no regular expression: {text!r} ({error})") from None
+        raise ConfigError(
+            f"option subscribePattern is no regular expression: {text!r} ({error})"
+        ) from None
     if not text:
-        raise ConfigError("option subscribePattern is empty, which matches no topic; .* matches all")
+        raise ConfigError(
+            "option subscribePattern is empty, which matches no topic; .* matches all"
+        )
     return text
 
 
@@ -176,16 +196,21 @@ def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
             return Bound(option=option, everywhere=LATEST)
         case "earliest":
             if not is_start:
-                raise ConfigError("option endingOffsets is earliest: a read would end before its first record")
+                raise ConfigError(
+                    "option endingOffsets is earliest: a read would end before its first record"
+                )
             return Bound(option=option, everywhere=EARLIEST)
-    return Bound(option=option, at=positions.parse(option, text, least=EARLIEST if is_start else LATEST))
+    return Bound(
+        option=option, at=positions.parse(option, text, least=EARLIEST if is_start else LATEST)
+    )
 
 
 def _starting(given: Given, streaming: bool) -> Bound:
     bound = _bound(given, _STARTING, "latest" if streaming else "earliest")
     if not streaming and (bound.everywhere == LATEST or LATEST in (bound.at or {}).values()):
         raise ConfigError(
-            "option startingOffsets is latest: a batch read would start at its end; it is earliest, or JSON"
+            "option startingOffsets is latest: a batch read would start at its end; it "
+            "is earliest, or JSON"
         )
     return bound
 
@@ -193,18 +218,29 @@ def _starting(given: Given, streaming: bool) -> Bound:
 def _latest_if_no_match(given: Given) -> bool:
     name = "startingOffsetsByTimestampStrategy"
     if given.get(name) is not None and not given.among(_STARTING[:2]):
-        raise ConfigError(f"option {name} has no effect without {' or '.join(_STARTING[:2])}; leave it out")
+        raise ConfigError(
+            f"option {name} has no effect without {' or '.join(_STARTING[:2])}; leave it out"
+        )
     return given.choice(name, ("error", "latest"), "error") == "latest"
 
 
 def _group(given: Given) -> tuple[str | None, GroupMode]:
-    names = [each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None]
+    names = [
+        each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None
+    ]
     if len(set(names)) > 1:
         raise ConfigError("options group.id and kafka.group.id contradict each other; give one")
     default = GroupMode.MEMBER if names else GroupMode.NONE
-    mode = GroupMode(given.choice("groupMode", tuple(each.value for each in GroupMode), default.value))
+    mode = GroupMode(
+        given.choice("groupMode", tuple(each.value for each in GroupMode), default.value)
+    )
     if mode is not GroupMode.NONE and not (names and names[0]):
-        raise ConfigError(f"option groupMode is {mode.value}: it needs the group's name in group.id")
+        raise ConfigError(
+            f"option groupMode is {mode.value}: it needs the group's name in group.id"
+        )
     if mode is GroupMode.MEMBER and given.get("assign") is not None:
-        raise ConfigError("option assign: a member is assigned partitions by its group; subscribe, or set groupMode")
+        raise ConfigError(
+            "option assign: a member is assigned partitions by its group; subscribe, or set "
+            "groupMode"
+        )
     return (names[0] if names else None), mode

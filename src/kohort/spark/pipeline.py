@@ -1,8 +1,10 @@
-"""The ready pipeline: topics, through a group, into a table of Parquet or Delta files, by partitions.
+"""The ready pipeline: topics, through a group, into a table of Parquet or Delta files, by
+partitions.
 
-Spark's file sink takes each micro-batch once, by the checkpoint: what a restarted query repeats replaces what was there
-half. Only a micro-batch that another member of the group repeats, because this one was killed, comes twice; rows keep
-their topic, partition and offset, by which they are told apart.
+Spark's file sink takes each micro-batch once, by the checkpoint: what a restarted query repeats
+replaces what was there half. Only a micro-batch that another member of the group repeats, because
+this one was killed, comes twice; rows keep their topic, partition and offset, by which they are
+told apart.
 """
 
 import importlib
@@ -56,15 +58,21 @@ class Pipeline:
     """Of the data source, besides."""
 
     def __post_init__(self) -> None:
-        for name, value, known in (("format", self.format, FORMATS), ("values", self.values, VALUES)):
+        for name, value, known in (
+            ("format", self.format, FORMATS),
+            ("values", self.values, VALUES),
+        ):
             if value not in known:
                 raise ConfigError(f"{name} {value!r}: it is one of {', '.join(known)}")
         if (self.values in ("json", "csv")) != (self.schema is not None):
             raise ConfigError(
-                "values of json and csv need a schema, such as 'carrier string, delay int'; others have none"
+                "values of json and csv need a schema, such as 'carrier string, delay "
+                "int'; others have none"
             )
         if self.format == "delta" and importlib.util.find_spec("delta") is None:
-            raise ConfigError("format delta needs Delta's package: pip install delta-spark; or take parquet")
+            raise ConfigError(
+                "format delta needs Delta's package: pip install delta-spark; or take parquet"
+            )
         source = parse_read(self.source(), streaming=True)
         if source.group_mode is GroupMode.MEMBER:
             validate_group(source)
@@ -73,7 +81,11 @@ class Pipeline:
         """Options of the data source."""
         given = {f"kafka.{name}": value for name, value in self.kafka.items()}
         given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
-        optional = {"group.id": self.group, "groupMode": self.mode, "maxOffsetsPerTrigger": self.max_records}
+        optional = {
+            "group.id": self.group,
+            "groupMode": self.mode,
+            "maxOffsetsPerTrigger": self.max_records,
+        }
         return given | {name: str(value) for name, value in optional.items() if value is not None}
 
     def configured(self, builder: "SparkSession.Builder") -> "SparkSession.Builder":
@@ -81,17 +93,26 @@ class Pipeline:
         if self.format != "delta":
             return builder
         delta = importlib.import_module("delta")
-        configured: SparkSession.Builder = delta.configure_spark_with_delta_pip(builder).config(map=DELTA)
+        configured: SparkSession.Builder = delta.configure_spark_with_delta_pip(builder).config(
+            map=DELTA
+        )
         return configured
 
     def read(self, spark: "SparkSession") -> "DataFrame":
-        """The topics as rows of the table. Raises ConfigError for a schema or partition columns that do not fit."""
+        """The topics as rows of the table. Raises ConfigError for a schema or partition columns
+        that do not fit.
+        """
         frame = self._columns(spark.readStream.format("kohort").options(**self.source()).load())
         if missing := [name for name in self.partition_by if name not in frame.columns]:
-            raise ConfigError(f"partition by {missing[0]}: there is no such column, only {', '.join(frame.columns)}")
+            raise ConfigError(
+                f"partition by {missing[0]}: there is no such column, only "
+                f"{', '.join(frame.columns)}"
+            )
         names = [name.lower() for name in frame.columns]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"schema: the table has a column {twice[0]} of its own; rename that of the values")
+            raise ConfigError(
+                f"schema: the table has a column {twice[0]} of its own; rename that of the values"
+            )
         return frame
 
     def _columns(self, frame: "DataFrame") -> "DataFrame":
@@ -104,12 +125,20 @@ class Pipeline:
             "json": [f"from_json(cast(value as string), '{escaped}') value"],
             "csv": [f"from_csv(cast(value as string), '{escaped}') value"],
         }[self.values]
-        made = [f"{expression} as {name}" for name, expression in TIMES.items() if name in self.partition_by]
+        made = [
+            f"{expression} as {name}"
+            for name, expression in TIMES.items()
+            if name in self.partition_by
+        ]
         key = "key" if self.values == "binary" else "cast(key as string) key"
         try:
-            found = frame.selectExpr(key, *values, "topic", "partition", "offset", "timestamp", *made)
+            found = frame.selectExpr(
+                key, *values, "topic", "partition", "offset", "timestamp", *made
+            )
         except AnalysisException as error:
-            raise ConfigError(f"schema {self.schema!r}: {str(error).partition(chr(10))[0]}") from None
+            raise ConfigError(
+                f"schema {self.schema!r}: {str(error).partition(chr(10))[0]}"
+            ) from None
         return found.select("value.*", "*").drop("value") if self.schema is not None else found
 
     def start_query(self, frame: "DataFrame") -> Any:
@@ -117,5 +146,9 @@ class Pipeline:
         checkpoint = self.checkpoint or f"{self.to.rstrip('/')}/{CHECKPOINT}"
         writer = frame.writeStream.format(self.format).option("checkpointLocation", checkpoint)
         writer = writer.partitionBy(*self.partition_by) if self.partition_by else writer
-        writer = writer.trigger(processingTime=self.every) if self.every else writer.trigger(availableNow=True)
+        writer = (
+            writer.trigger(processingTime=self.every)
+            if self.every
+            else writer.trigger(availableNow=True)
+        )
         return writer.queryName(" ".join(self.topics)).start(self.to)

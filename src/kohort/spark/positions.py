@@ -1,7 +1,9 @@
-"""Offsets as Spark writes them, `{"orders": {"0": 23, "1": -1}}`: in options, in checkpoints, in progress reports.
+"""Offsets as Spark writes them, `{"orders": {"0": 23, "1": -1}}`: in options, in checkpoints, in
+progress reports.
 
-In options -2 stands for the first record and -1 for the end. Spark compares offsets as text, so that whatever goes to
-it is sorted: otherwise every trigger would see a change, and make an empty batch.
+In options -2 stands for the first record and -1 for the end. Spark compares offsets as text, so
+that whatever goes to it is sorted: otherwise every trigger would see a change, and make an empty
+batch.
 """
 
 import json
@@ -36,7 +38,9 @@ def from_spark(offset: SparkOffset | None) -> Positions:
 
 
 def parse(option: str, text: str, *, least: int) -> Positions:
-    """The JSON of an option: topics, partitions, and a number of at least `least` each. Raises ConfigError."""
+    """The JSON of an option: topics, partitions, and a number of at least `least` each. Raises
+    ConfigError.
+    """
     example = '{"orders": {"0": 23, "1": -1}}'
     try:
         found = json.loads(text)
@@ -46,10 +50,14 @@ def parse(option: str, text: str, *, least: int) -> Positions:
             for partition, value in partitions.items()
         }
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"option {option} is not JSON such as {example}: {text!r} ({error})") from None
+        raise ConfigError(
+            f"option {option} is not JSON such as {example}: {text!r} ({error})"
+        ) from None
     for tp, value in positions.items():
         if value < least or tp.partition < 0:
-            raise ConfigError(f"option {option}: {value} of {tp} is out of bounds; the least is {least}")
+            raise ConfigError(
+                f"option {option}: {value} of {tp} is out of bounds; the least is {least}"
+            )
     return positions
 
 
@@ -57,9 +65,13 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     """`{"orders": [0, 1]}`. Raises ConfigError."""
     try:
         found = json.loads(text)
-        partitions = {TopicPartition(topic, _whole(each)) for topic, some in found.items() for each in some}
+        partitions = {
+            TopicPartition(topic, _whole(each)) for topic, some in found.items() for each in some
+        }
     except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f'option {option} is not JSON such as {{"orders": [0, 1]}}: {text!r} ({error})') from None
+        raise ConfigError(
+            f'option {option} is not JSON such as {{"orders": [0, 1]}}: {text!r} ({error})'
+        ) from None
     if not partitions or min(tp.partition for tp in partitions) < 0:
         raise ConfigError(f"option {option} names no partition, or one below 0: {text!r}")
     return tuple(sorted(partitions))
@@ -71,15 +83,22 @@ def _whole(value: Any) -> int:
     return value
 
 
-def validate_partitions(option: str, given: Iterable[TopicPartition], there: Iterable[TopicPartition]) -> None:
-    """Raise ConfigError unless `given` are exactly the partitions that are read, as Spark's source asks for."""
+def validate_partitions(
+    option: str, given: Iterable[TopicPartition], there: Iterable[TopicPartition]
+) -> None:
+    """Raise ConfigError unless `given` are exactly the partitions that are read, as Spark's source
+    asks for.
+    """
     given, there = set(given), set(there)
     if missing := sorted(there - given):
         raise ConfigError(
-            f"option {option} has no offset for {_listed(missing)}; it has to have one for each partition"
+            f"option {option} has no offset for {_listed(missing)}; it has to have one "
+            "for each partition"
         )
     if unknown := sorted(given - there):
-        raise ConfigError(f"option {option} names {_listed(unknown)}, which is not read or does not exist")
+        raise ConfigError(
+            f"option {option} names {_listed(unknown)}, which is not read or does not exist"
+        )
 
 
 def _listed(partitions: list[TopicPartition]) -> str:

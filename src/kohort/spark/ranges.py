@@ -1,4 +1,6 @@
-"""Offset ranges: what one Spark task reads, how large ones are split, how a limit is shared; as in Spark's source."""
+"""Offset ranges: what one Spark task reads, how large ones are split, how a limit is shared; as in
+Spark's source.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -25,7 +27,9 @@ class OffsetRange(InputPartition):
         return self.end - self.start
 
 
-def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+def ranges(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[OffsetRange]:
     """One for each partition that has something to read."""
     return [
         OffsetRange(tp.topic, tp.partition, start[tp], end[tp])
@@ -34,14 +38,20 @@ def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int
     ]
 
 
-def split(found: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
-    """Split large ranges, so that there are at least `min_partitions`, of at most `max_records` each.
+def split(
+    found: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Split large ranges, so that there are at least `min_partitions`, of at most `max_records`
+    each.
 
-    Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks by its size, small ones stay whole.
+    Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks by its size, small ones
+    stay whole.
     """
     whole = list(found)
     if max_records is not None:
-        whole = [part for each in whole for part in _parts(each, math.ceil(each.size / max_records))]
+        whole = [
+            part for each in whole for part in _parts(each, math.ceil(each.size / max_records))
+        ]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
@@ -60,8 +70,12 @@ def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
         yield OffsetRange(whole.topic, whole.partition, start, end)
 
 
-def limited(limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Positions:
-    """The ends of a micro-batch of about `limit` records: each partition's part by how much it has, at least one."""
+def limited(
+    limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> Positions:
+    """The ends of a micro-batch of about `limit` records: each partition's part by how much it has,
+    at least one.
+    """
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start.get(tp, end[tp])}
     total = sum(sizes.values())
     if total <= limit:

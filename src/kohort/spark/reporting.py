@@ -1,15 +1,17 @@
-"""`groupMode=reporting`: what a query has processed, committed to a group so that every lag tool sees it.
+"""`groupMode=reporting`: what a query has processed, committed to a group so that every lag tool
+sees it.
 
-The checkpoint decides where the query goes on; nobody reads these commits but people. So a commit that fails is told in
-the log, and made up for by the next one: it never stops the query. A group whose members are alive refuses them
-(UNKNOWN_MEMBER_ID): a group that is reported to has no members.
+The checkpoint decides where the query goes on; nobody reads these commits but people. So a commit
+that fails is told in the log, and made up for by the next one: it never stops the query. A group
+whose members are alive refuses them (UNKNOWN_MEMBER_ID): a group that is reported to has no
+members.
 """
 
 import logging
 from typing import Final
 
 from kohort.client.admin import Admin
-from kohort.client.admin_values import OffsetAndMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.spark import background
 from kohort.spark.options import ReadOptions
@@ -28,8 +30,12 @@ class Reporter:
         self._told = ""
 
     def report(self, positions: Positions) -> None:
-        """Commit what has changed since the last time. Waits for the answer: the process may end right after."""
-        changed = {tp: offset for tp, offset in positions.items() if self._committed.get(tp) != offset}
+        """Commit what has changed since the last time. Waits for the answer: the process may end
+        right after.
+        """
+        changed = {
+            tp: offset for tp, offset in positions.items() if self._committed.get(tp) != offset
+        }
         if not changed:
             return
         try:
@@ -48,5 +54,7 @@ class Reporter:
 
     def _tell(self, error: str) -> None:
         if error and error != self._told:
-            logger.warning("progress could not be committed to group %s: %s", self._options.group_id, error)
+            logger.warning(
+                ("progress could not be committed to group %s: %s"), self._options.group_id, error
+            )
         self._told = error

@@ -16,7 +16,9 @@ from pyspark.sql.types import (
 from kohort.errors import ConfigError
 from kohort.spark.options import ReadOptions
 
-HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+HEADERS: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
 
 _READ: Final = StructType(
     [
@@ -33,11 +35,17 @@ _READ: Final = StructType(
 
 def read_schema(*, include_headers: bool) -> StructType:
     """The columns of Spark's Kafka source."""
-    return StructType([*_READ.fields, StructField("headers", HEADERS)]) if include_headers else _READ
+    return (
+        StructType([*_READ.fields, StructField("headers", HEADERS)]) if include_headers else _READ
+    )
 
 
 def validate_read_schema(given: StructType, options: ReadOptions) -> None:
-    """Raise ConfigError if `.schema(…)` was called with other columns, as Spark's Kafka source does."""
+    """Raise ConfigError if `.schema(…)` was called with other columns, as Spark's Kafka source
+    does.
+    """
     expected = read_schema(include_headers=options.include_headers)
     if given != expected:
-        raise ConfigError(f"the columns of a topic are fixed, leave .schema(…) out: {expected.simpleString()}")
+        raise ConfigError(
+            f"the columns of a topic are fixed, leave .schema(…) out: {expected.simpleString()}"
+        )

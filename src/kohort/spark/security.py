@@ -1,7 +1,9 @@
-"""`kafka.security.protocol`, `kafka.sasl.*` and `kafka.ssl.*`, by the names of Kafka's Java clients.
+"""`kafka.security.protocol`, `kafka.sasl.*` and `kafka.ssl.*`, by the names of Kafka's Java
+clients.
 
-What Java has otherwise is translated: a JAAS line becomes user name and password, PEM stores become files. What would
-have no effect is refused: nobody is to believe in an authentication that does not happen.
+What Java has otherwise is translated: a JAAS line becomes user name and password, PEM stores become
+files. What would have no effect is refused: nobody is to believe in an authentication that does not
+happen.
 """
 
 from collections.abc import Mapping
@@ -28,7 +30,11 @@ def security(given: Mapping[str, str]) -> Security:
     if "SASL" in protocol:
         fields |= _authentication(given)
     else:
-        _refuse(given, "sasl.", f"kafka.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT")
+        _refuse(
+            given,
+            "sasl.",
+            (f"kafka.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT"),
+        )
     if "SSL" not in protocol:
         _refuse(given, "ssl.", f"kafka.security.protocol is {protocol}: set it to SSL or SASL_SSL")
     return named("kafka.security.protocol and kafka.ssl.*", SECURITY, lambda: Security(**fields))
@@ -39,7 +45,9 @@ def _fields(given: Mapping[str, str]) -> dict[str, Any]:
     said: dict[str, str] = {}
     for name, field in SECURITY.items():
         if name in given and found.setdefault(field, given[name]) != given[name]:
-            raise ConfigError(f"options kafka.{said[field]} and kafka.{name} contradict each other; give one")
+            raise ConfigError(
+                f"options kafka.{said[field]} and kafka.{name} contradict each other; give one"
+            )
         said.setdefault(field, name)
     return found | {"ssl_check_hostname": _checks_hostname(given)}
 
@@ -53,18 +61,24 @@ def _authentication(given: Mapping[str, str]) -> dict[str, str]:
     mechanism = given.get("sasl.mechanism")
     if mechanism not in _MECHANISMS:
         is_what = "is missing" if mechanism is None else f"is {mechanism!r}"
-        raise ConfigError(f"option kafka.sasl.mechanism {is_what}; it is one of {', '.join(_MECHANISMS)}")
+        raise ConfigError(
+            f"option kafka.sasl.mechanism {is_what}; it is one of {', '.join(_MECHANISMS)}"
+        )
     if (line := given.get("sasl.jaas.config")) is not None:
         return _credentials(given, line)
     if missing := [name for name in ("sasl.username", "sasl.password") if not given.get(name)]:
-        raise ConfigError(f"option kafka.{missing[0]} is missing; or give both in a line, kafka.sasl.jaas.config")
+        raise ConfigError(
+            f"option kafka.{missing[0]} is missing; or give both in a line, kafka.sasl.jaas.config"
+        )
     return {}
 
 
 def _credentials(given: Mapping[str, str], line: str) -> dict[str, str]:
     """User name and password of a JAAS line, as `sasl.jaas.config` of Java's clients has them."""
     if twice := [name for name in ("sasl.username", "sasl.password") if name in given]:
-        raise ConfigError(f"options kafka.sasl.jaas.config and kafka.{twice[0]} contradict each other; give one")
+        raise ConfigError(
+            f"options kafka.sasl.jaas.config and kafka.{twice[0]} contradict each other; give one"
+        )
     found = credentials(line)
     if set(found) != {"username", "password"}:
         raise ConfigError(
@@ -78,7 +92,8 @@ def _validate_store(given: Mapping[str, str], store: str) -> None:
     kind = given.get(f"ssl.{store}.type", "JKS")
     if f"ssl.{store}.location" in given and kind.upper() != "PEM":
         raise ConfigError(
-            f"option kafka.ssl.{store}.type is {kind}: only PEM files can be read; export the {store} (keytool),"
+            f"option kafka.ssl.{store}.type is {kind}: only PEM files can be read; "
+            f"export the {store} (keytool),"
             f" name the file in kafka.ssl.{store}.location and set kafka.ssl.{store}.type to PEM"
         )
 
@@ -86,5 +101,7 @@ def _validate_store(given: Mapping[str, str], store: str) -> None:
 def _checks_hostname(given: Mapping[str, str]) -> bool:
     algorithm = given.get(_HOSTNAME, "https").lower()
     if algorithm not in ("https", "none", ""):
-        raise ConfigError(f"option kafka.{_HOSTNAME} is {algorithm!r}; it is https, or empty for no check")
+        raise ConfigError(
+            f"option kafka.{_HOSTNAME} is {algorithm!r}; it is https, or empty for no check"
+        )
     return algorithm == "https"

@@ -1,7 +1,8 @@
 """What a write task sends with: a producer, which the next task of the worker goes on with.
 
-A worker runs one task at a time. A producer whose records were all acknowledged has nothing behind it that could
-disturb the next task; so its connections, its producer id and what it knows of the topics are kept.
+A worker runs one task at a time. A producer whose records were all acknowledged has nothing behind
+it that could disturb the next task; so its connections, its producer id and what it knows of the
+topics are kept.
 """
 
 import random
@@ -12,7 +13,7 @@ from typing import Any, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
-from kohort.client.producer import Producer
+from kohort.client.produce import Producer
 from kohort.columnar.encoding import Encoded, Rows, encode, partitions_of
 from kohort.errors import ErrorCode, KafkaError
 from kohort.spark import background, workers
@@ -20,11 +21,14 @@ from kohort.spark.write_options import WriteOptions
 from kohort.types import TopicPartition
 
 _idle: dict[Cluster, Producer] = {}
-"""Those that wait for a task; a cluster is open for each set of options. They end with the process."""
+"""Those that wait for a task; a cluster is open for each set of options. They end with the process.
+"""
 
 
 class Sending:
-    """One task's; a context manager that ends with everything acknowledged, or with the first error."""
+    """One task's; a context manager that ends with everything acknowledged, or with the first
+    error.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         workers.settle()
@@ -56,11 +60,15 @@ class Sending:
     def count(self, topic: str) -> int:
         """How many partitions it has; asked for once in a task. Raises KafkaError, GaveUpError."""
         if topic not in self._counts:
-            self._counts[topic] = background.run(partition_count(self._cluster, topic, self._options.max_block_ms))
+            self._counts[topic] = background.run(
+                partition_count(self._cluster, topic, self._options.max_block_ms)
+            )
         return self._counts[topic]
 
     def send(self, topic: str, batch: Any) -> None:
-        """Encode rows, and send them beside what comes next. Raises KafkaError, also for rows that were sent before."""
+        """Encode rows, and send them beside what comes next. Raises KafkaError, also for rows that
+        were sent before.
+        """
         rows = Rows.of(batch, time.time_ns() // 1_000_000)
         given = batch["partition"] if "partition" in batch.schema.names else None
         count, size = self.count(topic), self._options.batch_size

@@ -1,4 +1,6 @@
-"""A Spark session for those who have none: on this machine, or on a cluster, with the data source registered."""
+"""A Spark session for those who have none: on this machine, or on a cluster, with the data source
+registered.
+"""
 
 import logging
 import os
@@ -24,7 +26,8 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     configured: "Callable[[SparkSession.Builder], SparkSession.Builder]" = lambda builder: builder,
 ) -> "Iterator[SparkSession]":
-    """Started here, and stopped at the end; `settings` count more than what `configured` does to the builder.
+    """Started here, and stopped at the end; `settings` count more than what `configured` does to
+    the builder.
 
     Raises ConfigError without PySpark, without a Java for it, or if Spark does not start.
     """
@@ -60,7 +63,8 @@ def _settings(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Over TCP each task waits 40 ms for an acknowledgement that the kernel delays.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Rows go to Python in batches, and large ones take new memory each time, in the JVM as well as in Python.
+        # Rows go to Python in batches, and large ones take new memory each time, in the JVM as well
+        # as in Python.
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

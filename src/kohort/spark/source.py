@@ -1,7 +1,8 @@
 """`spark.dataSource.register(KohortDataSource)`: Kafka topics as `.format("kohort")`.
 
-Spark makes these objects in several processes and pickles them: nothing here connects to anything before it is asked to
-plan or to read. What only some queries need is imported for them: a stream begins with a process that imports this.
+Spark makes these objects in several processes and pickles them: nothing here connects to anything
+before it is asked to plan or to read. What only some queries need is imported for them: a stream
+begins with a process that imports this.
 """
 
 from typing import TYPE_CHECKING
@@ -26,14 +27,18 @@ if TYPE_CHECKING:
 
 
 class KohortDataSource(DataSource):
-    """Reads and writes Kafka topics with the columns and the options of Spark's Kafka source and sink."""
+    """Reads and writes Kafka topics with the columns and the options of Spark's Kafka source and
+    sink.
+    """
 
     @classmethod
     def name(cls) -> str:
         return "kohort"
 
     def schema(self) -> StructType:
-        return read_schema(include_headers=self.options.get("includeHeaders", "false").lower() == "true")
+        return read_schema(
+            include_headers=self.options.get("includeHeaders", "false").lower() == "true"
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_read(self.options, streaming=False)
@@ -65,7 +70,7 @@ class KohortDataSource(DataSource):
         return StreamWriter(self._writing(schema))
 
     def _writing(self, schema: StructType) -> "Writing":
-        from kohort.spark.handover import Handover
+        from kohort.spark.row_spool import Handover
         from kohort.spark.write_options import parse_write
         from kohort.spark.write_schema import written_columns
         from kohort.spark.writing import Writing

@@ -1,11 +1,12 @@
 """A streaming read whose positions are those of the checkpoint (`groupMode` none and reporting).
 
-One object lives in a process beside the driver for as long as the query runs. Spark asks `latestOffset` at every
-trigger, and its `start` is the end of the last batch whose sink has succeeded: that is what is reported. What `commit`
-is told comes a batch later, and never for the last one.
+One object lives in a process beside the driver for as long as the query runs. Spark asks
+`latestOffset` at every trigger, and its `start` is the end of the last batch whose sink has
+succeeded: that is what is reported. What `commit` is told comes a batch later, and never for the
+last one.
 
-Offsets go backwards only where data was lost (a topic made anew, a log cut): that ends the query, unless
-`failOnDataLoss` is false; then it is read from where there is something again.
+Offsets go backwards only where data was lost (a topic made anew, a log cut): that ends the query,
+unless `failOnDataLoss` is false; then it is read from where there is something again.
 """
 
 import logging
@@ -22,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kohort.errors import KohortError
 from kohort.spark import fetching
-from kohort.spark.asking import Asking, validate_named
+from kohort.spark.offset_queries import Asking, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
 from kohort.spark.positions import Positions, SparkOffset, from_spark, to_spark
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
@@ -37,7 +38,9 @@ class DataLossError(KohortError):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What all streaming reads have in common. Made and pickled by planners too: it connects when it is first asked."""
+    """What all streaming reads have in common. Made and pickled by planners too: it connects when
+    it is first asked.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -104,23 +107,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
 
     def planned(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """The ranges from `start` to `end`; a partition that has no start is new, and read from its first record."""
+        """The ranges from `start` to `end`; a partition that has no start is new, and read from its
+        first record.
+        """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
         earliest = self.asking.earliest(moved.keys() & set(self.asking.partitions()))
         for tp in sorted(moved.keys() - earliest.keys()):
             self.lost(f"{tp} is gone, with what was to be read of it")
         wanted = self._up_to_the_end({tp: offset for tp, offset in moved.items() if tp in earliest})
-        begin = {tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp]) for tp in wanted}
-        found = split(ranges(begin, wanted), self.options.min_partitions, self.options.max_records_per_partition)
+        begin = {
+            tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp])
+            for tp in wanted
+        }
+        found = split(
+            ranges(begin, wanted),
+            self.options.min_partitions,
+            self.options.max_records_per_partition,
+        )
         return list[InputPartition](found)
 
     def _up_to_the_end(self, wanted: Positions) -> Positions:
-        """`wanted`, of which there may be less by now: a batch that a restart has to repeat was planned long ago."""
+        """`wanted`, of which there may be less by now: a batch that a restart has to repeat was
+        planned long ago.
+        """
         known = self._latest or {}
         latest = self.asking.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
         for tp, end in latest.items():
             if end < wanted[tp]:
-                self.lost(f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be read")
+                self.lost(
+                    f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be read"
+                )
         return wanted | {tp: min(end, wanted[tp]) for tp, end in latest.items()}
 
     def _begin(self, tp: TopicPartition, start: int, earliest: int, end: int) -> int:
@@ -132,6 +148,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def lost(self, what: str) -> None:
         """Raise DataLossError, or tell it in the log, as `failOnDataLoss` says."""
         if self.options.fail_on_data_loss:
-            advice = "" if "failOnDataLoss" in what else "; set failOnDataLoss to false to go on without it"
+            advice = (
+                ""
+                if "failOnDataLoss" in what
+                else ("; set failOnDataLoss to false to go on without it")
+            )
             raise DataLossError(what + advice)
         logger.warning("data loss: %s", what)

@@ -1,4 +1,6 @@
-"""Values of options, and mistakes told in the words of options: `kafka.` and Java's names, not our fields."""
+"""Values of options, and mistakes told in the words of options: `kafka.` and Java's names, not our
+fields.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,14 +24,20 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
         value = least - 1
     if not least <= value <= most:
         to = "on" if most == INT64_MAX else f"to {most}"
-        raise ConfigError(f"option {option} is {text!r}; it has to be a whole number from {least} {to}")
+        raise ConfigError(
+            f"option {option} is {text!r}; it has to be a whole number from {least} {to}"
+        )
     return value
 
 
 def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
-    """Of those `kafka.*` options (without the prefix) that are given: field → number. Raises ConfigError."""
+    """Of those `kafka.*` options (without the prefix) that are given: field → number. Raises
+    ConfigError.
+    """
     return {
-        field: number(PREFIX + name, given[name], least, INT32_MAX) for name, field in fields.items() if name in given
+        field: number(PREFIX + name, given[name], least, INT32_MAX)
+        for name, field in fields.items()
+        if name in given
     }
 
 

@@ -1,19 +1,23 @@
-"""Options of `.write.format("kohort")`, and of `.writeStream`: those of Spark's sink, and producers' as `kafka.*`."""
+"""Options of `.write.format("kohort")`, and of `.writeStream`: those of Spark's sink, and
+producers' as `kafka.*`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kohort.client.cluster import Cluster
-from kohort.client.producer import Producer
+from kohort.client.produce import Producer
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 from kohort.spark import connecting
-from kohort.spark.given import Given, Pairs
+from kohort.spark.raw_options import Given, Pairs
 from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
-"""Bytes of a record batch, unless `kafka.batch.size` says otherwise: 16 KiB are for records that come one by one."""
+"""Bytes of a record batch, unless `kafka.batch.size` says otherwise: 16 KiB are for records that
+come one by one.
+"""
 
 _NUMBERS: Final = {
     "batch.size": "batch_size",
@@ -55,7 +59,9 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     connecting.refuse_unknown(given.kafka, connecting.WRITES)
     topic = given.get("topic")
     if topic is not None and not topic.strip():
-        raise ConfigError("option topic is empty; leave it out if each row has its own in a column topic")
+        raise ConfigError(
+            "option topic is empty; leave it out if each row has its own in a column topic"
+        )
     config = connecting.client_config(given.kafka)
     producing = _producing(given)
     fields = _NUMBERS | {"enable.idempotence": "enable_idempotence"}
@@ -63,7 +69,9 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         kafka=tuple(sorted(given.kafka.items())),
         topic=topic,
-        headers=None if given.get("includeHeaders") is None else given.flag("includeHeaders", False),
+        headers=None
+        if given.get("includeHeaders") is None
+        else given.flag("includeHeaders", False),
         producing=tuple(sorted(producing.items())),
         batch_size=max(producer.batch_size, 1),
         max_request_size=producer.max_request_size,
@@ -74,7 +82,9 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 def _producing(given: Given) -> dict[str, Any]:
     found: dict[str, Any] = {
         "acks": given.choice("kafka.acks", ("all", "-1", "0", "1"), "all"),
-        "compression": given.choice("kafka.compression.type", tuple(codec.name.lower() for codec in Codec), "none"),
+        "compression": given.choice(
+            "kafka.compression.type", tuple(codec.name.lower() for codec in Codec), "none"
+        ),
         "batch_size": BATCH_SIZE,
         **numbers(given.kafka, _NUMBERS),
     }

@@ -1,4 +1,6 @@
-"""What a task does with the rows it is given before it sends any: which topic and partition each is for."""
+"""What a task does with the rows it is given before it sends any: which topic and partition each is
+for.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
@@ -22,7 +24,10 @@ def by_topic(batch: RecordBatch, topic: str | None) -> Iterator[tuple[str, Recor
         return
     column = batch["topic"]
     if column.null_count:
-        raise ConfigError("a row has no topic: its column topic is null; fill it, or set option topic for all rows")
+        raise ConfigError(
+            "a row has no topic: its column topic is null; fill it, or set option topic for "
+            "all rows"
+        )
     found = pc.unique(column).to_pylist()
     for each in found:
         of_topic = batch if len(found) == 1 else batch.filter(pc.equal(column, each))
@@ -35,6 +40,7 @@ def validate_partitions(topic: str, batch: RecordBatch, count: Counts) -> None:
     wrong = column.filter(pc.or_(pc.less(column, 0), pc.greater_equal(column, there)))
     if len(wrong):
         raise ConfigError(
-            f"a row is for partition {wrong[0]} of topic {topic}, which has the partitions 0 to {there - 1}:"
+            f"a row is for partition {wrong[0]} of topic {topic}, which has the "
+            f"partitions 0 to {there - 1}:"
             " correct the column partition, or add partitions to the topic"
         )

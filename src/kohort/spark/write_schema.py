@@ -1,4 +1,6 @@
-"""The columns that a write takes, as Spark's Kafka sink has them, and `timestamp`; others are left out, as there."""
+"""The columns that a write takes, as Spark's Kafka sink has them, and `timestamp`; others are left
+out, as there.
+"""
 
 from typing import Final
 
@@ -20,14 +22,20 @@ _TYPES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def written_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...]:
-    """The names of the columns to write. Raises ConfigError, which says what is missing and what to do."""
+    """The names of the columns to write. Raises ConfigError, which says what is missing and what to
+    do.
+    """
     given = {field.name: field.dataType for field in schema.fields}
     if "value" not in given:
         raise ConfigError(
-            f"column value is missing, which every record has; the columns are {', '.join(given) or 'none'}"
+            "column value is missing, which every record has; the columns are "
+            f"{', '.join(given) or 'none'}"
         )
     if options.topic is None and "topic" not in given:
-        raise ConfigError("neither option topic is set nor is there a column topic: one of them says where rows go")
+        raise ConfigError(
+            "neither option topic is set nor is there a column topic: one of them says where "
+            "rows go"
+        )
     if options.headers and "headers" not in given:
         raise ConfigError("option includeHeaders is true, and there is no column headers")
     left_out = {"topic"} if options.topic is not None else set()
@@ -42,4 +50,6 @@ def written_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...
 def _validate_type(name: str, given: DataType) -> None:
     expected = _TYPES[name]
     if given.simpleString() not in expected:
-        raise ConfigError(f"column {name} is {given.simpleString()}; cast it to {' or '.join(expected)}")
+        raise ConfigError(
+            f"column {name} is {given.simpleString()}; cast it to {' or '.join(expected)}"
+        )

@@ -1,21 +1,27 @@
-"""`.write.format("kohort")` and `.writeStream.format("kohort")`: rows to records, by the columns of Spark's Kafka sink.
+"""`.write.format("kohort")` and `.writeStream.format("kohort")`: rows to records, by the columns of
+Spark's Kafka sink.
 
-Each task sends its own rows, with an idempotent producer: within a task every record is in its partition once, in
-order. A task that Spark runs again sends its rows again; so a write is at least once, as with Spark's sink.
+Each task sends its own rows, with an idempotent producer: within a task every record is in its
+partition once, in order. A task that Spark runs again sends its rows again; so a write is at least
+once, as with Spark's sink.
 
-Where rows have a `partition`, all rows of a task are looked at before the first one is sent. Spark tells tasks nothing
-of each other; so they hand their rows to the driver (`handover`), which sends them when every task has found its
-partitions: nothing at all is written then if a single one is wrong. Only a task with many rows on another machine than
-the driver's sends them itself.
+Where rows have a `partition`, all rows of a task are looked at before the first one is sent. Spark
+tells tasks nothing of each other; so they hand their rows to the driver (`handover`), which sends
+them when every task has found its partitions: nothing at all is written then if a single one is
+wrong. Only a task with many rows on another machine than the driver's sends them itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
-from kohort.spark.handover import Handover, Spool, in_file, unpacked
+from kohort.spark.row_spool import Handover, Spool, in_file, unpacked
 from kohort.spark.write_options import WriteOptions
 from kohort.spark.write_rows import by_topic, validate_partitions
 
@@ -23,7 +29,9 @@ if TYPE_CHECKING:
     from kohort.spark.sending import Sending
 
 HELD_BYTES: Final = 256 * 1024
-"""Of a task with a column `partition`: up to here its rows travel to the driver with the message that it is done."""
+"""Of a task with a column `partition`: up to here its rows travel to the driver with the message
+that it is done.
+"""
 SPOOL_BYTES: Final = 64 * 1024 * 1024
 """From here on rows that a task sends itself wait on disk."""
 
@@ -47,7 +55,9 @@ class Writing:
     handover: Handover
 
     def task(self, batches: Iterable[Any]) -> Written:
-        """Write the rows of one task. Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError."""
+        """Write the rows of one task. Raises ConfigError for rows that lead nowhere, KafkaError,
+        GaveUpError.
+        """
         from kohort.spark.sending import Sending  # numba, which only tasks need
 
         chosen = (batch.select(list(self.columns)) for batch in batches)
@@ -58,7 +68,9 @@ class Writing:
             return Written()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have found their partitions: send what they handed over. Raises as `task`, and KohortError."""
+        """All tasks have found their partitions: send what they handed over. Raises as `task`, and
+        KohortError.
+        """
         from kohort.spark.sending import Sending
 
         left = [each for each in messages if isinstance(each, Written) and (each.held or each.file)]
@@ -81,7 +93,9 @@ class Writing:
                 sending.send(topic, rows)
 
     def _checked(self, sending: "Sending", batches: Iterable[Any]) -> Written:
-        """Look at all rows; then hand them to the driver, or send them if it cannot be reached with so many."""
+        """Look at all rows; then hand them to the driver, or send them if it cannot be reached with
+        so many.
+        """
         is_near = self.handover.reaches()
         with Spool(HELD_BYTES if is_near else SPOOL_BYTES, self.handover) as spool:
             self._look_at(sending, batches, spool)

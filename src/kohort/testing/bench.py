@@ -6,7 +6,8 @@
     bench.advance(0)                               # the initial delay, 0 ms here, is over
     assert a.response.generation == 1
 
-Every call keeps the whole `Result`; `bench.log` is what was logged, `bench.restart()` loads a new shard from it.
+Every call keeps the whole `Result`; `bench.log` is what was logged, `bench.restart()` loads a new
+shard from it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -219,7 +220,9 @@ class Bench:
             )
         )
 
-    def heartbeat(self, group: str, member_id: str, generation: int, *, instance_id: str | None = None) -> Call:
+    def heartbeat(
+        self, group: str, member_id: str, generation: int, *, instance_id: str | None = None
+    ) -> Call:
         return self._call(
             Heartbeat(
                 request_id=next(self._ids),
@@ -231,7 +234,11 @@ class Bench:
         )
 
     def leave(
-        self, group: str, *members: str | tuple[str, str | None], version: int = 5, reason: str | None = None
+        self,
+        group: str,
+        *members: str | tuple[str, str | None],
+        version: int = 5,
+        reason: str | None = None,
     ) -> Call:
         """`members`: member ids, or (member id, instance id)."""
         pairs = [(member, None) if isinstance(member, str) else member for member in members]
@@ -240,7 +247,9 @@ class Bench:
                 request_id=next(self._ids),
                 version=version,
                 group=group,
-                members=tuple(LeavingMember(member_id=m, instance_id=i, reason=reason) for m, i in pairs),
+                members=tuple(
+                    LeavingMember(member_id=m, instance_id=i, reason=reason) for m, i in pairs
+                ),
             )
         )
 
@@ -264,7 +273,9 @@ class Bench:
                 member_id=member_id,
                 instance_id=instance_id,
                 offsets=tuple(
-                    value if isinstance(value, OffsetToCommit) else OffsetToCommit(topic, partition, value)
+                    value
+                    if isinstance(value, OffsetToCommit)
+                    else OffsetToCommit(topic, partition, value)
                     for (topic, partition), value in offsets.items()
                 ),
                 retention_ms=retention_ms,
@@ -278,14 +289,22 @@ class Bench:
         everything: bool = False,
         topic_ids: Mapping[str, UUID] = NO_TOPIC_IDS,
     ) -> Call:
-        asked = None if everything else tuple(TopicPartition(*partition) for partition in partitions)
-        return self._call(OffsetFetch(request_id=next(self._ids), group=group, partitions=asked, topic_ids=topic_ids))
+        asked = (
+            None if everything else tuple(TopicPartition(*partition) for partition in partitions)
+        )
+        return self._call(
+            OffsetFetch(
+                request_id=next(self._ids), group=group, partitions=asked, topic_ids=topic_ids
+            )
+        )
 
     def describe(self, group: str, *, version: int = 6) -> Call:
         return self._call(DescribeGroup(request_id=next(self._ids), version=version, group=group))
 
     def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Call:
-        return self._call(ListGroups(request_id=next(self._ids), states=tuple(states), types=tuple(types)))
+        return self._call(
+            ListGroups(request_id=next(self._ids), states=tuple(states), types=tuple(types))
+        )
 
     def delete(self, group: str) -> Call:
         return self._call(DeleteGroup(request_id=next(self._ids), group=group))
@@ -310,9 +329,11 @@ class Bench:
     # --- starting points ---
 
     def stable(self, group: str = "g", members: int = 1, **options: Any) -> list[str]:
-        """Bring `members` members into one synced generation; returns their ids, the leader's first.
+        """Bring `members` members into one synced generation; returns their ids, the leader's
+        first.
 
-        Each is assigned its own id as bytes."""
+        Each is assigned its own id as bytes.
+        """
         ids = [self.join(group, **options).response.member_id for _ in range(members)]
         calls = [self.join(group, member_id, **options) for member_id in ids]
         while calls[0].parked:  # each further member extends the initial delay

@@ -53,11 +53,15 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             lines.say("failed", what=f"commit: {error!r}")
             return
         lines.committed({(at.topic, at.partition): offset for at, offset in offsets.items()})
-        self.pending = {at: offset for at, offset in self.pending.items() if offsets.get(at) != offset}
+        self.pending = {
+            at: offset for at, offset in self.pending.items() if offsets.get(at) != offset
+        }
 
     async def process_some(self) -> None:
         for at, batch in (await self.consumer.getmany(timeout_ms=100)).items():
-            lines.records(at.topic, at.partition, [r.offset for r in batch], [r.value for r in batch])
+            lines.records(
+                at.topic, at.partition, [r.offset for r in batch], [r.value for r in batch]
+            )
             self.pending[at] = batch[-1].offset + 1
 
     async def run(self) -> None:
@@ -75,13 +79,19 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
 def producer_of(codec: str, bootstrap: str) -> AIOKafkaProducer:
     compression = None if codec == "none" else codec
     return AIOKafkaProducer(
-        bootstrap_servers=bootstrap, compression_type=compression, enable_idempotence=True, linger_ms=5
+        bootstrap_servers=bootstrap,
+        compression_type=compression,
+        enable_idempotence=True,
+        linger_ms=5,
     )
 
 
 async def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
-    producers = {topic: producer_of(codec, options["bootstrap"]) for codec, topic in lines.topics(options).items()}
+    producers = {
+        topic: producer_of(codec, options["bootstrap"])
+        for codec, topic in lines.topics(options).items()
+    }
     for producer in producers.values():
         await producer.start()
     loop = asyncio.get_running_loop()

@@ -29,7 +29,10 @@ class Member:
         )
         self.cooperative = options["assignor"].startswith("cooperative")
         self.consumer.subscribe(
-            options["topics"].split(","), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+            options["topics"].split(","),
+            on_assign=self.on_assign,
+            on_revoke=self.on_revoke,
+            on_lost=self.on_lost,
         )
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -54,7 +57,10 @@ class Member:
         if not self.pending:
             return
         offsets = dict(self.pending)
-        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        wanted = [
+            TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in offsets.items()
+        ]
         try:
             results = self.consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as error:
@@ -64,7 +70,9 @@ class Member:
             lines.say("failed", what=f"commit: {failed}")
             return
         lines.committed(offsets)
-        self.pending = {at: offset for at, offset in self.pending.items() if offsets.get(at) != offset}
+        self.pending = {
+            at: offset for at, offset in self.pending.items() if offsets.get(at) != offset
+        }
 
     def process(self, messages: list[Message]) -> None:
         batches: dict[tuple[str, int], list[Message]] = {}
@@ -72,7 +80,9 @@ class Member:
             if message.error():
                 lines.say("failed", what=f"poll: {message.error()}")
             else:
-                batches.setdefault((str(message.topic()), int(message.partition() or 0)), []).append(message)
+                batches.setdefault(
+                    (str(message.topic()), int(message.partition() or 0)), []
+                ).append(message)
         for (topic, partition), batch in batches.items():
             offsets = [int(message.offset() or 0) for message in batch]
             lines.records(topic, partition, offsets, [message.value() for message in batch])
@@ -98,7 +108,8 @@ def produce(options: dict[str, str]) -> int:
         "on_delivery": lambda error, _message: failures.append(error) if error else None,
     }
     producers = {
-        topic: Producer({**settings, "compression.type": codec}) for codec, topic in lines.topics(options).items()
+        topic: Producer({**settings, "compression.type": codec})
+        for codec, topic in lines.topics(options).items()
     }
     for line in sys.stdin.buffer:
         key, value = lines.keyed_line(line)

@@ -4,7 +4,13 @@ import logging
 import sys
 
 import lines
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -51,23 +57,30 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
             return
         offsets = dict(self.pending)
         try:
-            self.consumer.commit({at: OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()})
+            self.consumer.commit(
+                {at: OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+            )
         except KafkaError as error:
             lines.say("failed", what=f"commit: {error!r}")
             return
         lines.committed({(at.topic, at.partition): offset for at, offset in offsets.items()})
-        self.pending = {at: offset for at, offset in self.pending.items() if offsets.get(at) != offset}
+        self.pending = {
+            at: offset for at, offset in self.pending.items() if offsets.get(at) != offset
+        }
 
     def process_some(self) -> None:
         for at, batch in self.consumer.poll(timeout_ms=100).items():
-            lines.records(at.topic, at.partition, [r.offset for r in batch], [r.value for r in batch])
+            lines.records(
+                at.topic, at.partition, [r.offset for r in batch], [r.value for r in batch]
+            )
             self.pending[at] = batch[-1].offset + 1
 
     def run(self) -> None:
         wish = lines.Wish()
         self.consumer.subscribe(self.topics, listener=self)
         for topic in self.topics:
-            # kafka-python 3.0.12 may hang, with Apache Kafka too, if it leads a group before it knows the topic.
+            # kafka-python 3.0.12 may hang, with Apache Kafka too, if it leads a group before it
+            # knows the topic.
             self.consumer.partitions_for_topic(topic)
         while not wish.leave:
             self.process_some()
@@ -78,16 +91,23 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
 
 def producer_of(codec: str, bootstrap: str) -> KafkaProducer:
     compression = None if codec == "none" else codec
-    return KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **QUICK)
+    return KafkaProducer(
+        bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **QUICK
+    )
 
 
 def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
-    producers = {topic: producer_of(codec, options["bootstrap"]) for codec, topic in lines.topics(options).items()}
+    producers = {
+        topic: producer_of(codec, options["bootstrap"])
+        for codec, topic in lines.topics(options).items()
+    }
     sent = []
     for line in sys.stdin.buffer:
         key, value = lines.keyed_line(line)
-        sent += [producer.send(topic, key=key, value=value) for topic, producer in producers.items()]
+        sent += [
+            producer.send(topic, key=key, value=value) for topic, producer in producers.items()
+        ]
     for producer in producers.values():
         producer.flush(60)
     failed = [repr(future.exception) for future in sent if not future.succeeded()]

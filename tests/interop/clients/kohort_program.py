@@ -38,7 +38,9 @@ class Member:
             self.group.stop_on()
             async for generation in self.group:
                 told = [str(each) for each in generation.assignment]
-                lines.say("began", generation=generation.id, leads=generation.is_leader, partitions=told)
+                lines.say(
+                    "began", generation=generation.id, leads=generation.is_leader, partitions=told
+                )
                 async with generation:
                     for partition in generation.assignment:
                         generation.start(self.work, partition)
@@ -53,11 +55,19 @@ class Member:
         finally:
             self.owned.discard(partition)
             lines.owns(self.owned)
-            lines.say("ended", partition=str(partition), end=generation.end.value if generation.end else "failed")
+            lines.say(
+                "ended",
+                partition=str(partition),
+                end=generation.end.value if generation.end else "failed",
+            )
 
-    async def process(self, generation: Generation, partition: TopicPartition, batch: Batch) -> None:
+    async def process(
+        self, generation: Generation, partition: TopicPartition, batch: Batch
+    ) -> None:
         offsets = [record.offset for record in batch]
-        lines.records(partition.topic, partition.partition, offsets, [record.value for record in batch])
+        lines.records(
+            partition.topic, partition.partition, offsets, [record.value for record in batch]
+        )
         await asyncio.sleep(self.work_s)
         try:
             await generation.commit({partition: batch.next_offset})
@@ -71,7 +81,8 @@ async def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
     config = ClientConfig(bootstrap=options["bootstrap"], **QUICK)
     producers = {
-        topic: await Producer(config, compression=codec).__aenter__() for codec, topic in lines.topics(options).items()
+        topic: await Producer(config, compression=codec).__aenter__()
+        for codec, topic in lines.topics(options).items()
     }
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
@@ -84,7 +95,9 @@ async def produce(options: dict[str, str]) -> int:
 
 
 def main() -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
     mode, options = lines.arguments()
     if mode == "produce":
         return asyncio.run(produce(options))

@@ -1,6 +1,8 @@
-"""What every client program speaks: `name=value` arguments in, JSON lines out, values to produce on stdin.
+"""What every client program speaks: `name=value` arguments in, JSON lines out, values to produce on
+stdin.
 
-A program is called as `program consume|produce name=value…`. It takes SIGTERM as the wish to leave in good order.
+A program is called as `program consume|produce name=value…`. It takes SIGTERM as the wish to leave
+in good order.
 
     {"event": "owns", "partitions": ["flights-0", …]}            all that it owns now, after every change
     {"event": "records", "partition": "flights-0", "offsets": […], "values": […]}     processed
@@ -10,9 +12,10 @@ A program is called as `program consume|produce name=value…`. It takes SIGTERM
     {"event": "began", "generation": 3, "leads": true, "partitions": […]}    Kohort's client: a generation, and …
     {"event": "ended", "partition": "flights-0", "end": "revoked"}           … how a partition of it was taken away
 
-Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several processes can be
-ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server acknowledged every one. With
-several codecs (`codec=none,gzip`) every line goes out once with each, to the topic that `topic={}-name` makes of it.
+Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several
+processes can be ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server
+acknowledged every one. With several codecs (`codec=none,gzip`) every line goes out once with each,
+to the topic that `topic={}-name` makes of it.
 """
 
 import json
@@ -61,7 +64,10 @@ def records(topic: str, partition: int, offsets: list[int], values: list[bytes |
 
 
 def committed(offsets: Mapping[tuple[str, int], int]) -> None:
-    say("committed", offsets={f"{topic}-{partition}": offset for (topic, partition), offset in offsets.items()})
+    say(
+        "committed",
+        offsets={f"{topic}-{partition}": offset for (topic, partition), offset in offsets.items()},
+    )
 
 
 def keyed_line(line: bytes) -> tuple[bytes, bytes]:

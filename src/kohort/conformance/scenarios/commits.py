@@ -1,4 +1,6 @@
-"""OffsetCommit: by simple consumers and by members, in every version and state, and with all that is refused."""
+"""OffsetCommit: by simple consumers and by members, in every version and state, and with all that
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def by_id(topic: uuid.UUID | None, offset: int, *partitions: int) -> dict[str, A
     """One topic of an OffsetCommit v10."""
     return {
         "topic_id": topic,
-        "partitions": [{"partition_index": one, "committed_offset": offset} for one in partitions or (0,)],
+        "partitions": [
+            {"partition_index": one, "committed_offset": offset} for one in partitions or (0,)
+        ],
     }
 
 
@@ -93,7 +97,9 @@ async def unknown_topic(stage: Stage) -> None:
 
 @scenario
 async def unknown_partitions(stage: Stage) -> None:
-    """Partitions that the topic does not have are refused; the others are stored; the refused ones come first."""
+    """Partitions that the topic does not have are refused; the others are stored; the refused ones
+    come first.
+    """
     topic = await stage.create_topic(partitions=2)
     a = await outsider(stage)
     await a.commit(topic, {0: 1, 2: 2, 1: 3, -1: 4})
@@ -130,7 +136,9 @@ async def twice_the_same_partition(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await outsider(stage)
     one, two = committed(topic, {0: 1}), committed(topic, {0: 2})
-    await a.commit("", {}, topics=[{"name": topic, "partitions": [*one["partitions"], *two["partitions"]]}])
+    await a.commit(
+        "", {}, topics=[{"name": topic, "partitions": [*one["partitions"], *two["partitions"]]}]
+    )
     await stored(a.client, stage.group, topic)
     await a.commit("", {}, topics=[committed(topic, {0: 5}), committed(topic, {0: 4})])
     await stored(a.client, stage.group, topic)
@@ -171,14 +179,22 @@ async def metadata_too_large(stage: Stage) -> None:
     topic = await stage.create_topic(partitions=3)
     a = await outsider(stage)
     for version in (2, 9):
-        topics = [committed(topic, {0: 1}, committed_metadata="x" * 4_097), committed(topic, {1: 1})]
+        topics = [
+            committed(topic, {0: 1}, committed_metadata="x" * 4_097),
+            committed(topic, {1: 1}),
+        ]
         await a.commit("", {}, version, topics=topics)
     await a.commit("", {}, topics=[committed(topic, {2: 1}, committed_metadata="x" * 4_096)])
     told = await a.client.quiet(
-        "OffsetFetch", 7, group_id=stage.group, topics=[{"name": topic, "partition_indexes": [0, 1, 2]}]
+        "OffsetFetch",
+        7,
+        group_id=stage.group,
+        topics=[{"name": topic, "partition_indexes": [0, 1, 2]}],
     )
     stage.note("lengths stored", [len(one["metadata"]) for one in told["topics"][0]["partitions"]])
-    stage.note("offsets stored", [one["committed_offset"] for one in told["topics"][0]["partitions"]])
+    stage.note(
+        "offsets stored", [one["committed_offset"] for one in told["topics"][0]["partitions"]]
+    )
 
 
 @scenario
@@ -197,7 +213,9 @@ async def only_refused_metadata(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await outsider(stage)
     for version in EVERY_VERSION:
-        await a.commit("", {}, version, topics=[committed(topic, {0: 1}, committed_metadata="x" * 5_000)])
+        await a.commit(
+            "", {}, version, topics=[committed(topic, {0: 1}, committed_metadata="x" * 5_000)]
+        )
     await stored(a.client, stage.group, topic)
 
 
@@ -207,7 +225,9 @@ async def leader_epoch(stage: Stage) -> None:
     topic = await stage.create_topic(partitions=3)
     a = await outsider(stage)
     for partition, version in enumerate((5, 6, 9)):
-        await a.commit("", {}, version, topics=[committed(topic, {partition: 1}, committed_leader_epoch=4)])
+        await a.commit(
+            "", {}, version, topics=[committed(topic, {partition: 1}, committed_leader_epoch=4)]
+        )
     asked = [{"name": topic, "partition_indexes": [0, 1, 2]}]
     for version in (4, 5, 7):
         await a.client.ask("OffsetFetch", version, group_id=stage.group, topics=asked)
@@ -262,7 +282,9 @@ async def generation_to_a_simple_group(stage: Stage) -> None:
 
 @scenario
 async def simple_group_gets_members(stage: Stage) -> None:
-    """A group of commits only may be joined; the commits stay, and outsiders are refused from then on."""
+    """A group of commits only may be joined; the commits stay, and outsiders are refused from then
+    on.
+    """
     topic = await stage.create_topic()
     a = await outsider(stage)
     await a.commit(topic, {0: 41})
@@ -318,7 +340,12 @@ async def order_of_checks(stage: Stage) -> None:
     topic = await stage.create_topic()
     [a] = await stable(stage, "a")
     nobody = stage.topic_named("none")
-    await a.commit("", {}, topics=[committed(nobody, {0: 1}), committed(topic, {0: 1, 9: 1})], member_id="nobody")
+    await a.commit(
+        "",
+        {},
+        topics=[committed(nobody, {0: 1}), committed(topic, {0: 1, 9: 1})],
+        member_id="nobody",
+    )
     await a.commit("", {}, topics=[committed(nobody, {0: 1})], member_id="nobody")
     large = committed(topic, {0: 1}, committed_metadata="x" * 5_000)
     await a.commit("", {}, topics=[large], generation=9)

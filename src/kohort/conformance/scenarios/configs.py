@@ -10,12 +10,23 @@ from kohort.conformance.stage import Client, Stage
 TOPIC = 2
 BROKER = 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
-KEYS = ["cleanup.policy", "retention.ms", "max.message.bytes", "segment.bytes", "message.timestamp.type"]
+KEYS = [
+    "cleanup.policy",
+    "retention.ms",
+    "max.message.bytes",
+    "segment.bytes",
+    "message.timestamp.type",
+]
 
 
 async def describe(client: Client, name: str, version: int = 4, **values: Any) -> None:
     """DescribeConfigs of some configs of one topic, recorded in the order of names."""
-    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": KEYS, **values.pop("resource", {})}
+    resource = {
+        "resource_type": TOPIC,
+        "resource_name": name,
+        "configuration_keys": KEYS,
+        **values.pop("resource", {}),
+    }
     answer = await client.quiet("DescribeConfigs", version, resources=[resource], **values)
     for result in answer["results"]:
         result["configs"].sort(key=lambda one: one["name"])
@@ -23,10 +34,17 @@ async def describe(client: Client, name: str, version: int = 4, **values: Any) -
 
 
 async def alter(
-    client: Client, name: str, *changes: tuple[str, int, str | None], version: int = 1, **values: Any
+    client: Client,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    version: int = 1,
+    **values: Any,
 ) -> None:
     """IncrementalAlterConfigs of one topic, recorded."""
-    listed = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
+    listed = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in changes
+    ]
     resource = {"resource_type": TOPIC, "resource_name": name, "configs": listed}
     await client.ask("IncrementalAlterConfigs", version, resources=[resource], **values)
 
@@ -57,7 +75,10 @@ async def synonyms(stage: Stage) -> None:
     name = await stage.create_topic(max_message_bytes="2000")
     a = await stage.client()
     await describe(
-        a, name, include_synonyms=True, resource={"configuration_keys": ["max.message.bytes", "retention.ms"]}
+        a,
+        name,
+        include_synonyms=True,
+        resource={"configuration_keys": ["max.message.bytes", "retention.ms"]},
     )
 
 

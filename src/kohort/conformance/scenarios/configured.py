@@ -1,7 +1,7 @@
 """What depends on the server's own settings: group.max.size, the initial rebalance delay, limits.
 
-These are played on a server of the profile "small": at most two members, an initial rebalance delay of 1.5 s, sessions
-of 1 to 60 s, 10 characters of offset metadata.
+These are played on a server of the profile "small": at most two members, an initial rebalance delay
+of 1.5 s, sessions of 1 to 60 s, 10 characters of offset metadata.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ async def pair(stage: Stage, **values: Any) -> tuple[Member, Member]:
 
 @small(waits=2)
 async def full_stable_group(stage: Stage) -> None:
-    """A newcomer to a full group is refused in every version, before it gets an id; nobody is disturbed."""
+    """A newcomer to a full group is refused in every version, before it gets an id; nobody is
+    disturbed.
+    """
     a, _ = await pair(stage)
     c = await member(stage, "c")
     for version in range(10):
@@ -85,7 +87,9 @@ async def full_while_completing(stage: Stage) -> None:
 
 @small(waits=2)
 async def full_and_static(stage: Stage) -> None:
-    """A static newcomer is refused; so is a static restart in Stable, as its empty id counts as new."""
+    """A static newcomer is refused; so is a static restart in Stable, as its empty id counts as
+    new.
+    """
     a, b = await static_group(stage, "a", "b")
     c = await member(stage, "c", instance="i-c")
     await c.join()
@@ -97,7 +101,9 @@ async def full_and_static(stage: Stage) -> None:
 
 @small(waits=2)
 async def handshake_in_the_join_phase(stage: Stage) -> None:
-    """In the join phase of a full group a newcomer still gets an id, which is awaited until it leaves."""
+    """In the join phase of a full group a newcomer still gets an id, which is awaited until it
+    leaves.
+    """
     a, b = await pair(stage)
     joining_a = a.joining()
     await until_rebalancing(b)
@@ -112,7 +118,9 @@ async def handshake_in_the_join_phase(stage: Stage) -> None:
 
 @small(waits=8)
 async def late_member_finds_no_room(stage: Stage) -> None:
-    """In the join phase room goes to whoever joins first: a newcomer takes the place of a member that is late."""
+    """In the join phase room goes to whoever joins first: a newcomer takes the place of a member
+    that is late.
+    """
     a, b = await pair(stage, rebalance_ms=5_000)
     joining_a = a.joining()
     await until_rebalancing(b)
@@ -143,7 +151,10 @@ async def pending_ids_take_no_room(stage: Stage) -> None:
 async def pending_id_finds_no_room(stage: Stage) -> None:
     """An id given while there was room is refused when there is none."""
     [a] = await stable(stage, "a", rebalance_ms=5_000)
-    b, c = await newcomer(stage, "b", rebalance_ms=5_000), await newcomer(stage, "c", rebalance_ms=5_000)
+    b, c = (
+        await newcomer(stage, "b", rebalance_ms=5_000),
+        await newcomer(stage, "c", rebalance_ms=5_000),
+    )
     joining_b = b.joining()
     await until_rebalancing(a)
     joining_a = a.joining()
@@ -257,7 +268,9 @@ async def empty_again_is_delayed_again(stage: Stage) -> None:
 
 @small(waits=4)
 async def last_one_leaves_during_the_delay(stage: Stage) -> None:
-    """When all leave during the delay the group goes on preparing; the next one is in its first generation."""
+    """When all leave during the delay the group goes on preparing; the next one is in its first
+    generation.
+    """
     a = await newcomer(stage, "a")
     joining = a.joining()
     watcher = await stage.client("w")

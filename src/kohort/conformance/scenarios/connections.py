@@ -1,4 +1,6 @@
-"""The wire itself: unknown APIs and versions, ApiVersions, frames and fields that are broken, tags, pipelining."""
+"""The wire itself: unknown APIs and versions, ApiVersions, frames and fields that are broken, tags,
+pipelining.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,18 @@ SERVED = {
 
 
 def header(
-    api: int, version: int, correlation: int = 1, client_id: bytes | None = b"a", flexible: bool = False
+    api: int,
+    version: int,
+    correlation: int = 1,
+    client_id: bytes | None = b"a",
+    flexible: bool = False,
 ) -> bytes:
     """A request header of version 1, or 2 when flexible."""
-    said = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    said = (
+        struct.pack(">h", -1)
+        if client_id is None
+        else struct.pack(">h", len(client_id)) + client_id
+    )
     return struct.pack(">hhi", api, version, correlation) + said + (b"\0" if flexible else b"")
 
 
@@ -34,8 +44,12 @@ def text(value: bytes, length: int | None = None) -> bytes:
     return struct.pack(">h", len(value) if length is None else length) + value
 
 
-async def bad(stage: Stage, name: str, frame: bytes, api: str = "Heartbeat", version: int = 0) -> None:
-    """Send a frame on a connection of its own; record the answer, if there is one, or that the connection is closed."""
+async def bad(
+    stage: Stage, name: str, frame: bytes, api: str = "Heartbeat", version: int = 0
+) -> None:
+    """Send a frame on a connection of its own; record the answer, if there is one, or that the
+    connection is closed.
+    """
     client = await stage.client(name)
     call = client.connection.expect(api, version)
     client.connection.send_frame(frame)
@@ -47,7 +61,9 @@ async def api_versions(stage: Stage) -> None:
     """Which versions of the APIs compared are served; the rest of the answer depends on the server."""
     a = await stage.client()
     for version in range(5):
-        answer = await a.quiet("ApiVersions", version, client_software_name="kohort", client_software_version="1.0")
+        answer = await a.quiet(
+            "ApiVersions", version, client_software_name="kohort", client_software_version="1.0"
+        )
         stage.note(f"ApiVersions v{version}", answer["error_code"])
     ranges = {SERVED[one["api_key"]]: one for one in answer["api_keys"] if one["api_key"] in SERVED}
     for name in SERVED.values():
@@ -57,7 +73,9 @@ async def api_versions(stage: Stage) -> None:
 
 @scenario
 async def api_versions_of_the_future(stage: Stage) -> None:
-    """A version of ApiVersions that is unknown is answered 35 in the form of version 0, and the connection lives."""
+    """A version of ApiVersions that is unknown is answered 35 in the form of version 0, and the
+    connection lives.
+    """
     a = await stage.client()
     for version in (5, 99, 32_767):
         call = a.connection.expect("ApiVersions", 0)
@@ -65,7 +83,10 @@ async def api_versions_of_the_future(stage: Stage) -> None:
         body = header(18, version, correlation, flexible=True) + b"\x01\x01\0"
         a.connection.send_frame(body)
         answer = await Parked(stage, call, "").quiet()
-        stage.note(f"ApiVersions v{version}", [answer["error_code"], [one["api_key"] for one in answer["api_keys"]]])
+        stage.note(
+            f"ApiVersions v{version}",
+            [answer["error_code"], [one["api_key"] for one in answer["api_keys"]]],
+        )
     await a.ask("Heartbeat", 0, group_id=stage.group, generation_id=1, member_id="nobody")
 
 
@@ -81,7 +102,9 @@ async def api_versions_with_odd_names(stage: Stage) -> None:
         ("-k", "1"),
         ("k.o-h", "1-r.c"),
     ):
-        answer = await a.quiet("ApiVersions", 3, client_software_name=name, client_software_version=version)
+        answer = await a.quiet(
+            "ApiVersions", 3, client_software_name=name, client_software_version=version
+        )
         stage.note(f"{name!r} {version!r}", [answer["error_code"], len(answer["api_keys"]) > 20])
     answer = await a.quiet("ApiVersions", 3, client_software_name="k", client_software_version="1")
     stage.note("the connection lives", answer["error_code"])
@@ -93,7 +116,9 @@ async def api_versions_again(stage: Stage) -> None:
     a = await stage.client()
     await a.ask("Heartbeat", 0, group_id=stage.group, generation_id=1, member_id="nobody")
     for version in (0, 3, 0):
-        answer = await a.quiet("ApiVersions", version, client_software_name="k", client_software_version="1")
+        answer = await a.quiet(
+            "ApiVersions", version, client_software_name="k", client_software_version="1"
+        )
         stage.note(f"ApiVersions v{version}", answer["error_code"])
 
 
@@ -156,7 +181,9 @@ async def cut_bodies(stage: Stage) -> None:
     for version in (0, 4):
         whole = encode_request("Heartbeat", version, values, 1, "a")
         for cut in (1, 3, len(whole) // 2):
-            await bad(stage, f"v{version} without the last {cut if cut < 4 else 'half'}", whole[:-cut])
+            await bad(
+                stage, (f"v{version} without the last {cut if cut < 4 else 'half'}"), whole[:-cut]
+            )
 
 
 @scenario
@@ -180,16 +207,29 @@ async def wrong_string_lengths(stage: Stage) -> None:
 async def wrong_compact_lengths(stage: Stage) -> None:
     """The same of compact strings: null, beyond the end, and a length that never ends."""
     rest = struct.pack(">i", 1) + b"\x07nobody\0\0"
-    lengths = {"null": b"\0", "beyond": b"\xff\x01", "huge": b"\xff\xff\xff\xff\x07", "endless": b"\xff" * 6}
+    lengths = {
+        "null": b"\0",
+        "beyond": b"\xff\x01",
+        "huge": b"\xff\xff\xff\xff\x07",
+        "endless": b"\xff" * 6,
+    }
     for name, length in lengths.items():
-        await bad(stage, name, header(12, 4, flexible=True) + length + b"group" + rest, "Heartbeat", 4)
+        await bad(
+            stage, name, header(12, 4, flexible=True) + length + b"group" + rest, "Heartbeat", 4
+        )
 
 
 @scenario
 async def wrong_array_lengths(stage: Stage) -> None:
     """Arrays of negative and impossible length."""
     for length in (-1, -2, 1_000_000, 2**31 - 1):
-        await bad(stage, f"DescribeGroups {length}", header(15, 0) + struct.pack(">i", length), "DescribeGroups", 0)
+        await bad(
+            stage,
+            f"DescribeGroups {length}",
+            header(15, 0) + struct.pack(">i", length),
+            "DescribeGroups",
+            0,
+        )
     for name, count in {"null": b"\0", "huge": b"\xff\xff\xff\xff\x0f"}.items():
         frame = header(15, 5, flexible=True) + count + b"\0\0"
         await bad(stage, f"DescribeGroups v5 {name}", frame, "DescribeGroups", 5)
@@ -249,7 +289,11 @@ async def broken_tags(stage: Stage) -> None:
     await bad(stage, "in the header", tagged(b"\0", b"\x01\x63\x7f"), "Heartbeat", 4)
 
 
-EMPTY_FETCH = header(1, 12, flexible=True) + struct.pack(">iiiibii", -1, 0, 0, 1_000, 0, 0, -1) + b"\x01\x01\x01"
+EMPTY_FETCH = (
+    header(1, 12, flexible=True)
+    + struct.pack(">iiiibii", -1, 0, 0, 1_000, 0, 0, -1)
+    + b"\x01\x01\x01"
+)
 """A Fetch v12 up to its tags."""
 
 
@@ -284,7 +328,8 @@ async def many_in_one_packet(stage: Stage) -> None:
     """Requests that arrive together are answered in their order."""
     a = await stage.client()
     calls = [
-        a.send("Heartbeat", version, group_id=stage.group, generation_id=1, member_id="nobody") for version in range(5)
+        a.send("Heartbeat", version, group_id=stage.group, generation_id=1, member_id="nobody")
+        for version in range(5)
     ]
     calls.append(a.send("FindCoordinator", 3, key=stage.group))
     calls.append(a.send("DescribeGroups", 0, groups=[stage.group]))
@@ -375,7 +420,9 @@ async def long_names(stage: Stage) -> None:
     answer = await a.quiet("Heartbeat", 0, group_id=longest, generation_id=1, member_id=longest)
     stage.note("Heartbeat", answer["error_code"])
     answer = await a.quiet("DescribeGroups", 0, groups=[longest])
-    stage.note("DescribeGroups", [answer["groups"][0]["error_code"], len(answer["groups"][0]["group_id"])])
+    stage.note(
+        "DescribeGroups", [answer["groups"][0]["error_code"], len(answer["groups"][0]["group_id"])]
+    )
     b = await member(stage, protocols=protocols("p" * 32_767))
     answer = await (await b.handshake()).joining().quiet()
     stage.note("JoinGroup", [answer["error_code"], len(answer["protocol_name"])])

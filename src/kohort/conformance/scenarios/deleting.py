@@ -170,7 +170,9 @@ async def offsets_of_unknown_partitions(stage: Stage) -> None:
     await delete_offsets(a.client, stage.group, **{stage.topic_named("none"): [0]})
     await delete_offsets(a.client, stage.group, **{topic: []})
     await delete_offsets(a.client, stage.group)
-    await delete_offsets(a.client, stage.group, **{stage.topic_named("none"): [0], topic: [7, 0, -1]})
+    await delete_offsets(
+        a.client, stage.group, **{stage.topic_named("none"): [0], topic: [7, 0, -1]}
+    )
 
 
 @scenario

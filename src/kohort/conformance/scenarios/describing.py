@@ -107,9 +107,14 @@ async def authorized_operations(stage: Stage) -> None:
     [a] = await stable(stage, "a")
     groups = [stage.group]
     for version in (3, 5, 6):
-        await a.client.ask("DescribeGroups", version, groups=groups, include_authorized_operations=True)
         await a.client.ask(
-            "DescribeGroups", version, groups=[stage.group_named("none")], include_authorized_operations=True
+            "DescribeGroups", version, groups=groups, include_authorized_operations=True
+        )
+        await a.client.ask(
+            "DescribeGroups",
+            version,
+            groups=[stage.group_named("none")],
+            include_authorized_operations=True,
         )
 
 

@@ -1,4 +1,6 @@
-"""Fetch sessions (KIP-227): full and incremental fetches, and sessions that are unknown or out of step."""
+"""Fetch sessions (KIP-227): full and incremental fetches, and sessions that are unknown or out of
+step.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from kohort.conformance.stage import Client, Stage
 
 
 async def fetch(
-    client: Client, session: int, epoch: int, topics: list[dict[str, Any]], version: int = 11, **values: Any
+    client: Client,
+    session: int,
+    epoch: int,
+    topics: list[dict[str, Any]],
+    version: int = 11,
+    **values: Any,
 ) -> dict[str, Any]:
     """A Fetch with session id and epoch, recorded."""
     request = {"max_wait": 0, "min_bytes": 0, "max_bytes": LARGE, "topics": topics, **values}
@@ -84,7 +91,12 @@ async def forgotten_partitions(stage: Stage) -> None:
     """A partition that is forgotten is told no more; one that is added is told."""
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()
-    session = int((await fetch(a, 0, 0, [{"topic": topic, "partitions": [part(0), part(1)]}])).get("session_id") or 0)
+    session = int(
+        (await fetch(a, 0, 0, [{"topic": topic, "partitions": [part(0), part(1)]}])).get(
+            "session_id"
+        )
+        or 0
+    )
     for partition in range(3):
         await fill(a, topic, partition, 1)
     forgotten = [{"topic": topic, "partitions": [0]}]
@@ -99,7 +111,10 @@ async def errors_in_a_session(stage: Stage) -> None:
     """A partition with an error is told each time."""
     a, topic = await filled(stage)
     none = stage.topic_named("none")
-    asked = [{"topic": none, "partitions": [part()]}, {"topic": topic, "partitions": [part(offset=6)]}]
+    asked = [
+        {"topic": none, "partitions": [part()]},
+        {"topic": topic, "partitions": [part(offset=6)]},
+    ]
     session = int((await fetch(a, 0, 0, asked)).get("session_id") or 0)
     await fetch(a, session, 1, [])
     await fetch(a, session, 2, [])
@@ -122,7 +137,10 @@ async def names_in_a_session_of_ids(stage: Stage) -> None:
     """A session of names cannot go on with ids."""
     a, topic = await filled(stage)
     known = await topic_id(a, topic)
-    session = int((await fetch(a, 0, 0, [{"topic": topic, "partitions": [part()]}], 12)).get("session_id") or 0)
+    session = int(
+        (await fetch(a, 0, 0, [{"topic": topic, "partitions": [part()]}], 12)).get("session_id")
+        or 0
+    )
     await fetch(a, session, 1, [{"topic_id": known, "partitions": [part(offset=6)]}], 13)
 
 
@@ -130,7 +148,9 @@ async def names_in_a_session_of_ids(stage: Stage) -> None:
 async def session_of_another_connection(stage: Stage) -> None:
     """A session does not belong to its connection."""
     a, topic = await filled(stage)
-    session = int((await fetch(a, 0, 0, [{"topic": topic, "partitions": [part()]}])).get("session_id") or 0)
+    session = int(
+        (await fetch(a, 0, 0, [{"topic": topic, "partitions": [part()]}])).get("session_id") or 0
+    )
     await a.close()
     b = await stage.client("b")
     await fetch(b, session, 1, [{"topic": topic, "partitions": [part(offset=4)]}])

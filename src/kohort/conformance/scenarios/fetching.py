@@ -17,15 +17,29 @@ BY_ID = range(13, 19)
 LARGE = 1 << 20
 
 
-def part(partition: int = 0, offset: int = 0, max_bytes: int = LARGE, **values: Any) -> dict[str, Any]:
+def part(
+    partition: int = 0, offset: int = 0, max_bytes: int = LARGE, **values: Any
+) -> dict[str, Any]:
     """One partition of a Fetch."""
-    return {"partition": partition, "fetch_offset": offset, "partition_max_bytes": max_bytes, **values}
+    return {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": max_bytes,
+        **values,
+    }
 
 
-def fetching(client: Client, topic: str | uuid.UUID | None, *parts: Any, version: int = 11, **values: Any) -> Parked:
+def fetching(
+    client: Client, topic: str | uuid.UUID | None, *parts: Any, version: int = 11, **values: Any
+) -> Parked:
     """Send a Fetch of one topic, by name or by id, that does not wait unless told to."""
     name = {"topic_id": topic} if version >= 13 else {"topic": topic}
-    asked = {"max_wait": 0, "min_bytes": 1, "max_bytes": LARGE, "topics": [{**name, "partitions": parts or [part()]}]}
+    asked = {
+        "max_wait": 0,
+        "min_bytes": 1,
+        "max_bytes": LARGE,
+        "topics": [{**name, "partitions": parts or [part()]}],
+    }
     return client.send("Fetch", version, **{**asked, **values})
 
 
@@ -36,7 +50,9 @@ async def fetch(
     return await fetching(client, topic, *parts, version=version, **values).answer()
 
 
-async def fill(client: Client, topic: str, partition: int = 0, batches: int = 3, size: int = 100) -> None:
+async def fill(
+    client: Client, topic: str, partition: int = 0, batches: int = 3, size: int = 100
+) -> None:
     """Batches of two records of `size` bytes each, unrecorded."""
     for number in range(batches):
         data = Batch(records(b"x" * size, b"y" * size, timestamp=1_000 * (number + 1))).encode()
@@ -157,7 +173,9 @@ async def partition_limit(stage: Stage) -> None:
 
 @scenario
 async def whole_limit(stage: Stage) -> None:
-    """The whole answer's limit is used up partition by partition; the first batch of all comes whole."""
+    """The whole answer's limit is used up partition by partition; the first batch of all comes
+    whole.
+    """
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()
     for partition in range(3):
@@ -282,7 +300,9 @@ async def last_fetched_epochs(stage: Stage) -> None:
     """From version 12 on the epoch of the last record fetched is checked against the log."""
     a, topic = await filled(stage)
     for epoch in (-1, 0, 1):
-        await fetch(a, topic, part(offset=4, last_fetched_epoch=epoch, current_leader_epoch=0), version=12)
+        await fetch(
+            a, topic, part(offset=4, last_fetched_epoch=epoch, current_leader_epoch=0), version=12
+        )
     await fetch(a, topic, part(offset=9, last_fetched_epoch=0, current_leader_epoch=0), version=12)
 
 
@@ -321,7 +341,10 @@ async def several_topics(stage: Stage) -> None:
     a = await stage.client()
     for name, partition in ((one, 0), (one, 1), (two, 0)):
         await fill(a, name, partition, 1)
-    topics = [{"topic": two, "partitions": [part()]}, {"topic": one, "partitions": [part(1), part(0)]}]
+    topics = [
+        {"topic": two, "partitions": [part()]},
+        {"topic": one, "partitions": [part(1), part(0)]},
+    ]
     await fetch(a, one, topics=topics)
 
 

@@ -41,7 +41,12 @@ async def share_keys_before_version_6(stage: Stage) -> None:
     for version in range(1, 4):
         await a.ask("FindCoordinator", version, key="g:AAAAAAAAAAAAAAAAAAAAAA:0", key_type=2)
     for version in (4, 5):
-        await a.ask("FindCoordinator", version, key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0", "x"])
+        await a.ask(
+            "FindCoordinator",
+            version,
+            key_type=2,
+            coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0", "x"],
+        )
 
 
 @scenario

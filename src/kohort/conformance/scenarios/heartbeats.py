@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kohort.conformance.members import gather_round, look, member, stable, static_group, until_rebalancing
+from kohort.conformance.members import (
+    gather_round,
+    look,
+    member,
+    stable,
+    static_group,
+    until_rebalancing,
+)
 from kohort.conformance.scenario import scenario
 from kohort.conformance.stage import Stage
 
@@ -92,7 +99,9 @@ async def while_preparing(stage: Stage) -> None:
 
 @scenario
 async def newcomer_while_preparing(stage: Stage) -> None:
-    """A newcomer whose join is parked may heartbeat on another connection: 27 with the running generation."""
+    """A newcomer whose join is parked may heartbeat on another connection: 27 with the running
+    generation.
+    """
     [a] = await stable(stage, "a")
     b, other = await (await member(stage, "b")).handshake(), await stage.client("b")
     b.joining()

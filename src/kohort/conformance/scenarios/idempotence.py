@@ -12,14 +12,18 @@ MAX_SEQUENCE = 2**31 - 1
 
 async def new_producer(client: Client) -> int:
     """A producer id, unrecorded."""
-    answer = await client.quiet("InitProducerId", 4, transactional_id=None, transaction_timeout=60_000)
+    answer = await client.quiet(
+        "InitProducerId", 4, transactional_id=None, transaction_timeout=60_000
+    )
     return int(answer["producer_id"])
 
 
 def numbered(producer: int, sequence: int, count: int = 1, epoch: int = 0) -> bytes:
     """A batch of `count` records of this producer."""
     values = records(*[b"v"] * count)
-    return Batch(values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence).encode()
+    return Batch(
+        values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+    ).encode()
 
 
 @scenario
@@ -28,7 +32,9 @@ async def producer_ids(stage: Stage) -> None:
     a = await stage.client()
     ids = []
     for version in range(6):
-        answer = await a.ask("InitProducerId", version, transactional_id=None, transaction_timeout=60_000)
+        answer = await a.ask(
+            "InitProducerId", version, transactional_id=None, transaction_timeout=60_000
+        )
         ids.append(answer.get("producer_id"))
     stage.note("all different", len(set(ids)) == len(ids))
 
@@ -45,7 +51,9 @@ async def odd_requests(stage: Stage) -> None:
 
 @scenario
 async def with_an_id_of_before(stage: Stage) -> None:
-    """Without a transactional id, the id and epoch of before are not looked at; half of the pair is invalid."""
+    """Without a transactional id, the id and epoch of before are not looked at; half of the pair is
+    invalid.
+    """
     a = await stage.client()
     producer = await new_producer(a)
     for before, epoch in ((producer, 0), (producer, -1), (-1, 0)):

@@ -59,7 +59,9 @@ async def bad_session_before_unknown_member(stage: Stage) -> None:
 
 @scenario
 async def unknown_member_without_group(stage: Stage) -> None:
-    """A member id that nobody has, to a group that does not exist, is unknown in every version and makes no group."""
+    """A member id that nobody has, to a group that does not exist, is unknown in every version and
+    makes no group.
+    """
     a = await member(stage)
     for version in EVERY_VERSION:
         await a.join(version, member_id="nobody")
@@ -78,7 +80,9 @@ async def unknown_member_of_stable_group(stage: Stage) -> None:
 
 @scenario
 async def member_id_handshake(stage: Stage) -> None:
-    """From version 4 on the first answer only gives an id; the group exists, Empty, before it is used (KIP-394)."""
+    """From version 4 on the first answer only gives an id; the group exists, Empty, before it is
+    used (KIP-394).
+    """
     a = await member(stage)
     answer = await a.join()
     shape = re.fullmatch(f"a-{UUID4}", str(answer.get("member_id"))) is not None
@@ -107,7 +111,9 @@ async def each_handshake_gives_another_id(stage: Stage) -> None:
     b = await member(stage, "b")
     joining = b.joining(member_id=first["member_id"])
     await stage.settle()
-    await a.client.ask("LeaveGroup", 3, group_id=stage.group, members=[{"member_id": second["member_id"]}])
+    await a.client.ask(
+        "LeaveGroup", 3, group_id=stage.group, members=[{"member_id": second["member_id"]}]
+    )
     await joining.answer()
 
 
@@ -206,7 +212,9 @@ async def another_protocol_type(stage: Stage) -> None:
 
 @scenario
 async def no_protocol_in_common(stage: Stage) -> None:
-    """A newcomer that supports none of what all members support is refused, before its member id is looked at."""
+    """A newcomer that supports none of what all members support is refused, before its member id is
+    looked at.
+    """
     [a] = await stable(stage, "a")
     b = await member(stage, "b", protocols=protocols("other"))
     await b.join()
@@ -253,10 +261,14 @@ async def refused_while_completing(stage: Stage) -> None:
 
 @scenario
 async def type_of_an_empty_group_changes(stage: Stage) -> None:
-    """A group whose members left takes another protocol type and other protocols; generations go on."""
+    """A group whose members left takes another protocol type and other protocols; generations go
+    on.
+    """
     [a] = await stable(stage, "a")
     await a.leave()
-    b = await (await member(stage, "b", protocol_type="connect", protocols=protocols("sessioned"))).handshake()
+    b = await (
+        await member(stage, "b", protocol_type="connect", protocols=protocols("sessioned"))
+    ).handshake()
     await b.join()
     await look(b.client, stage.group)
 
@@ -264,7 +276,9 @@ async def type_of_an_empty_group_changes(stage: Stage) -> None:
 @scenario
 async def any_type_and_bytes(stage: Stage) -> None:
     """The coordinator does not look into the metadata of types other than "consumer"."""
-    a = await member(stage, protocol_type="sr", protocols=protocols("v0", "v1", metadata=b"\xff\x00{json}"))
+    a = await member(
+        stage, protocol_type="sr", protocols=protocols("v0", "v1", metadata=b"\xff\x00{json}")
+    )
     await a.join()
     await a.join()
     await a.sync(assignments={a.id: b""})
@@ -283,7 +297,9 @@ async def empty_metadata(stage: Stage) -> None:
 
 @scenario
 async def metadata_is_no_subscription(stage: Stage) -> None:
-    """A consumer whose metadata is no subscription (too short for a version) is served all the same."""
+    """A consumer whose metadata is no subscription (too short for a version) is served all the
+    same.
+    """
     a = await member(stage, protocols=protocols("range", metadata=b"\x07"))
     await a.join()
     await a.join()
@@ -309,7 +325,9 @@ async def second_member(stage: Stage) -> None:
 
 @scenario
 async def members_of_every_version(stage: Stage) -> None:
-    """Members that speak versions 0 to 3 join without a handshake and share a group with one that speaks 9."""
+    """Members that speak versions 0 to 3 join without a handshake and share a group with one that
+    speaks 9.
+    """
     a = await member(stage, "a")
     await gather_round([a])
     for version in range(4):
@@ -327,7 +345,9 @@ async def members_of_every_version(stage: Stage) -> None:
 async def two_members_of_one_client_id(stage: Stage) -> None:
     """Members are told apart by member id, never by client id."""
     [a] = await stable(stage, "a")
-    b = await (await member(stage, "a", protocols=protocols("range", metadata=subscription("u")))).handshake()
+    b = await (
+        await member(stage, "a", protocols=protocols("range", metadata=subscription("u")))
+    ).handshake()
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
@@ -338,7 +358,9 @@ async def two_members_of_one_client_id(stage: Stage) -> None:
 
 @scenario
 async def leader_rejoins_unchanged(stage: Stage) -> None:
-    """The leader's JoinGroup starts a rebalance even when nothing changed: so it announces new partitions."""
+    """The leader's JoinGroup starts a rebalance even when nothing changed: so it announces new
+    partitions.
+    """
     a, b = await stable(stage, "a", "b")
     joining = a.joining()
     await until_rebalancing(b)
@@ -349,7 +371,9 @@ async def leader_rejoins_unchanged(stage: Stage) -> None:
 
 @scenario
 async def follower_rejoins_unchanged(stage: Stage) -> None:
-    """A follower that joins with what the group knows is told the current generation; nobody is disturbed."""
+    """A follower that joins with what the group knows is told the current generation; nobody is
+    disturbed.
+    """
     a, b = await stable(stage, "a", "b")
     await b.join()
     await b.join(5)
@@ -452,7 +476,9 @@ async def latest_parked_join_counts(stage: Stage) -> None:
 
 @scenario
 async def parked_join_survives_its_connection(stage: Stage) -> None:
-    """A member whose connection closes while its join is parked is a member of the next generation all the same."""
+    """A member whose connection closes while its join is parked is a member of the next generation
+    all the same.
+    """
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     b.joining()
@@ -521,7 +547,10 @@ async def many_protocols(stage: Stage) -> None:
 async def third_member_while_preparing(stage: Stage) -> None:
     """Everybody who joins during the join phase is in the same next generation."""
     [a] = await stable(stage, "a")
-    b, c = await (await member(stage, "b")).handshake(), await (await member(stage, "c")).handshake()
+    b, c = (
+        await (await member(stage, "b")).handshake(),
+        await (await member(stage, "c")).handshake(),
+    )
     joining_b = b.joining()
     await until_rebalancing(a)
     joining_c = c.joining()
@@ -536,7 +565,10 @@ async def third_member_while_preparing(stage: Stage) -> None:
 async def pending_id_holds_up_the_join_phase(stage: Stage) -> None:
     """The join phase waits for an id that was given but not used yet, and ends when it joins."""
     [a] = await stable(stage, "a")
-    b, c = await (await member(stage, "b")).handshake(), await (await member(stage, "c")).handshake()
+    b, c = (
+        await (await member(stage, "b")).handshake(),
+        await (await member(stage, "c")).handshake(),
+    )
     joining_b = b.joining()
     await until_rebalancing(a)
     joining_a = a.joining()
@@ -567,7 +599,9 @@ async def unicode_names(stage: Stage) -> None:
 
 @scenario
 async def rejoin_after_everyone(stage: Stage) -> None:
-    """A member that missed nothing may join once more right after its answer, between join and sync."""
+    """A member that missed nothing may join once more right after its answer, between join and
+    sync.
+    """
     a, b, c = [await member(stage, name) for name in "abc"]
     await gather_round([a, b, c])
     await c.join()

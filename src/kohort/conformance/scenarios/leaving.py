@@ -23,7 +23,9 @@ EVERY_VERSION = range(6)
 def named(*members: str | tuple[str, str | None]) -> list[dict[str, Any]]:
     """Entries of a LeaveGroup v3+: a member id, or a member id and an instance id."""
     pairs = [one if isinstance(one, tuple) else (one, None) for one in members]
-    return [{"member_id": member_id, "group_instance_id": instance} for member_id, instance in pairs]
+    return [
+        {"member_id": member_id, "group_instance_id": instance} for member_id, instance in pairs
+    ]
 
 
 @scenario
@@ -69,7 +71,9 @@ async def unknown_member(stage: Stage) -> None:
     """Strangers are answered 25 one by one; the group is not disturbed."""
     [a] = await stable(stage, "a")
     for version in EVERY_VERSION:
-        await a.leave(version, member_id="nobody", members=named("nobody", "", ("", "i"), ("nobody", "i")))
+        await a.leave(
+            version, member_id="nobody", members=named("nobody", "", ("", "i"), ("nobody", "i"))
+        )
     await a.heartbeat()
 
 
@@ -154,7 +158,10 @@ async def pending_id_of_a_stable_group(stage: Stage) -> None:
 async def awaited_pending_id(stage: Stage) -> None:
     """The join phase that waits for a pending id ends when that leaves."""
     [a] = await stable(stage, "a")
-    b, c = await (await member(stage, "b")).handshake(), await (await member(stage, "c")).handshake()
+    b, c = (
+        await (await member(stage, "b")).handshake(),
+        await (await member(stage, "c")).handshake(),
+    )
     joining_b = b.joining()
     await until_rebalancing(a)
     joining_a = a.joining()
@@ -225,7 +232,9 @@ async def sole_member_while_preparing(stage: Stage) -> None:
 
 @scenario
 async def static_member_by_instance(stage: Stage) -> None:
-    """An administrator removes a static member by its instance id alone; the answer echoes the empty member id."""
+    """An administrator removes a static member by its instance id alone; the answer echoes the
+    empty member id.
+    """
     a, b = await static_group(stage, "a", "b")
     await a.leave(members=named(("", "i-b")))
     await a.heartbeat()

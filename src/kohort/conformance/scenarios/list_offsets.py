@@ -10,18 +10,42 @@ from kohort.conformance.scenarios.produce import produce, to
 from kohort.conformance.stage import Client, Stage
 
 EVERY_VERSION = range(1, 12)
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
 
 
 async def ask(
-    client: Client, topic: str, *timestamps: int, version: int = 9, partition: int = 0, **values: Any
+    client: Client,
+    topic: str,
+    *timestamps: int,
+    version: int = 9,
+    partition: int = 0,
+    **values: Any,
 ) -> None:
     """ListOffsets of one partition, one request for each timestamp, recorded."""
     isolation = values.pop("isolation_level", 0)
     for timestamp in timestamps:
-        asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp, **values}
+        asked = {
+            "partition_index": partition,
+            "current_leader_epoch": -1,
+            "timestamp": timestamp,
+            **values,
+        }
         topics = [{"name": topic, "partitions": [asked]}]
-        await client.ask("ListOffsets", version, replica_id=-1, isolation_level=isolation, topics=topics, timeout=5_000)
+        await client.ask(
+            "ListOffsets",
+            version,
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=topics,
+            timeout=5_000,
+        )
 
 
 async def filled(stage: Stage) -> tuple[Client, str]:
@@ -122,9 +146,14 @@ async def leader_epochs(stage: Stage) -> None:
 async def same_partition_twice(stage: Stage) -> None:
     """A partition named twice is refused."""
     a, topic = await filled(stage)
-    parts = [{"partition_index": 0, "timestamp": one, "current_leader_epoch": -1} for one in (LATEST, EARLIEST)]
+    parts = [
+        {"partition_index": 0, "timestamp": one, "current_leader_epoch": -1}
+        for one in (LATEST, EARLIEST)
+    ]
     for version in (1, 9):
-        await a.ask("ListOffsets", version, replica_id=-1, topics=[{"name": topic, "partitions": parts}])
+        await a.ask(
+            "ListOffsets", version, replica_id=-1, topics=[{"name": topic, "partitions": parts}]
+        )
 
 
 @scenario
@@ -173,12 +202,16 @@ async def several_partitions(stage: Stage) -> None:
         for partition, timestamp in ((2, LATEST), (1, LATEST), (0, EARLIEST), (9, LATEST))
     ]
     for version in (1, 9):
-        answer = await a.quiet("ListOffsets", version, replica_id=-1, topics=[{"name": topic, "partitions": parts}])
+        answer = await a.quiet(
+            "ListOffsets", version, replica_id=-1, topics=[{"name": topic, "partitions": parts}]
+        )
         told = sorted(answer["topics"][0]["partitions"], key=lambda one: one["partition_index"])
         stage.note(f"ListOffsets v{version}", told)
 
 
-def epoch_asked(topic: str, epoch: int, current: int = -1, partition: int = 0) -> list[dict[str, Any]]:
+def epoch_asked(
+    topic: str, epoch: int, current: int = -1, partition: int = 0
+) -> list[dict[str, Any]]:
     """One partition of an OffsetForLeaderEpoch."""
     asked = {"partition": partition, "current_leader_epoch": current, "leader_epoch": epoch}
     return [{"topic": topic, "partitions": [asked]}]
@@ -186,11 +219,15 @@ def epoch_asked(topic: str, epoch: int, current: int = -1, partition: int = 0) -
 
 @scenario
 async def end_of_an_epoch(stage: Stage) -> None:
-    """Where the records of a leader epoch end: known, later, earlier and no epoch, in every version."""
+    """Where the records of a leader epoch end: known, later, earlier and no epoch, in every
+    version.
+    """
     a, topic = await filled(stage)
     for version in (2, 3, 4):
         for epoch in (0, 1, -1):
-            await a.ask("OffsetForLeaderEpoch", version, replica_id=-1, topics=epoch_asked(topic, epoch))
+            await a.ask(
+                "OffsetForLeaderEpoch", version, replica_id=-1, topics=epoch_asked(topic, epoch)
+            )
 
 
 @scenario

@@ -1,4 +1,6 @@
-"""ListGroups: every version, filters by state and by type. Only the scenario's own groups are recorded."""
+"""ListGroups: every version, filters by state and by type. Only the scenario's own groups are
+recorded.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,14 @@ async def listed(client: Client, version: int, **filters: Any) -> None:
     """Record a ListGroups answer without other people's groups, sorted by name."""
     stage = client.stage
     answer = await client.quiet("ListGroups", version, **filters)
-    own = sorted((one for one in answer["groups"] if one["group_id"] in stage.groups), key=lambda one: one["group_id"])
+    own = sorted(
+        (one for one in answer["groups"] if one["group_id"] in stage.groups),
+        key=lambda one: one["group_id"],
+    )
     said = " ".join(f"{name}={value}" for name, value in filters.items())
-    stage.note(f"{client.client_id}: ListGroups v{version} {said}".strip(), {**answer, "groups": own})
+    stage.note(
+        (f"{client.client_id}: ListGroups v{version} {said}").strip(), {**answer, "groups": own}
+    )
 
 
 async def one_of_each(stage: Stage) -> Client:
@@ -26,7 +33,9 @@ async def one_of_each(stage: Stage) -> Client:
     await left.leaving().quiet()
     simple = await member(stage, "c", group=stage.group_named("simple"))
     await simple.committing(topic, {0: 1}).quiet()
-    [preparing] = await stable(stage, "d", group=stage.group_named("preparing"), protocol_type="connect")
+    [preparing] = await stable(
+        stage, "d", group=stage.group_named("preparing"), protocol_type="connect"
+    )
     newcomer = await member(stage, "e", group=preparing.group, protocol_type="connect")
     (await newcomer.handshake()).joining()
     await until_rebalancing(preparing)
@@ -37,7 +46,9 @@ async def one_of_each(stage: Stage) -> Client:
 
 @scenario
 async def every_version(stage: Stage) -> None:
-    """Without filters: all groups, with their state from version 4 and their type from version 5 on."""
+    """Without filters: all groups, with their state from version 4 and their type from version 5
+    on.
+    """
     client = await one_of_each(stage)
     for version in range(6):
         await listed(client, version)
@@ -47,7 +58,13 @@ async def every_version(stage: Stage) -> None:
 async def by_state(stage: Stage) -> None:
     """States are matched without regard to case; unknown ones match nothing."""
     client = await one_of_each(stage)
-    for states in (["Stable"], ["stable"], ["Empty", "PREPARINGREBALANCE"], ["CompletingRebalance"], ["Dead"]):
+    for states in (
+        ["Stable"],
+        ["stable"],
+        ["Empty", "PREPARINGREBALANCE"],
+        ["CompletingRebalance"],
+        ["Dead"],
+    ):
         await listed(client, 4, states_filter=states)
         await listed(client, 5, states_filter=states)
     await listed(client, 5, states_filter=["Assigning"])
@@ -60,7 +77,15 @@ async def by_state(stage: Stage) -> None:
 async def by_type(stage: Stage) -> None:
     """Types are matched without regard to case; unknown ones match nothing."""
     client = await one_of_each(stage)
-    for types in (["classic"], ["CLASSIC"], ["consumer"], ["share"], ["no such type"], [""], ["consumer", "Classic"]):
+    for types in (
+        ["classic"],
+        ["CLASSIC"],
+        ["consumer"],
+        ["share"],
+        ["no such type"],
+        [""],
+        ["consumer", "Classic"],
+    ):
         await listed(client, 5, types_filter=types)
 
 

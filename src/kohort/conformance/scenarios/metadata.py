@@ -13,9 +13,13 @@ from kohort.conformance.stage import Client, Stage
 EVERY_VERSION = range(14)
 
 
-async def ask(client: Client, version: int, topics: list[dict[str, Any]] | None, **values: Any) -> None:
+async def ask(
+    client: Client, version: int, topics: list[dict[str, Any]] | None, **values: Any
+) -> None:
     """Metadata without making topics, recorded."""
-    await client.ask("Metadata", version, topics=topics, **{"allow_auto_topic_creation": False, **values})
+    await client.ask(
+        "Metadata", version, topics=topics, **{"allow_auto_topic_creation": False, **values}
+    )
 
 
 @scenario
@@ -37,13 +41,18 @@ async def no_topics(stage: Stage) -> None:
 
 @scenario
 async def all_topics(stage: Stage) -> None:
-    """Null asks for all topics; version 0 does so by an empty list. Only the scenario's own are recorded."""
+    """Null asks for all topics; version 0 does so by an empty list. Only the scenario's own are
+    recorded.
+    """
     await stage.create_topic("one")
     await stage.create_topic("two", partitions=2)
     a = await stage.client()
     for version in EVERY_VERSION:
         answer = await a.quiet("Metadata", version, topics=None if version else [])
-        own = sorted((one for one in answer["topics"] if one["name"] in stage.topics), key=lambda one: one["name"])
+        own = sorted(
+            (one for one in answer["topics"] if one["name"] in stage.topics),
+            key=lambda one: one["name"],
+        )
         stage.note(f"Metadata v{version}", own)
 
 
@@ -67,7 +76,9 @@ async def invalid_names(stage: Stage) -> None:
 
 @scenario
 async def auto_creation(stage: Stage) -> None:
-    """A topic that does not exist is made when the request allows it; the first answer does not have it yet."""
+    """A topic that does not exist is made when the request allows it; the first answer does not
+    have it yet.
+    """
     a = await stage.client()
     for version in (1, 4, 9, 12):
         name = stage.topic_named(f"v{version}")
@@ -82,8 +93,12 @@ async def several_topics(stage: Stage) -> None:
     one, two = await stage.create_topic("one"), await stage.create_topic("two")
     a = await stage.client()
     names = [two, stage.topic_named("none"), one, two]
-    answer = await a.quiet("Metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=False)
-    stage.note("answers", sorted([topic["name"], topic["error_code"]] for topic in answer["topics"]))
+    answer = await a.quiet(
+        "Metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=False
+    )
+    stage.note(
+        "answers", sorted([topic["name"], topic["error_code"]] for topic in answer["topics"])
+    )
 
 
 @scenario
@@ -116,7 +131,9 @@ async def unknown_ids(stage: Stage) -> None:
     await ask(a, 13, [{"topic_id": uuid.UUID(int=7), "name": None}])
     b = await stage.client("b")
     answer = await b.quiet(
-        "Metadata", 12, topics=[{"topic_id": uuid.UUID(int=7), "name": None}, {"topic_id": known, "name": None}]
+        "Metadata",
+        12,
+        topics=[{"topic_id": uuid.UUID(int=7), "name": None}, {"topic_id": known, "name": None}],
     )
     stage.note("codes", sorted(one["error_code"] for one in answer["topics"]))
 
@@ -146,7 +163,10 @@ async def internal_topic(stage: Stage) -> None:
     a = await stage.client()
     answer = await a.quiet("Metadata", 9, topics=[{"name": "__consumer_offsets"}])
     topic = answer["topics"][0]
-    stage.note("internal, partitions", [topic["error_code"], topic["is_internal"], len(topic["partitions"])])
+    stage.note(
+        "internal, partitions",
+        [topic["error_code"], topic["is_internal"], len(topic["partitions"])],
+    )
 
 
 @scenario
@@ -155,7 +175,9 @@ async def cluster(stage: Stage) -> None:
     a = await stage.client()
     for version in range(3):
         await a.ask("DescribeCluster", version, endpoint_type=1)
-        await a.ask("DescribeCluster", version, endpoint_type=1, include_cluster_authorized_operations=True)
+        await a.ask(
+            "DescribeCluster", version, endpoint_type=1, include_cluster_authorized_operations=True
+        )
     await a.ask("DescribeCluster", 2, include_fenced_brokers=True)
 
 
@@ -169,7 +191,9 @@ async def cluster_of_another_kind(stage: Stage) -> None:
 
 async def describe(client: Client, *names: str, **values: Any) -> dict[str, Any]:
     """DescribeTopicPartitions, recorded."""
-    return await client.ask("DescribeTopicPartitions", 0, topics=[{"name": name} for name in names], **values)
+    return await client.ask(
+        "DescribeTopicPartitions", 0, topics=[{"name": name} for name in names], **values
+    )
 
 
 @scenario
@@ -185,10 +209,20 @@ async def topic_partitions(stage: Stage) -> None:
 @scenario
 async def topic_partitions_limited(stage: Stage) -> None:
     """A limit on partitions gives a cursor, with which the rest can be asked for."""
-    one, two = await stage.create_topic("one", partitions=2), await stage.create_topic("two", partitions=3)
+    one, two = (
+        await stage.create_topic("one", partitions=2),
+        await stage.create_topic("two", partitions=3),
+    )
     a = await stage.client()
     await describe(a, one, two, response_partition_limit=3)
-    for cursor in ((two, 1), (one, 1), (two, 3), (two, 7), (stage.topic_named("m"), 0), (stage.topic_named("z"), 0)):
+    for cursor in (
+        (two, 1),
+        (one, 1),
+        (two, 3),
+        (two, 7),
+        (stage.topic_named("m"), 0),
+        (stage.topic_named("z"), 0),
+    ):
         at = {"topic_name": cursor[0], "partition_index": cursor[1]}
         await describe(a, one, two, response_partition_limit=3, cursor=at)
 
@@ -209,6 +243,11 @@ async def reassignments(stage: Stage) -> None:
     one = await stage.create_topic()
     a = await stage.client()
     await a.ask("ListPartitionReassignments", 0, topics=None, timeout=5_000)
-    await a.ask("ListPartitionReassignments", 0, topics=[{"name": one, "partition_indexes": [0]}], timeout=5_000)
+    await a.ask(
+        "ListPartitionReassignments",
+        0,
+        topics=[{"name": one, "partition_indexes": [0]}],
+        timeout=5_000,
+    )
     nobody = [{"name": stage.topic_named("none"), "partition_indexes": [0]}]
     await a.ask("ListPartitionReassignments", 0, topics=nobody, timeout=5_000)

@@ -23,13 +23,19 @@ async def with_commits(stage: Stage) -> tuple[Client, str]:
 
 
 async def ask(
-    client: Client, version: int, group: str, topics: list[dict[str, object]] | None, **values: object
+    client: Client,
+    version: int,
+    group: str,
+    topics: list[dict[str, object]] | None,
+    **values: object,
 ) -> None:
     """One group's offsets by a version's own form of request, recorded."""
     if version < 8:
         await client.ask("OffsetFetch", version, group_id=group, topics=topics, **values)
     else:
-        await client.ask("OffsetFetch", version, groups=[{"group_id": group, "topics": topics}], **values)
+        await client.ask(
+            "OffsetFetch", version, groups=[{"group_id": group, "topics": topics}], **values
+        )
 
 
 @scenario
@@ -120,7 +126,13 @@ async def require_stable(stage: Stage) -> None:
     """Without transactions stable offsets are the same ones."""
     a, topic = await with_commits(stage)
     for version in (7, 8, 9):
-        await ask(a, version, stage.group, [{"name": topic, "partition_indexes": [0, 2]}], require_stable=True)
+        await ask(
+            a,
+            version,
+            stage.group,
+            [{"name": topic, "partition_indexes": [0, 2]}],
+            require_stable=True,
+        )
         await ask(a, version, stage.group, None, require_stable=True)
 
 
@@ -192,7 +204,14 @@ async def member_of_a_classic_group(stage: Stage) -> None:
     await a.committing(topic, {0: 5}).quiet()
     topics = [{"name": topic, "partition_indexes": [0]}]
     for member_id, epoch in ((a.id, 1), (a.id, 9), ("nobody", 1), ("", -1), (None, -1), (None, 5)):
-        groups = [{"group_id": stage.group, "member_id": member_id, "member_epoch": epoch, "topics": topics}]
+        groups = [
+            {
+                "group_id": stage.group,
+                "member_id": member_id,
+                "member_epoch": epoch,
+                "topics": topics,
+            }
+        ]
         await a.client.ask("OffsetFetch", 9, groups=groups)
 
 
@@ -242,7 +261,9 @@ async def topic_made_again(stage: Stage) -> None:
     await stage.until("the offsets are gone", gone)
     await stage.create_topic(partitions=3)
     await ask(a, 7, stage.group, [{"name": topic, "partition_indexes": [0]}])
-    await ask(a, 10, stage.group, [{"topic_id": await topic_id(a, topic), "partition_indexes": [0]}])
+    await ask(
+        a, 10, stage.group, [{"topic_id": await topic_id(a, topic), "partition_indexes": [0]}]
+    )
     b = await member(stage, "b")
     await b.commit(topic, {0: 1})
     await ask(a, 9, stage.group, None)
@@ -253,7 +274,11 @@ async def several_topics(stage: Stage) -> None:
     """Named topics are answered in the order asked."""
     names = [await stage.create_topic(name) for name in ("one", "two", "three")]
     a = await member(stage)
-    await a.committing("", {}, topics=[committed(name, {0: n}) for n, name in enumerate(names)]).quiet()
-    asked: list[dict[str, object]] = [{"name": name, "partition_indexes": [0]} for name in (names[2], names[0])]
+    await a.committing(
+        "", {}, topics=[committed(name, {0: n}) for n, name in enumerate(names)]
+    ).quiet()
+    asked: list[dict[str, object]] = [
+        {"name": name, "partition_indexes": [0]} for name in (names[2], names[0])
+    ]
     for version in (1, 7, 9):
         await ask(a.client, version, stage.group, asked)

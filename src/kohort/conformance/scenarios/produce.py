@@ -22,14 +22,18 @@ def to(topic: str, data: bytes | None = GOOD, partition: int = 0) -> dict[str, A
     return {"name": topic, "partition_data": [{"index": partition, "records": data}]}
 
 
-async def produce(client: Client, topic: str, data: bytes | None = GOOD, version: int = 9, **values: Any) -> None:
+async def produce(
+    client: Client, topic: str, data: bytes | None = GOOD, version: int = 9, **values: Any
+) -> None:
     """Produce to partition 0 of one topic, acknowledged, recorded."""
     request = {"acks": -1, "timeout": 5_000, "topic_data": [to(topic, data)], **values}
     await client.ask("Produce", version, **request)
 
 
 async def refused(client: Client, topic: str, data: bytes) -> None:
-    """Produce what Kafka itself answers by UNKNOWN_SERVER_ERROR: recorded is only that it is refused."""
+    """Produce what Kafka itself answers by UNKNOWN_SERVER_ERROR: recorded is only that it is
+    refused.
+    """
     request = {"acks": -1, "timeout": 5_000, "topic_data": [to(topic, data)]}
     answer = await client.quiet("Produce", 9, **request)
     code = answer["responses"][0]["partition_responses"][0]["error_code"]
@@ -39,7 +43,9 @@ async def refused(client: Client, topic: str, data: bytes) -> None:
 async def end(client: Client, topic: str, partition: int = 0) -> None:
     """Record where a partition ends."""
     asked = [{"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}]
-    told = await client.quiet("ListOffsets", 5, replica_id=-1, topics=[{"name": topic, "partitions": asked}])
+    told = await client.quiet(
+        "ListOffsets", 5, replica_id=-1, topics=[{"name": topic, "partitions": asked}]
+    )
     client.stage.note("the partition ends at", told["topics"][0]["partitions"][0]["offset"])
 
 
@@ -50,7 +56,12 @@ async def fetched(client: Client, topic: str, version: int = 11) -> None:
         version,
         max_wait=0,
         min_bytes=0,
-        topics=[{"topic": topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}],
+        topics=[
+            {
+                "topic": topic,
+                "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}],
+            }
+        ],
     )
     client.stage.note("batches", told["responses"][0]["partitions"][0]["records"])
 
@@ -110,7 +121,9 @@ async def unacknowledged_corrupt_batch(stage: Stage) -> None:
     """acks=0 with a corrupt batch closes the connection."""
     topic = await stage.create_topic()
     a = await stage.client()
-    sent = a.send("Produce", 9, acks=0, timeout=5_000, topic_data=[to(topic, Batch(crc=1).encode())])
+    sent = a.send(
+        "Produce", 9, acks=0, timeout=5_000, topic_data=[to(topic, Batch(crc=1).encode())]
+    )
     a.connection.forget(sent.call)
     await a.is_hung_up()
     await end(await stage.client("b"), topic)
@@ -137,7 +150,10 @@ async def unknown_topics_and_partitions(stage: Stage) -> None:
         await produce(a, none, version=version)
     for partition in (2, -1):
         await produce(a, topic, topic_data=[to(topic, partition=partition)])
-    data = [to(none), {"name": topic, "partition_data": [{"index": n, "records": GOOD} for n in (5, 0, 1)]}]
+    data = [
+        to(none),
+        {"name": topic, "partition_data": [{"index": n, "records": GOOD} for n in (5, 0, 1)]},
+    ]
     await produce(a, topic, topic_data=data)
 
 
@@ -227,7 +243,9 @@ async def other_magics(stage: Stage) -> None:
     for magic in (0, 1, 3, -1):
         client = await stage.client(f"magic {magic}")
         await produce(client, topic, Batch(magic=magic).encode())
-        await produce(await stage.client(f"magic {magic} v3"), topic, Batch(magic=magic).encode(), 3)
+        await produce(
+            await stage.client(f"magic {magic} v3"), topic, Batch(magic=magic).encode(), 3
+        )
 
 
 @scenario
@@ -257,7 +275,9 @@ async def from_the_future(stage: Stage) -> None:
     """A timestamp more than an hour ahead is refused, and told which record it was."""
     topic = await stage.create_topic()
     a = await stage.client()
-    mixed = Batch([Record(timestamp=1_000), Record(timestamp=TOO_FAR), Record(timestamp=TOO_FAR)]).encode()
+    mixed = Batch(
+        [Record(timestamp=1_000), Record(timestamp=TOO_FAR), Record(timestamp=TOO_FAR)]
+    ).encode()
     for version in (7, 8, 9, 12):
         await produce(a, topic, mixed, version)
     await end(a, topic)
@@ -374,11 +394,17 @@ async def internal_topic(stage: Stage) -> None:
 @scenario
 async def several_topics(stage: Stage) -> None:
     """Each partition has its own code: a good, a corrupt and an oversized batch in one request."""
-    one, two = await stage.create_topic("one", 2), await stage.create_topic("two", max_message_bytes="100")
+    one, two = (
+        await stage.create_topic("one", 2),
+        await stage.create_topic("two", max_message_bytes="100"),
+    )
     a = await stage.client()
     corrupt = Batch(crc=1).encode()
     data = [
-        {"name": one, "partition_data": [{"index": 1, "records": corrupt}, {"index": 0, "records": GOOD}]},
+        {
+            "name": one,
+            "partition_data": [{"index": 1, "records": corrupt}, {"index": 0, "records": GOOD}],
+        },
         to(two, Batch(records(b"x" * 500)).encode()),
     ]
     await produce(a, one, topic_data=data)

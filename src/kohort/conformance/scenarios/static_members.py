@@ -1,4 +1,6 @@
-"""Static membership (KIP-345): instance ids, replacement, fencing, and who need not assign again (KIP-814)."""
+"""Static membership (KIP-345): instance ids, replacement, fencing, and who need not assign again
+(KIP-814).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from kohort.conformance.stage import Stage
 
 async def returning(stage: Stage, old: Member, client_id: str) -> Member:
     """The same instance again, with an empty member id, on a connection of its own."""
-    return await member(stage, client_id, instance=old.instance, group=old.group, protocols=old.protocols)
+    return await member(
+        stage, client_id, instance=old.instance, group=old.group, protocols=old.protocols
+    )
 
 
 @scenario
@@ -29,7 +33,10 @@ async def joins_without_a_handshake(stage: Stage) -> None:
     for version in range(5, 10):
         a = await member(stage, f"a{version}", instance="i", group=stage.group_named(f"v{version}"))
         answer = await a.join(version)
-        stage.note("the member id starts with the instance id", str(answer.get("member_id")).startswith("i-"))
+        stage.note(
+            ("the member id starts with the instance id"),
+            str(answer.get("member_id")).startswith("i-"),
+        )
         await a.sync(3, assignments={a.id: b"x"})
         await look(a.client, a.group)
 
@@ -46,7 +53,9 @@ async def empty_instance_id(stage: Stage) -> None:
 
 @scenario
 async def restart_of_a_follower(stage: Stage) -> None:
-    """A follower that comes back unchanged gets a new id in the same generation; nobody is disturbed."""
+    """A follower that comes back unchanged gets a new id in the same generation; nobody is
+    disturbed.
+    """
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, b, "b2")
     await again.join()
@@ -67,7 +76,9 @@ async def restart_of_a_follower_by_version(stage: Stage) -> None:
 
 @scenario
 async def restart_of_the_leader(stage: Stage) -> None:
-    """From version 9 on the leader that comes back is told to skip the assignment, and gets the members."""
+    """From version 9 on the leader that comes back is told to skip the assignment, and gets the
+    members.
+    """
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, a, "a2")
     await again.join()
@@ -122,7 +133,9 @@ async def old_id_is_fenced(stage: Stage) -> None:
 
 @scenario
 async def other_metadata_same_protocol(stage: Stage) -> None:
-    """A restart with other metadata under the chosen protocol, which stays chosen, keeps the generation."""
+    """A restart with other metadata under the chosen protocol, which stays chosen, keeps the
+    generation.
+    """
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, b, "b2")
     again.protocols = protocols("range", metadata=subscription("t", "u"))
@@ -167,7 +180,9 @@ async def restart_with_foreign_protocols(stage: Stage) -> None:
 
 @scenario
 async def restart_while_completing(stage: Stage) -> None:
-    """Between join and sync a restart starts over: the parked SyncGroup of the old id gets 82, others' 27."""
+    """Between join and sync a restart starts over: the parked SyncGroup of the old id gets 82,
+    others' 27.
+    """
     a, b, c = [await member(stage, name, instance=f"i-{name}") for name in "abc"]
     await gather_round([a, b, c])
     syncing_b, syncing_c = b.syncing(), c.syncing()
@@ -185,7 +200,9 @@ async def restart_while_completing(stage: Stage) -> None:
 
 @scenario
 async def restart_while_preparing(stage: Stage) -> None:
-    """In the join phase the restarted member's join counts for it; the old one's parked join gets 82."""
+    """In the join phase the restarted member's join counts for it; the old one's parked join gets
+    82.
+    """
     a, b, c = await static_group(stage, "a", "b", "c")
     joining_b = b.joining(protocols=protocols("range", metadata=subscription("u")))
     await until_rebalancing(a)
@@ -213,7 +230,9 @@ async def restart_of_an_awaited_member(stage: Stage) -> None:
 
 @scenario
 async def rejoin_with_member_id(stage: Stage) -> None:
-    """A static member that names its id is treated as any: followers unchanged, the leader rebalances."""
+    """A static member that names its id is treated as any: followers unchanged, the leader
+    rebalances.
+    """
     a, b = await static_group(stage, "a", "b")
     await b.join()
     await a.heartbeat()
@@ -236,7 +255,9 @@ async def instance_of_another(stage: Stage) -> None:
 
 @scenario
 async def dynamic_member_takes_an_instance_id(stage: Stage) -> None:
-    """A dynamic member cannot become static by naming an instance id; with an empty id it is another member."""
+    """A dynamic member cannot become static by naming an instance id; with an empty id it is
+    another member.
+    """
     [a] = await stable(stage, "a")
     await a.join(group_instance_id="i")
     b = await member(stage, "b", instance="i")
@@ -301,7 +322,9 @@ async def pending_id_with_instance_id(stage: Stage) -> None:
 
 @scenario(waits=9)
 async def gone_but_keeps_its_place(stage: Stage) -> None:
-    """A static member that misses a rebalance keeps its place until its session ends; then it is removed."""
+    """A static member that misses a rebalance keeps its place until its session ends; then it is
+    removed.
+    """
     a = await member(stage, "a", instance="i-a", rebalance_ms=3_000)
     b = await member(stage, "b", instance="i-b", rebalance_ms=3_000, session_ms=6_000)
     await gather_round([a, b])

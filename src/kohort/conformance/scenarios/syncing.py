@@ -22,7 +22,13 @@ async def unknown_group(stage: Stage) -> None:
     """A group that does not exist: unknown member, in every version."""
     a = await member(stage)
     for version in EVERY_VERSION:
-        await a.sync(version, member_id="nobody", generation_id=1, protocol_type="consumer", protocol_name="range")
+        await a.sync(
+            version,
+            member_id="nobody",
+            generation_id=1,
+            protocol_type="consumer",
+            protocol_name="range",
+        )
     await look(a.client, stage.group)
 
 
@@ -69,7 +75,9 @@ async def order_of_checks(stage: Stage) -> None:
 
 @scenario
 async def wrong_protocol_before_the_leader(stage: Stage) -> None:
-    """Between join and sync another protocol or type than chosen is refused, and the leader may try again."""
+    """Between join and sync another protocol or type than chosen is refused, and the leader may try
+    again.
+    """
     a = await member(stage)
     await gather_round([a])
     await a.sync(protocol_name="other", assignments={a.id: b"x"})
@@ -200,7 +208,9 @@ async def parked_and_a_newcomer_comes(stage: Stage) -> None:
 
 @scenario
 async def parked_and_the_leader_leaves(stage: Stage) -> None:
-    """The leader leaves before it synced: parked SyncGroups get 27, and the next round has another leader."""
+    """The leader leaves before it synced: parked SyncGroups get 27, and the next round has another
+    leader.
+    """
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     syncing = b.syncing()
@@ -227,7 +237,9 @@ async def latest_parked_sync_counts(stage: Stage) -> None:
 
 @scenario
 async def parked_sync_survives_its_connection(stage: Stage) -> None:
-    """A member whose connection closes while its SyncGroup is parked gets its assignment by asking again."""
+    """A member whose connection closes while its SyncGroup is parked gets its assignment by asking
+    again.
+    """
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     b.syncing()
@@ -240,7 +252,9 @@ async def parked_sync_survives_its_connection(stage: Stage) -> None:
 
 @scenario
 async def leader_syncs_twice_at_once(stage: Stage) -> None:
-    """The leader's list counts once: the second of two pipelined SyncGroups gets what the first stored."""
+    """The leader's list counts once: the second of two pipelined SyncGroups gets what the first
+    stored.
+    """
     a = await member(stage)
     await gather_round([a])
     first, second = a.syncing(assignments={a.id: b"one"}), a.syncing(assignments={a.id: b"two"})

@@ -1,7 +1,8 @@
-"""Sessions, rebalance timeouts, pending ids and the pending-sync timer: who is removed when, and who learns of it.
+"""Sessions, rebalance timeouts, pending ids and the pending-sync timer: who is removed when, and
+who learns of it.
 
-Six seconds is the shortest session that Kafka takes, so these scenarios wait; they all wait at the same time.
-What they record is only what holds with a second to spare on a busy machine.
+Six seconds is the shortest session that Kafka takes, so these scenarios wait; they all wait at the
+same time. What they record is only what holds with a second to spare on a busy machine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ SHORT_SESSION = 6_000
 
 @scenario(waits=7)
 async def session_of_the_sole_member(stage: Stage) -> None:
-    """A sole member that falls silent is removed when its session ends: the group is Empty, one generation on."""
+    """A sole member that falls silent is removed when its session ends: the group is Empty, one
+    generation on.
+    """
     [a] = await stable(stage, "a", session_ms=SHORT_SESSION)
     watcher = await stage.client("watcher")
     seconds = await until_state(watcher, stage.group, "Empty")
@@ -210,7 +213,10 @@ async def absent_leader_is_removed(stage: Stage) -> None:
 @scenario(waits=5)
 async def longest_rebalance_timeout_counts(stage: Stage) -> None:
     """The join phase is as long as the longest rebalance timeout of the members."""
-    a, b = await member(stage, "a", rebalance_ms=1_000), await member(stage, "b", rebalance_ms=4_000)
+    a, b = (
+        await member(stage, "a", rebalance_ms=1_000),
+        await member(stage, "b", rebalance_ms=4_000),
+    )
     await gather_round([a, b])
     await sync_all([a, b])
     began = time.monotonic()
@@ -272,8 +278,13 @@ async def pending_id_holds_up_until_it_expires(stage: Stage) -> None:
 
 @scenario(waits=3)
 async def follower_that_never_syncs(stage: Stage) -> None:
-    """A follower that never syncs is removed when the rebalance timeout ends, though the group is Stable."""
-    a, b = await member(stage, "a", rebalance_ms=3_000), await member(stage, "b", rebalance_ms=3_000)
+    """A follower that never syncs is removed when the rebalance timeout ends, though the group is
+    Stable.
+    """
+    a, b = (
+        await member(stage, "a", rebalance_ms=3_000),
+        await member(stage, "b", rebalance_ms=3_000),
+    )
     await gather_round([a, b])
     await sync_all([a])
     await look(a.client, stage.group)
@@ -286,8 +297,13 @@ async def follower_that_never_syncs(stage: Stage) -> None:
 
 @scenario(waits=3)
 async def leader_that_never_syncs(stage: Stage) -> None:
-    """A leader that does not sync is removed when the rebalance timeout ends; parked SyncGroups get 27."""
-    a, b = await member(stage, "a", rebalance_ms=3_000), await member(stage, "b", rebalance_ms=3_000)
+    """A leader that does not sync is removed when the rebalance timeout ends; parked SyncGroups get
+    27.
+    """
+    a, b = (
+        await member(stage, "a", rebalance_ms=3_000),
+        await member(stage, "b", rebalance_ms=3_000),
+    )
     await gather_round([a, b])
     syncing = b.syncing()
     await syncing.answer()
@@ -298,7 +314,10 @@ async def leader_that_never_syncs(stage: Stage) -> None:
 @scenario(waits=3)
 async def nobody_syncs(stage: Stage) -> None:
     """When nobody syncs within the rebalance timeout everybody is removed and the group is Empty."""
-    a, b = await member(stage, "a", rebalance_ms=3_000), await member(stage, "b", rebalance_ms=3_000)
+    a, b = (
+        await member(stage, "a", rebalance_ms=3_000),
+        await member(stage, "b", rebalance_ms=3_000),
+    )
     await gather_round([a, b])
     await until_state(a.client, stage.group, "Empty")
     await a.heartbeat()
@@ -311,7 +330,10 @@ async def nobody_syncs(stage: Stage) -> None:
 @scenario(waits=3)
 async def heartbeats_do_not_replace_a_sync(stage: Stage) -> None:
     """Heartbeats between join and sync do not save a member that never syncs."""
-    a, b = await member(stage, "a", rebalance_ms=3_000), await member(stage, "b", rebalance_ms=3_000)
+    a, b = (
+        await member(stage, "a", rebalance_ms=3_000),
+        await member(stage, "b", rebalance_ms=3_000),
+    )
     await gather_round([a, b])
     await sync_all([a])
     for _ in range(14):
@@ -350,7 +372,9 @@ async def heartbeats_keep_a_session_in_the_join_phase(stage: Stage) -> None:
 
 @scenario(waits=7)
 async def session_between_join_and_sync(stage: Stage) -> None:
-    """A leader whose session ends between join and sync is removed: the follower's parked SyncGroup gets 27."""
+    """A leader whose session ends between join and sync is removed: the follower's parked SyncGroup
+    gets 27.
+    """
     a = await member(stage, "a", session_ms=SHORT_SESSION, rebalance_ms=60_000)
     b = await member(stage, "b", rebalance_ms=60_000)
     await gather_round([a, b])

@@ -11,7 +11,14 @@ from kohort.conformance.scenarios.commits import topic_id
 from kohort.conformance.stage import Client, Stage
 
 CONFIGS_COMPARED = frozenset(
-    {"cleanup.policy", "retention.ms", "retention.bytes", "segment.bytes", "max.message.bytes", "compression.type"}
+    {
+        "cleanup.policy",
+        "retention.ms",
+        "retention.bytes",
+        "segment.bytes",
+        "max.message.bytes",
+        "compression.type",
+    }
 )
 
 
@@ -24,13 +31,18 @@ def config(name: str, value: str | None) -> dict[str, Any]:
     return {"name": name, "value": value}
 
 
-async def create(client: Client, *topics: dict[str, Any], version: int = 7, **values: Any) -> dict[str, Any]:
+async def create(
+    client: Client, *topics: dict[str, Any], version: int = 7, **values: Any
+) -> dict[str, Any]:
     """CreateTopics, recorded with those configs that say something about every server."""
-    answer = await client.quiet("CreateTopics", version, topics=topics, **{"timeout": 10_000, **values})
+    answer = await client.quiet(
+        "CreateTopics", version, topics=topics, **{"timeout": 10_000, **values}
+    )
     for topic in answer["topics"]:
         if topic.get("configs"):
             topic["configs"] = sorted(
-                (one for one in topic["configs"] if one["name"] in CONFIGS_COMPARED), key=lambda one: str(one["name"])
+                (one for one in topic["configs"] if one["name"] in CONFIGS_COMPARED),
+                key=lambda one: str(one["name"]),
             )
     client.stage.note(f"{client.client_id}: CreateTopics v{version}", answer)
     return answer
@@ -51,7 +63,9 @@ async def until_told(client: Client, name: str, partitions: int) -> None:
     """Wait until Metadata tells so many partitions of a topic; 0 waits until it is gone."""
 
     async def so() -> bool:
-        said = await client.quiet("Metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=False)
+        said = await client.quiet(
+            "Metadata", 9, topics=[{"name": name}], allow_auto_topic_creation=False
+        )
         return len(said["topics"][0]["partitions"]) == partitions
 
     await client.stage.until(f"{name} has {partitions} partitions", so)
@@ -173,7 +187,10 @@ async def same_name_twice(stage: Stage) -> None:
     """A name twice in one request is refused once; others are made."""
     a = await stage.client()
     answer = await a.quiet(
-        "CreateTopics", 7, topics=[new(stage.topic), new(stage.topic_named("other")), new(stage.topic)], timeout=10_000
+        "CreateTopics",
+        7,
+        topics=[new(stage.topic), new(stage.topic_named("other")), new(stage.topic)],
+        timeout=10_000,
     )
     stage.note("codes", sorted([one["name"], one["error_code"]] for one in answer["topics"]))
     await create(a)
@@ -185,7 +202,9 @@ async def delete_in_every_version(stage: Stage) -> None:
     a = await stage.client()
     for version in range(1, 7):
         name = await stage.create_topic(f"v{version}")
-        await a.ask("DeleteTopics", version, topic_names=[name], topics=[{"name": name}], timeout=10_000)
+        await a.ask(
+            "DeleteTopics", version, topic_names=[name], topics=[{"name": name}], timeout=10_000
+        )
         await until_told(a, name, 0)
         await told(a, name)
 
@@ -196,7 +215,9 @@ async def delete_unknown(stage: Stage) -> None:
     a = await stage.client()
     for version in range(1, 7):
         name = stage.topic_named("none")
-        await a.ask("DeleteTopics", version, topic_names=[name], topics=[{"name": name}], timeout=10_000)
+        await a.ask(
+            "DeleteTopics", version, topic_names=[name], topics=[{"name": name}], timeout=10_000
+        )
     await a.ask("DeleteTopics", 5, topic_names=[], timeout=10_000)
 
 
@@ -206,7 +227,9 @@ async def delete_by_id(stage: Stage) -> None:
     name = await stage.create_topic()
     a = await stage.client()
     known = await topic_id(a, name)
-    await a.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": uuid.UUID(int=7)}], timeout=10_000)
+    await a.ask(
+        "DeleteTopics", 6, topics=[{"name": None, "topic_id": uuid.UUID(int=7)}], timeout=10_000
+    )
     await a.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": known}], timeout=10_000)
     await until_told(a, name, 0)
 
@@ -219,7 +242,9 @@ async def delete_oddly(stage: Stage) -> None:
     known = await topic_id(a, name)
     await a.ask("DeleteTopics", 6, topics=[{"name": name, "topic_id": known}], timeout=10_000)
     await a.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": None}], timeout=10_000)
-    answer = await a.quiet("DeleteTopics", 6, topics=[{"name": name}, {"name": name}], timeout=10_000)
+    answer = await a.quiet(
+        "DeleteTopics", 6, topics=[{"name": name}, {"name": name}], timeout=10_000
+    )
     stage.note("codes", [one["error_code"] for one in answer["responses"]])
     await told(a, name)
 
@@ -230,7 +255,12 @@ async def more_partitions(stage: Stage) -> None:
     name = await stage.create_topic(partitions=2)
     a = await stage.client()
     for count in (2, 1, 0, -1, 4):
-        await a.ask("CreatePartitions", 3, topics=[{"name": name, "count": count, "assignments": None}], timeout=10_000)
+        await a.ask(
+            "CreatePartitions",
+            3,
+            topics=[{"name": name, "count": count, "assignments": None}],
+            timeout=10_000,
+        )
     await until_told(a, name, 4)
     await told(a, name)
 
@@ -258,7 +288,13 @@ async def more_partitions_oddly(stage: Stage) -> None:
     await a.ask("CreatePartitions", 3, topics=[one], timeout=10_000, validate_only=True)
     await a.ask("CreatePartitions", 3, topics=[one, one], timeout=10_000)
     await told(a, name)
-    for brokers in ([[node]], [[node], [node], [node]], [[node + 1_000], [node]], [[], [node]], [[node], [node]]):
+    for brokers in (
+        [[node]],
+        [[node], [node], [node]],
+        [[node + 1_000], [node]],
+        [[], [node]],
+        [[node], [node]],
+    ):
         placed = [{"broker_ids": ids} for ids in brokers]
         await a.ask("CreatePartitions", 3, topics=[{**one, "assignments": placed}], timeout=10_000)
     await until_told(a, name, 3)
@@ -275,7 +311,9 @@ async def filled(stage: Stage) -> tuple[Client, str]:
     return a, name
 
 
-async def trim(client: Client, name: str, offset: int, partition: int = 0, version: int = 2) -> None:
+async def trim(
+    client: Client, name: str, offset: int, partition: int = 0, version: int = 2
+) -> None:
     """DeleteRecords of one partition, recorded."""
     topics = [{"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}]
     await client.ask("DeleteRecords", version, topics=topics, timeout=5_000)

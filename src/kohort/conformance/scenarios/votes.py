@@ -1,4 +1,6 @@
-"""The protocol vote: which of the protocols that all members support is chosen, and who may still join."""
+"""The protocol vote: which of the protocols that all members support is chosen, and who may still
+join.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from kohort.conformance.stage import Stage
 
 
 async def voters(stage: Stage, *preferences: str) -> list[Member]:
-    """Members a, b, c, … of one joined, unsynced round; each prefers protocols in the order of its string's words."""
+    """Members a, b, c, … of one joined, unsynced round; each prefers protocols in the order of its
+    string's words.
+    """
     names = "abcdefgh"[: len(preferences)]
     members = [
         await member(stage, name, protocols=protocols(*wanted.split(), metadata=name.encode()))
@@ -69,8 +73,12 @@ async def vote_for_the_first_candidate(stage: Stage) -> None:
 @scenario
 async def metadata_of_the_chosen_protocol(stage: Stage) -> None:
     """The leader gets everybody's metadata of the chosen protocol, not of the first."""
-    a = await member(stage, "a", protocols=[*protocols("x", metadata=b"ax"), *protocols("y", metadata=b"ay")])
-    b = await member(stage, "b", protocols=[*protocols("z", metadata=b"bz"), *protocols("y", metadata=b"by")])
+    a = await member(
+        stage, "a", protocols=[*protocols("x", metadata=b"ax"), *protocols("y", metadata=b"ay")]
+    )
+    b = await member(
+        stage, "b", protocols=[*protocols("z", metadata=b"bz"), *protocols("y", metadata=b"by")]
+    )
     a.protocol_type = b.protocol_type = "connect"
     await gather_round([a, b])
     await a.join()

@@ -1,10 +1,12 @@
 """ApiVersions (18) v0-4: what is served, from the one table.
 
-v1 adds the throttle time; v3 is flexible, brings the client's software name and version (KIP-511) and features as
-tagged fields; v4 differs only in what a feature may say. No feature is announced: none of them acts here.
+v1 adds the throttle time; v3 is flexible, brings the client's software name and version (KIP-511)
+and features as tagged fields; v4 differs only in what a feature may say. No feature is announced:
+none of them acts here.
 
-A version that is not served is answered all the same, in v0, with error 35 and the row of ApiVersions itself, so
-that a newer client learns what to ask with (KIP-511). The response header is v0 in every version.
+A version that is not served is answered all the same, in v0, with error 35 and the row of
+ApiVersions itself, so that a newer client learns what to ask with (KIP-511). The response header is
+v0 in every version.
 """
 
 import re
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import API_VERSIONS, APIS, Api
 from kohort.protocol.messages import encode, response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -46,7 +48,9 @@ def _all(version: int) -> bytes:
 @cache
 def _only_itself() -> bytes:
     rows = [_row(APIS[API_VERSIONS])]
-    return encode(response(API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=rows))
+    return encode(
+        response(API_VERSIONS, 0, error_code=ErrorCode.unsupported_version, api_keys=rows)
+    )
 
 
 def _row(api: Api) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """CreatePartitions (37) v0-3: more partitions for a topic; never fewer.
 
-The versions differ in encoding and quotas only. Consumers learn of the new partitions from their next Metadata. The
-number of partitions of `__consumer_offsets` decides where a group lives, so it cannot grow.
+The versions differ in encoding and quotas only. Consumers learn of the new partitions from their
+next Metadata. The number of partitions of `__consumer_offsets` decides where a group lives, so it
+cannot grow.
 """
 
 from collections import Counter
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
-from kohort.server.replicas import validate_replicas
+from kohort.server.net import Exchange
+from kohort.server.responses import validate_replicas
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -20,9 +21,15 @@ API_KEY = 37
 
 async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
-    results = [_result(broker, request, topic) for topic in request.topics if times[topic.name] == 1]
+    results = [
+        _result(broker, request, topic) for topic in request.topics if times[topic.name] == 1
+    ]
     results += [
-        {"name": name, "error_code": ErrorCode.invalid_request, "error_message": "Duplicate topic name."}
+        {
+            "name": name,
+            "error_code": ErrorCode.invalid_request,
+            "error_message": "Duplicate topic name.",
+        }
         for name, count in times.items()
         if count > 1
     ]
@@ -37,7 +44,11 @@ def _result(broker: "Broker", request: Any, wanted: Any) -> dict[str, Any]:
             raise KafkaError(ErrorCode.request_timed_out)
         _grow(broker, wanted, request.validate_only)
     except KafkaError as error:
-        return {"name": wanted.name, "error_code": error.code, "error_message": error.message or None}
+        return {
+            "name": wanted.name,
+            "error_code": error.code,
+            "error_message": error.message or None,
+        }
     return {"name": wanted.name, "error_code": ErrorCode.none}
 
 
@@ -46,7 +57,9 @@ def _grow(broker: "Broker", wanted: Any, validate_only: bool) -> None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     topic = broker.topics.plan_partitions(wanted.name, wanted.count)
     if topic.internal:
-        raise KafkaError(ErrorCode.policy_violation, f"The number of partitions of {topic.name} is fixed.")
+        raise KafkaError(
+            ErrorCode.policy_violation, (f"The number of partitions of {topic.name} is fixed.")
+        )
     if wanted.assignments is not None:
         _validate_assignments(broker, wanted.assignments, wanted.count - len(topic.partitions))
     if not validate_only:
@@ -57,7 +70,8 @@ def _validate_assignments(broker: "Broker", assignments: Any, added: int) -> Non
     if len(assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
-            f"Attempted to add {added} additional partition(s), but only {len(assignments)} assignment(s) "
+            f"Attempted to add {added} additional partition(s), but only "
+            f"{len(assignments)} assignment(s) "
             "were specified.",
         )
     for assignment in assignments:

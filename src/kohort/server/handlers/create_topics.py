@@ -1,10 +1,12 @@
 """CreateTopics (19) v2-7: each topic by itself; what fails does not stop the others.
 
-v4 allows -1 for the broker's default number of partitions and replicas (older versions take it too, as in Kafka);
-v5 answers with the number of partitions and the configs (KIP-525); v7 with the topic id.
+v4 allows -1 for the broker's default number of partitions and replicas (older versions take it too,
+as in Kafka); v5 answers with the number of partitions and the configs (KIP-525); v7 with the topic
+id.
 
-A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other brokers are
-refused, with Kafka's words. A request whose time is up when it comes is refused and does nothing.
+A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other
+brokers are refused, with Kafka's words. A request whose time is up when it comes is refused and
+does nothing.
 """
 
 from collections import Counter
@@ -13,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.cluster_metadata import TopicRecord
-from kohort.server.exchange import Exchange
-from kohort.server.replicas import validate_replicas
-from kohort.server.topic_configs import describe
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST
+from kohort.server.config import describe
+from kohort.server.net import Exchange
+from kohort.server.responses import validate_replicas
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, TopicRecord
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -37,7 +38,9 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     exchange.answer(response(API_KEY, exchange.version, topics=results))
 
 
-def _result(broker: "Broker", request: Any, topic: Any, excess: KafkaError | None) -> dict[str, Any]:
+def _result(
+    broker: "Broker", request: Any, topic: Any, excess: KafkaError | None
+) -> dict[str, Any]:
     try:
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
@@ -56,13 +59,17 @@ def _created(broker: "Broker", topic: Any, validate_only: bool) -> dict[str, Any
     if validate_only:
         return _success(broker, plan)
     made = broker.topics.create(topic.name, partitions, configs)
-    return _success(broker, TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs))
+    return _success(
+        broker, TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs)
+    )
 
 
 def _partitions(broker: "Broker", topic: Any) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    number: int = broker.config["num.partitions"] if topic.num_partitions == DEFAULT else topic.num_partitions
+    number: int = (
+        broker.config["num.partitions"] if topic.num_partitions == DEFAULT else topic.num_partitions
+    )
     return number
 
 
@@ -80,13 +87,17 @@ def _validate_placement(broker: "Broker", topic: Any) -> None:
     if factor > 1:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            f"Unable to replicate the partition {factor} time(s): The target replication "
+            f"factor of {factor} "
             "cannot be reached because only 1 broker(s) are registered.",
         )
 
 
 def _validate_assignments(broker: "Broker", topic: Any) -> None:
-    for value, name in ((topic.replication_factor, "replication factor"), (topic.num_partitions, "numPartitions")):
+    for value, name in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
         if value != DEFAULT:
             raise KafkaError(
                 ErrorCode.invalid_request,
@@ -97,13 +108,15 @@ def _validate_assignments(broker: "Broker", topic: Any) -> None:
         if assignment.partition_index in seen:
             raise KafkaError(
                 ErrorCode.invalid_replica_assignment,
-                f"Found multiple manual partition assignments for partition {assignment.partition_index}",
+                "Found multiple manual partition assignments for partition "
+                f"{assignment.partition_index}",
             )
         seen.add(assignment.partition_index)
         validate_replicas(assignment.broker_ids, broker.node_id)
     if seen != set(range(len(seen))):
         raise KafkaError(
-            ErrorCode.invalid_replica_assignment, "partitions should be a consecutive 0-based integer sequence"
+            ErrorCode.invalid_replica_assignment,
+            ("partitions should be a consecutive 0-based integer sequence"),
         )
 
 
@@ -111,7 +124,9 @@ def _excess(broker: "Broker", topics: Sequence[Any]) -> KafkaError | None:
     """Why none of the topics is made: together they are too many partitions for one request."""
     if sum(max(0, _partitions(broker, topic)) for topic in topics) <= MAX_PARTITIONS_PER_REQUEST:
         return None
-    return KafkaError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+    return KafkaError(
+        ErrorCode.policy_violation, ("Excessively large number of partitions per request.")
+    )
 
 
 def _success(broker: "Broker", topic: TopicRecord) -> dict[str, Any]:

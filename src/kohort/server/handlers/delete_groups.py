@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kohort.coordinator.requests import DeleteGroup
 from kohort.coordinator.responses import DeleteGroupResponse
 from kohort.protocol.messages import response as new_response
-from kohort.server.exchange import Exchange
-from kohort.server.gather import Gather
+from kohort.server.net import Exchange
+from kohort.server.responses import Gather
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -25,8 +25,11 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     gather.seal()
 
 
-def _answer(exchange: Exchange, groups: Sequence[str], responses: Sequence[DeleteGroupResponse]) -> None:
+def _answer(
+    exchange: Exchange, groups: Sequence[str], responses: Sequence[DeleteGroupResponse]
+) -> None:
     results = [
-        {"group_id": group, "error_code": response.error} for group, response in zip(groups, responses, strict=True)
+        {"group_id": group, "error_code": response.error}
+        for group, response in zip(groups, responses, strict=True)
     ]
     exchange.answer(new_response(exchange.api_key, exchange.version, results=results))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -21,14 +21,19 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     for topic in request.topics:
         # Of two wishes for one partition Kafka grants the last, and answers once.
         wishes = {each.partition_index: each.offset for each in topic.partitions}
-        answers = [_answer(broker, topic.name, partition, before) for partition, before in wishes.items()]
+        answers = [
+            _answer(broker, topic.name, partition, before) for partition, before in wishes.items()
+        ]
         topics.append({"name": topic.name, "partitions": answers})
     exchange.answer(response(API_KEY, exchange.version, topics=topics))
 
 
 def _answer(broker: "Broker", topic: str, partition: int, before: int) -> dict[str, Any]:
     try:
-        return {"partition_index": partition, "low_watermark": _delete(broker, topic, partition, before)}
+        return {
+            "partition_index": partition,
+            "low_watermark": _delete(broker, topic, partition, before),
+        }
     except KafkaError as error:
         return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
 
@@ -39,7 +44,10 @@ def _delete(broker: "Broker", topic: str, partition: int, before: int) -> int:
     if log is None or found is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     if "delete" not in found.effective["cleanup.policy"]:
-        raise KafkaError(ErrorCode.policy_violation, "Only of topics with the policy delete records are deleted.")
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            ("Only of topics with the policy delete records are deleted."),
+        )
     if before < ALL:
         raise KafkaError(ErrorCode.offset_out_of_range)
     try:

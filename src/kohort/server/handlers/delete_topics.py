@@ -1,7 +1,7 @@
 """DeleteTopics (20) v1-6: topics and their records, at once; their committed offsets go with them.
 
-v5 answers with a message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not known.
-`__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
+v5 answers with a message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not
+known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 from kohort.server.topics import Topics
 
 if TYPE_CHECKING:
@@ -30,8 +30,12 @@ class Wanted(NamedTuple):
 
 async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     wanted = list(_wanted(request, exchange.version))
-    results = [_result(broker, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)]
-    exchange.answer(response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results)))
+    results = [
+        _result(broker, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)
+    ]
+    exchange.answer(
+        response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results))
+    )
 
 
 def _wanted(request: Any, version: int) -> Iterator[Wanted]:
@@ -41,7 +45,9 @@ def _wanted(request: Any, version: int) -> Iterator[Wanted]:
         yield from (Wanted(topic.name, topic.topic_id) for topic in request.topics)
 
 
-def _result(broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]) -> dict[str, Any]:
+def _result(
+    broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+) -> dict[str, Any]:
     try:
         _validate_request(broker, version, request, wanted, all_wanted)
         found = _resolve(broker.topics, wanted)
@@ -51,16 +57,23 @@ def _result(broker: "Broker", version: int, request: Any, wanted: Wanted, all_wa
     return _entry(found, ErrorCode.none, "")
 
 
-def _validate_request(broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]) -> None:
+def _validate_request(
+    broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+) -> None:
     if not broker.config["delete.topic.enable"]:
         known = version >= FIRST_WITH_DISABLED
         raise KafkaError(ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request)
     if wanted.name is None and wanted.topic_id is None:
         raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
     if wanted.name is not None and wanted.topic_id is not None:
-        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+        raise KafkaError(
+            ErrorCode.invalid_request, ("You may not specify both topic name and topic id.")
+        )
     if all_wanted.count(wanted) > 1:
-        raise KafkaError(ErrorCode.invalid_request, f"Duplicate topic {'id' if wanted.name is None else 'name'}.")
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            (f"Duplicate topic {'id' if wanted.name is None else 'name'}."),
+        )
     if request.timeout.total_seconds() <= 0:
         raise KafkaError(ErrorCode.request_timed_out)
 
@@ -73,11 +86,19 @@ def _resolve(topics: Topics, wanted: Wanted) -> Wanted:
     else:
         topic = topics.get(wanted.name or "")
         if topic is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition,
+                ("This server does not host this topic-partition."),
+            )
     if topic.internal:
         raise KafkaError(ErrorCode.policy_violation, f"{topic.name} keeps the state of all groups.")
     return Wanted(topic.name, topic.id)
 
 
 def _entry(topic: Wanted, code: ErrorCode, message: str) -> dict[str, Any]:
-    return {"name": topic.name, "topic_id": topic.topic_id, "error_code": code, "error_message": message or None}
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": code,
+        "error_message": message or None,
+    }

@@ -1,15 +1,15 @@
 """DescribeCluster (60) v0-2: who is in the cluster, for admin clients (KIP-700).
 
-v1 asks for brokers or for controllers (KIP-919); this is a broker's port. v2 may ask for fenced brokers; there are
-none.
+v1 asks for brokers or for controllers (KIP-919); this is a broker's port. v2 may ask for fenced
+brokers; there are none.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
-from kohort.server import authorized_operations
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
+from kohort.server.responses import authorized_operations
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -21,7 +21,9 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     wanted = getattr(request, "endpoint_type", BROKERS)
     if wanted != BROKERS:
-        exchange.answer(response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted)))
+        exchange.answer(
+            response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
+        )
         return
     host, port = broker.advertised
     asked = request.include_cluster_authorized_operations
@@ -32,14 +34,19 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             cluster_id=broker.cluster_id,
             controller_id=broker.node_id,
             brokers=[{"broker_id": broker.node_id, "host": host, "port": port}],
-            cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
+            cluster_authorized_operations=(
+                authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED
+            ),
         )
     )
 
 
 def _wrong_endpoint(wanted: int) -> dict[str, Any]:
     if wanted == CONTROLLERS:
-        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        message = (
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint "
+            "of type CONTROLLER"
+        )
         return {"error_code": ErrorCode.mismatched_endpoint_type, "error_message": message}
     return {
         "error_code": ErrorCode.unsupported_endpoint_type,

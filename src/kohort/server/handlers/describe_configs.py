@@ -1,9 +1,11 @@
-"""DescribeConfigs (32) v1-4: configs of topics and of the broker, with where each value comes from (KIP-133, KIP-226).
+"""DescribeConfigs (32) v1-4: configs of topics and of the broker, with where each value comes from
+(KIP-133, KIP-226).
 
-v1 has synonyms, v3 the type and, if asked for, the documentation. An empty list of names asks for all, as null does.
+v1 has synonyms, v3 the type and, if asked for, the documentation. An empty list of names asks for
+all, as null does.
 
-Broker configs are read-only: they are set when the server starts. Groups have no configs of their own yet, the root
-logger is not to be set, and there are no client metrics: their lists are empty.
+Broker configs are read-only: they are set when the server starts. Groups have no configs of their
+own yet, the root logger is not to be set, and there are no client metrics: their lists are empty.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server import topic_configs
-from kohort.server.config_def import as_text
-from kohort.server.config_resources import ResourceType, validate_broker_id
-from kohort.server.exchange import Exchange
-from kohort.server.topic_configs import CONFIG_TYPES, ConfigEntry, Source, Synonym
-from kohort.server.topic_names import validate_name
+from kohort.server.config import (
+    CONFIG_TYPES,
+    ConfigEntry,
+    ResourceType,
+    Source,
+    Synonym,
+    as_text,
+    topic_configs,
+    validate_broker_id,
+)
+from kohort.server.net import Exchange
+from kohort.server.topics import validate_name
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -52,7 +60,9 @@ def _entries(broker: "Broker", kind: int, name: str) -> Iterable[ConfigEntry]:
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             return _named(kind, name)
         case _:
-            raise KafkaError(ErrorCode.invalid_request, f"There is no config resource of type {kind}.")
+            raise KafkaError(
+                ErrorCode.invalid_request, (f"There is no config resource of type {kind}.")
+            )
 
 
 def _topic_entries(broker: "Broker", name: str) -> Iterator[ConfigEntry]:

@@ -1,7 +1,8 @@
 """DescribeGroups (15) v0-6: state and members of groups.
 
-v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v4 static members (KIP-345); v5 is
-flexible; v6 answers 69 with a message for a group that is not there (KIP-1043), which is "Dead" before.
+v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v4 static members
+(KIP-345); v5 is flexible; v6 answers 69 with a message for a group that is not there (KIP-1043),
+which is "Dead" before.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.protocol.messages import response as new_response
-from kohort.server import authorized_operations
-from kohort.server.exchange import Exchange
-from kohort.server.gather import Gather
+from kohort.server.net import Exchange
+from kohort.server.responses import Gather, authorized_operations
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -22,13 +22,21 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
-    gather = Gather(exchange.later(_answer, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED))
+    gather = Gather(
+        exchange.later(
+            _answer, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED
+        )
+    )
     for group in request.groups:
-        broker.groups.submit(DescribeGroup(request_id=gather.question(), version=version, group=group))
+        broker.groups.submit(
+            DescribeGroup(request_id=gather.question(), version=version, group=group)
+        )
     gather.seal()
 
 
-def _answer(exchange: Exchange, operations: int, responses: Sequence[DescribeGroupResponse]) -> None:
+def _answer(
+    exchange: Exchange, operations: int, responses: Sequence[DescribeGroupResponse]
+) -> None:
     groups = [
         {
             "error_code": each.error,
@@ -38,7 +46,9 @@ def _answer(exchange: Exchange, operations: int, responses: Sequence[DescribeGro
             "protocol_type": each.protocol_type,
             "protocol_data": each.protocol,
             "members": map(_member, each.members),
-            "authorized_operations": operations if each.error is NONE else authorized_operations.NOT_ASKED,
+            "authorized_operations": operations
+            if each.error is NONE
+            else authorized_operations.NOT_ASKED,
         }
         for each in responses
     ]

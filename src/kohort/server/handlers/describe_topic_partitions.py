@@ -1,17 +1,17 @@
 """DescribeTopicPartitions (75) v0: topics in the order of their names, a page at a time (KIP-966).
 
-A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `next_cursor` names the first that did
-not fit. An empty list asks for all topics.
+A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `next_cursor` names the
+first that did not fit. An empty list asks for all topics.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
-from kohort.server import authorized_operations
-from kohort.server.exchange import Exchange
 from kohort.server.handlers import metadata
-from kohort.server.topic_names import INTERNAL
+from kohort.server.net import Exchange
+from kohort.server.responses import authorized_operations
+from kohort.server.topics import INTERNAL
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -29,20 +29,35 @@ class Cursor(NamedTuple):
 
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
-    cursor = Cursor() if request.cursor is None else Cursor(request.cursor.topic_name, request.cursor.partition_index)
+    cursor = (
+        Cursor()
+        if request.cursor is None
+        else Cursor(request.cursor.topic_name, request.cursor.partition_index)
+    )
     named = sorted({topic.name for topic in request.topics})
-    names = [name for name in named or sorted(t.name for t in broker.topics.all()) if name >= cursor.topic_name]
+    names = [
+        name
+        for name in named or sorted(t.name for t in broker.topics.all())
+        if name >= cursor.topic_name
+    ]
     lost = named and request.cursor is not None and names[:1] != [cursor.topic_name]
     if lost or cursor.partition_index < 0:
-        refused = [{"error_code": ErrorCode.invalid_request, "name": topic.name} for topic in request.topics]
+        refused = [
+            {"error_code": ErrorCode.invalid_request, "name": topic.name}
+            for topic in request.topics
+        ]
         exchange.answer(response(API_KEY, 0, topics=refused))
         return
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     topics, next_cursor = _page(broker, names, cursor, limit)
-    exchange.answer(response(API_KEY, 0, topics=topics, next_cursor=next_cursor and next_cursor._asdict()))
+    exchange.answer(
+        response(API_KEY, 0, topics=topics, next_cursor=next_cursor and next_cursor._asdict())
+    )
 
 
-def _page(broker: "Broker", names: list[str], cursor: Cursor, limit: int) -> tuple[list[dict[str, Any]], Cursor | None]:
+def _page(
+    broker: "Broker", names: list[str], cursor: Cursor, limit: int
+) -> tuple[list[dict[str, Any]], Cursor | None]:
     found: list[dict[str, Any]] = []
     for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
@@ -62,7 +77,11 @@ def _entry(broker: "Broker", name: str) -> dict[str, Any]:
     topic = broker.topics.get(name)
     operations = {"topic_authorized_operations": authorized_operations.TOPIC}
     if topic is None:
-        unknown = {"error_code": metadata.unknown_or_invalid(name), "name": name, "is_internal": name in INTERNAL}
+        unknown = {
+            "error_code": metadata.unknown_or_invalid(name),
+            "name": name,
+            "is_internal": name in INTERNAL,
+        }
         return unknown | operations | {"partitions": []}
     entry = metadata.describe(topic, broker.node_id) | operations
     for partition in entry["partitions"]:

@@ -1,14 +1,16 @@
 """Fetch (1) v4-18: records from many partitions, waiting for some if there are none yet.
 
-v5 tells the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11 could name a
-nearer replica, v12 is flexible and says which epoch was fetched last (KIP-595), v13 has topic ids (KIP-516), v15 says
-who asks in a tagged field (KIP-903), v16 could name a new leader (KIP-951), v17 and v18 are for replicas.
+v5 tells the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11
+could name a nearer replica, v12 is flexible and says which epoch was fetched last (KIP-595), v13
+has topic ids (KIP-516), v15 says who asks in a tagged field (KIP-903), v16 could name a new leader
+(KIP-951), v17 and v18 are for replicas.
 
-The answer comes at once if it has `min_bytes` of records or any error, if there is nothing to wait for, or else when
-appends have made up for what was missing or the time is up. Whoever waits is called by the log: nothing polls.
+The answer comes at once if it has `min_bytes` of records or any error, if there is nothing to wait
+for, or else when appends have made up for what was missing or the time is up. Whoever waits is
+called by the log: nothing polls.
 
-Batches are given whole, where Kafka cuts the last one at the limit and the client throws the piece away. Without
-transactions both isolation levels see the same.
+Batches are given whole, where Kafka cuts the last one at the limit and the client throws the piece
+away. Without transactions both isolation levels see the same.
 """
 
 import asyncio
@@ -16,12 +18,21 @@ from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import KafkaError
-from kohort.server.exchange import Exchange
-from kohort.server.fetch_answer import FIRST_WITH_IDS, pack, pack_error
-from kohort.server.fetch_context import NO_SESSION, FetchContext
-from kohort.server.fetch_partitions import PartitionKey
-from kohort.server.fetch_sessions import FINAL_EPOCH
-from kohort.server.fetching import Limits, Reading, TopicKey, Wanted, read_all
+from kohort.server.fetch import (
+    FINAL_EPOCH,
+    FIRST_WITH_IDS,
+    NO_SESSION,
+    FetchContext,
+    Limits,
+    PartitionKey,
+    Reading,
+    TopicKey,
+    Wanted,
+    pack,
+    pack_error,
+    read_all,
+)
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -43,7 +54,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
 
 def _begin(broker: "Broker", version: int, request: Any) -> FetchContext:
     by_id = version >= FIRST_WITH_IDS
-    return broker.topics.fetch_sessions.begin(
+    return broker.fetch_sessions.begin(
         getattr(request, "session_id", NO_SESSION),
         getattr(request, "session_epoch", FINAL_EPOCH),
         _wanted(request, by_id),
@@ -102,7 +113,9 @@ def _is_enough(reading: Reading, limits: Limits, context: FetchContext) -> bool:
 def _answer(exchange: Exchange, request: Any, context: FetchContext) -> None:
     session_id, partitions = context.finish()
     isolation_level = request.isolation_level
-    body = pack(exchange.version, partitions, session_id=session_id, isolation_level=isolation_level)
+    body = pack(
+        exchange.version, partitions, session_id=session_id, isolation_level=isolation_level
+    )
     exchange.answer_packed(body, {each.error for each in partitions})
 
 

@@ -1,10 +1,12 @@
-"""FindCoordinator (10) v0-6: which node coordinates a group, a transaction or a share group's partition.
+"""FindCoordinator (10) v0-6: which node coordinates a group, a transaction or a share group's
+partition.
 
-v0 knows groups only; v1 adds the key type, throttle time and an error message; v3 is flexible; v4 asks for many
-keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share groups, KIP-932).
+v0 knows groups only; v1 adds the key type, throttle time and an error message; v3 is flexible; v4
+asks for many keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share
+groups, KIP-932).
 
-There is one node, so it is always the answer. A key type that the version does not know, or a share key that is
-not `group:topicId:partition`, gets 42 with no node.
+There is one node, so it is always the answer. A key type that the version does not know, or a share
+key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
 import re
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker

@@ -1,7 +1,9 @@
-"""IncrementalAlterConfigs (44) v0-1: sets, deletes, extends or shortens configs of topics (KIP-339).
+"""IncrementalAlterConfigs (44) v0-1: sets, deletes, extends or shortens configs of topics
+(KIP-339).
 
-Each resource is altered as a whole or not at all, at once for logs that are open. Broker configs are set when the
-server starts; groups have no configs of their own yet; both are refused with what to do instead.
+Each resource is altered as a whole or not at all, at once for logs that are open. Broker configs
+are set when the server starts; groups have no configs of their own yet; both are refused with what
+to do instead.
 """
 
 from collections import Counter
@@ -10,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server import topic_configs
-from kohort.server.config_resources import ResourceType, validate_broker_id
-from kohort.server.exchange import Exchange
-from kohort.server.topic_configs import Change, Operation
-from kohort.server.topic_names import validate_name
+from kohort.server.config import Change, Operation, ResourceType, topic_configs, validate_broker_id
+from kohort.server.net import Exchange
+from kohort.server.topics import validate_name
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -25,10 +25,14 @@ API_KEY = 44
 async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = [_result(broker, request, each, times) for each in request.resources]
-    exchange.answer(response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results)))
+    exchange.answer(
+        response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results))
+    )
 
 
-def _result(broker: "Broker", request: Any, resource: Any, times: Counter[tuple[int, str]]) -> dict[str, Any]:
+def _result(
+    broker: "Broker", request: Any, resource: Any, times: Counter[tuple[int, str]]
+) -> dict[str, Any]:
     kind, name = resource.resource_type, resource.resource_name
     answer: dict[str, Any] = {"resource_type": kind, "resource_name": name}
     try:
@@ -60,31 +64,39 @@ def _change(config: Any) -> Change:
         return Change(config.name, Operation(config.config_operation), config.value)
     except ValueError:
         raise KafkaError(
-            ErrorCode.invalid_request, f"Unknown operation {config.config_operation} for config {config.name}"
+            ErrorCode.invalid_request,
+            (f"Unknown operation {config.config_operation} for config {config.name}"),
         ) from None
 
 
-def _alter_topic(broker: "Broker", name: str, changes: Iterable[Change], validate_only: bool) -> None:
+def _alter_topic(
+    broker: "Broker", name: str, changes: Iterable[Change], validate_only: bool
+) -> None:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     validate_name(name)
     topic = broker.topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
+        )
     configs = topic_configs.altered(topic.configs, changes, broker.config)
     if not validate_only:
         broker.topics.alter_configs(name, configs)
 
 
 def _refuse_broker(broker: "Broker", name: str, changes: Iterable[Change]) -> None:
-    """Nothing of the broker can be set while it runs; a request that sets nothing is none to refuse."""
+    """Nothing of the broker can be set while it runs; a request that sets nothing is none to
+    refuse.
+    """
     if name:
         validate_broker_id(name, broker.node_id, f"{broker.node_id},")
     names = [change.name for change in changes]
     if names:
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"Cannot update these configs dynamically: [{', '.join(names)}]. They are set when the server starts.",
+            f"Cannot update these configs dynamically: [{', '.join(names)}]. They are "
+            "set when the server starts.",
         )
 
 

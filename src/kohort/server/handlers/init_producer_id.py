@@ -1,11 +1,11 @@
 """InitProducerId (22) v0-5: an id for an idempotent producer (KIP-98).
 
-v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a new id all the
-same. Ids are reserved in blocks, durably, so that none is given twice.
+v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a
+new id all the same. Ids are reserved in blocks, durably, so that none is given twice.
 
-Transactions are not served yet. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every
-client takes for fatal and reports at once (librdkafka would ask for ever after UNSUPPORTED_VERSION); why, is a line in
-the log.
+Transactions are not served yet. A transactional id is answered
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes for fatal and reports at once
+(librdkafka would ask for ever after UNSUPPORTED_VERSION); why, is a line in the log.
 """
 
 import logging
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
 from kohort.server.logs import fields
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -30,7 +30,9 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
         producer_id = broker.topics.producer_ids.next()
         await broker.topics.durable()
     except KafkaError as error:
-        refusal = response(API_KEY, exchange.version, error_code=error.code, producer_id=NONE, producer_epoch=NONE)
+        refusal = response(
+            API_KEY, exchange.version, error_code=error.code, producer_id=NONE, producer_epoch=NONE
+        )
         exchange.answer(refusal)
         return
     exchange.answer(response(API_KEY, exchange.version, producer_id=producer_id, producer_epoch=0))
@@ -38,11 +40,15 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 def _validate(exchange: Exchange, request: Any) -> None:
     """Raises KafkaError INVALID_REQUEST or TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
-    known_id, known_epoch = getattr(request, "producer_id", NONE), getattr(request, "producer_epoch", NONE)
+    known_id, known_epoch = (
+        getattr(request, "producer_id", NONE),
+        getattr(request, "producer_epoch", NONE),
+    )
     if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         _log.warning(
-            "refused a transactional id: transactions are not served yet", extra=fields(client=exchange.client_id)
+            ("refused a transactional id: transactions are not served yet"),
+            extra=fields(client=exchange.client_id),
         )
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)

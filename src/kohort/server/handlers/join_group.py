@@ -1,8 +1,10 @@
-"""JoinGroup (11) v0-9: enter a group, or take part in its next round; parked until the round's join phase ends.
+"""JoinGroup (11) v0-9: enter a group, or take part in its next round; parked until the round's join
+phase ends.
 
-v1 adds the rebalance timeout (KIP-62; before it, the session timeout stands in), v2 the throttle time, v4 the
-handshake for member ids (KIP-394), v5 static members (KIP-345); v6 is flexible; v7 names the protocol type and
-has null where no protocol was chosen (KIP-559), "" before; v8 brings the reason (KIP-800), v9 SkipAssignment.
+v1 adds the rebalance timeout (KIP-62; before it, the session timeout stands in), v2 the throttle
+time, v4 the handshake for member ids (KIP-394), v5 static members (KIP-345); v6 is flexible; v7
+names the protocol type and has null where no protocol was chosen (KIP-559), "" before; v8 brings
+the reason (KIP-800), v9 SkipAssignment.
 """
 
 import os
@@ -12,16 +14,17 @@ from uuid import UUID
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
-from kohort.protocol import packed
-from kohort.server.exchange import Exchange
+from kohort.protocol import response_fast_path
 from kohort.server.handlers import milliseconds
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
 
 
 def _new_ids() -> Iterator[str]:
-    # Random bytes for many at once: a call to the system for each is felt when a thousand members join.
+    # Random bytes for many at once: a call to the system for each is felt when a thousand members
+    # join.
     while True:
         random = os.urandom(16 * 256)
         for at in range(0, len(random), 16):
@@ -56,7 +59,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 
 def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
-    body = packed.join_group(
+    body = response_fast_path.join_group(
         exchange.version,
         error=response.error,
         generation=response.generation,

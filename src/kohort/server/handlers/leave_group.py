@@ -1,7 +1,8 @@
 """LeaveGroup (13) v0-5: members leave, or an administrator removes them.
 
-v0-2 name one member, and its error is the answer's; v1 adds the throttle time. v3 names many, by member id or
-instance id (KIP-345), with an error for each; v4 is flexible; v5 brings reasons (KIP-800).
+v0-2 name one member, and its error is the answer's; v1 adds the throttle time. v3 names many, by
+member id or instance id (KIP-345), with an error for each; v4 is flexible; v5 brings reasons
+(KIP-800).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse
 from kohort.protocol.messages import response as new_response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -48,7 +49,11 @@ def _answer(exchange: Exchange, response: LeaveGroupResponse) -> None:
         exchange.answer(new_response(exchange.api_key, version, error_code=error))
         return
     members = [
-        {"member_id": each.member_id, "group_instance_id": each.instance_id, "error_code": each.error}
+        {
+            "member_id": each.member_id,
+            "group_instance_id": each.instance_id,
+            "error_code": each.error,
+        }
         for each in response.members
     ]
     exchange.answer(new_response(exchange.api_key, version, error_code=error, members=members))

@@ -1,6 +1,7 @@
 """ListGroups (16) v0-5: every group that there is.
 
-v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (KIP-518), v5 types (KIP-848).
+v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (KIP-518), v5 types
+(KIP-848).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListGroupsResponse
 from kohort.protocol.messages import response as new_response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -36,5 +37,7 @@ def _answer(exchange: Exchange, response: ListGroupsResponse) -> None:
         }
         for each in response.groups
     ]
-    answer = new_response(exchange.api_key, exchange.version, error_code=response.error, groups=groups)
+    answer = new_response(
+        exchange.api_key, exchange.version, error_code=response.error, groups=groups
+    )
     exchange.answer(answer)

@@ -1,8 +1,9 @@
 """ListOffsets (2) v1-11: offsets by timestamp, or by one of the names for ends of the log.
 
-v2 has the isolation level (there are no transactions: both see the same), v4 leader epochs, v7 the largest timestamp
-(KIP-734), v8 the earliest local and v9 the latest tiered offset (KIP-405, KIP-1005), v10 a timeout, v11 the earliest
-offset that waits for upload (KIP-1023). Nothing is tiered here: all of it is local.
+v2 has the isolation level (there are no transactions: both see the same), v4 leader epochs, v7 the
+largest timestamp (KIP-734), v8 the earliest local and v9 the latest tiered offset (KIP-405,
+KIP-1005), v10 a timeout, v11 the earliest offset that waits for upload (KIP-1023). Nothing is
+tiered here: all of it is local.
 """
 
 from collections import Counter
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
-from kohort.server.leader_epochs import LEADER_EPOCH, judge
+from kohort.server.net import Exchange
+from kohort.server.topics import LEADER_EPOCH, judge
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -53,19 +54,32 @@ class Found(NamedTuple):
 
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
-    times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    times = Counter(
+        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in request.topics:
         answers = topics.setdefault(topic.name, {})
         for each in topic.partitions:
             twice = times[topic.name, each.partition_index] > 1
-            found = Found(error_code=ErrorCode.invalid_request) if twice else _find(broker, exchange, topic.name, each)
-            answers[each.partition_index] = {"partition_index": each.partition_index, **found._asdict()}
+            found = (
+                Found(error_code=ErrorCode.invalid_request)
+                if twice
+                else _find(broker, exchange, topic.name, each)
+            )
+            answers[each.partition_index] = {
+                "partition_index": each.partition_index,
+                **found._asdict(),
+            }
     exchange.answer(
         response(
             API_KEY,
             exchange.version,
-            topics=[{"name": name, "partitions": answers.values()} for name, answers in topics.items() if answers],
+            topics=[
+                {"name": name, "partitions": answers.values()}
+                for name, answers in topics.items()
+                if answers
+            ],
         )
     )
 
@@ -74,7 +88,9 @@ def _find(broker: "Broker", exchange: Exchange, topic: str, wanted: Any) -> Foun
     log = broker.topics.log(topic, wanted.partition_index)
     if log is None:
         return Found(error_code=ErrorCode.unknown_topic_or_partition)
-    if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(wanted.timestamp, exchange.version + 1):
+    if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(
+        wanted.timestamp, exchange.version + 1
+    ):
         return Found(error_code=ErrorCode.unsupported_version)
     error = judge(getattr(wanted, "current_leader_epoch", -1))
     if error:

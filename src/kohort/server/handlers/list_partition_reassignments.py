@@ -1,9 +1,11 @@
-"""ListPartitionReassignments (46) v0: `kafka-topics --describe` asks; with one broker there never are any."""
+"""ListPartitionReassignments (46) v0: `kafka-topics --describe` asks; with one broker there never
+are any.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker

@@ -1,11 +1,13 @@
-"""Metadata (3) v0-13: the broker, and topics by name, by id or all; missing topics are created on the way.
+"""Metadata (3) v0-13: the broker, and topics by name, by id or all; missing topics are created on
+the way.
 
-v0 asks for all topics with an empty list, v1 with null; v4 lets the client forbid creation; v8 shows authorised
-operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by them (KIP-516); v13 has an error
-of the whole answer, which is always none here.
+v0 asks for all topics with an empty list, v1 with null; v4 lets the client forbid creation; v8
+shows authorised operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by
+them (KIP-516); v13 has an error of the whole answer, which is always none here.
 
-Kafka answers the first request for a topic that it is about to create UNKNOWN_TOPIC_OR_PARTITION, and clients retry.
-Here the topic is there when the answer is, so a first request is answered with it.
+Kafka answers the first request for a topic that it is about to create UNKNOWN_TOPIC_OR_PARTITION,
+and clients retry. Here the topic is there when the answer is, so a first request is answered with
+it.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
@@ -13,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
-from kohort.server import authorized_operations
-from kohort.server.exchange import Exchange
-from kohort.server.topic_names import INTERNAL, validate_name
-from kohort.server.topics import Topic, Topics
+from kohort.server.net import Exchange
+from kohort.server.responses import authorized_operations
+from kohort.server.topics import INTERNAL, Topic, Topics, validate_name
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -37,14 +38,20 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
         exchange.answer_packed(known)
         return None
     refused: dict[str, ErrorCode] = {}
-    if _may_create(broker, exchange.version, request) and (made := _create_missing(broker, request.topics, refused)):
+    if _may_create(broker, exchange.version, request) and (
+        made := _create_missing(broker, request.topics, refused)
+    ):
         return _answer_when_durable(broker, exchange, request, refused, made)
     _answer(broker, exchange, request, refused)
     return None
 
 
 async def _answer_when_durable(
-    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode], made: list[str]
+    broker: "Broker",
+    exchange: Exchange,
+    request: Any,
+    refused: dict[str, ErrorCode],
+    made: list[str],
 ) -> None:
     try:
         await broker.topics.durable()
@@ -63,10 +70,16 @@ def _is_malformed(request: Any, version: int) -> bool:
 
 def _refusal(version: int, request: Any) -> Any:
     topics = [
-        {"error_code": ErrorCode.invalid_request, "name": each.name or "", "topic_id": each.topic_id}
+        {
+            "error_code": ErrorCode.invalid_request,
+            "name": each.name or "",
+            "topic_id": each.topic_id,
+        }
         for each in request.topics
     ]
-    return response(API_KEY, version, topics=topics, controller_id=-1, error_code=ErrorCode.invalid_request)
+    return response(
+        API_KEY, version, topics=topics, controller_id=-1, error_code=ErrorCode.invalid_request
+    )
 
 
 def _may_create(broker: "Broker", version: int, request: Any) -> bool:
@@ -75,8 +88,12 @@ def _may_create(broker: "Broker", version: int, request: Any) -> bool:
     return bool(allowed and by_name and broker.config["auto.create.topics.enable"])
 
 
-def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]) -> list[str]:
-    """Create what is asked for by name and is not there; `refused` learns why not. The names of those created."""
+def _create_missing(
+    broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]
+) -> list[str]:
+    """Create what is asked for by name and is not there; `refused` learns why not. The names of
+    those created.
+    """
     created = []
     for each in wanted:
         if not each.name or each.name in INTERNAL or broker.topics.get(each.name) is not None:
@@ -89,7 +106,9 @@ def _create_missing(broker: "Broker", wanted: Iterable[Any], refused: dict[str, 
     return created
 
 
-def _answer(broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]) -> None:
+def _answer(
+    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+) -> None:
     entries = list(_entries(broker, exchange.version, request, refused))
     host, port = broker.advertised
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
@@ -113,7 +132,9 @@ def _answer(broker: "Broker", exchange: Exchange, request: Any, refused: dict[st
     exchange.answer_packed(body, errors)
 
 
-def _entries(broker: "Broker", version: int, request: Any, refused: dict[str, ErrorCode]) -> Iterator[dict[str, Any]]:
+def _entries(
+    broker: "Broker", version: int, request: Any, refused: dict[str, ErrorCode]
+) -> Iterator[dict[str, Any]]:
     asked = getattr(request, "include_topic_authorized_operations", False)
     operations = authorized_operations.TOPIC if asked else authorized_operations.NOT_ASKED
     for entry in _found(broker.topics, broker.node_id, version, request.topics, refused):
@@ -129,7 +150,9 @@ def _found(
     if wanted is None or (version == 0 and not wanted):
         yield from (describe(topic, node_id) for topic in topics.all())
         return
-    ids = dict.fromkeys(each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None)
+    ids = dict.fromkeys(
+        each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None
+    )
     if ids:
         for topic_id in ids:
             topic = topics.by_id(topic_id)
@@ -138,11 +161,17 @@ def _found(
         return
     for name in dict.fromkeys(each.name for each in wanted):
         topic = topics.get(name)
-        yield _missing(name, refused.get(name)) if topic is None or name in refused else describe(topic, node_id)
+        yield (
+            _missing(name, refused.get(name))
+            if topic is None or name in refused
+            else describe(topic, node_id)
+        )
 
 
 def describe(topic: Topic, node_id: int) -> dict[str, Any]:
-    """A topic as Metadata and DescribeTopicPartitions show it: one replica, here, in its first epoch."""
+    """A topic as Metadata and DescribeTopicPartitions show it: one replica, here, in its first
+    epoch.
+    """
     replicas = (node_id,)
     return {
         "name": topic.name,
@@ -162,7 +191,11 @@ def describe(topic: Topic, node_id: int) -> dict[str, Any]:
 
 
 def _missing(name: str, error: ErrorCode | None) -> dict[str, Any]:
-    return {"error_code": error or unknown_or_invalid(name), "name": name, "is_internal": name in INTERNAL}
+    return {
+        "error_code": error or unknown_or_invalid(name),
+        "name": name,
+        "is_internal": name in INTERNAL,
+    }
 
 
 def unknown_or_invalid(name: str) -> ErrorCode:

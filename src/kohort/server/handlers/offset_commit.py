@@ -1,12 +1,15 @@
 """OffsetCommit (8) v2-10: a group's progress. v0-1 were ZooKeeper's, and Kafka 4.0 dropped them.
 
-v2-4 carry a retention time; v3 adds the throttle time, v6 the leader epoch (KIP-320), v7 static members
-(KIP-345); v8 is flexible; v9 lets generations be member epochs (KIP-848); v10 names topics by id (KIP-848).
+v2-4 carry a retention time; v3 adds the throttle time, v6 the leader epoch (KIP-320), v7 static
+members (KIP-345); v8 is flexible; v9 lets generations be member epochs (KIP-848); v10 names topics
+by id (KIP-848).
 
-Partitions that do not exist are answered here, and the coordinator is not asked if no other is left.
+Partitions that do not exist are answered here, and the coordinator is not asked if no other is
+left.
 
-A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is split into columns,
-one value for each partition, and stays in columns up to the log (`_take_bytes`).
+A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is
+split into columns, one value for each partition, and stays in columns up to the log
+(`_take_bytes`).
 """
 
 from collections.abc import Sequence
@@ -17,12 +20,16 @@ from uuid import UUID
 from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
-from kohort.protocol import packed
-from kohort.protocol.hot import OFFSET_BYTES, Columns, read_heartbeat, read_offset_commit
-from kohort.server.commit_again import KEPT_BYTES, CommitAgain
-from kohort.server.exchange import Exchange
+from kohort.protocol import response_fast_path
+from kohort.protocol.request_fast_path import (
+    OFFSET_BYTES,
+    Columns,
+    read_heartbeat,
+    read_offset_commit,
+)
 from kohort.server.handlers import milliseconds
-from kohort.server.refusals import Refusals
+from kohort.server.net import KEPT_BYTES, CommitAgain, Exchange
+from kohort.server.responses import Refusals
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -62,8 +69,12 @@ def _take_bytes(broker: "Broker", exchange: Exchange, data: bytes, at: int) -> b
     if committer is None or columns is None:
         return False
     if len(topics) == 1 and end == len(data) <= KEPT_BYTES + OFFSET_BYTES * len(topics[0][1]):
-        exchange.connection.expect_again(CommitAgain(broker, exchange, data, committer, topics[0], columns[0]))
-    broker.groups.commit(partial(_answer_columns, exchange, topics), committer, exchange.version, columns)
+        exchange.connection.expect_again(
+            CommitAgain(broker, exchange, data, committer, topics[0], columns[0])
+        )
+    broker.groups.commit(
+        partial(_answer_columns, exchange, topics), committer, exchange.version, columns
+    )
     return True
 
 
@@ -78,7 +89,9 @@ def _committer(who: bytes) -> Committer | None:
     return None if read is None else Committer(*read)
 
 
-def _columns(broker: "Broker", topics: Sequence[Columns], by_id: bool) -> list[OffsetColumns] | None:
+def _columns(
+    broker: "Broker", topics: Sequence[Columns], by_id: bool
+) -> list[OffsetColumns] | None:
     columns = []
     for key, partitions, positions in topics:
         topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8"))
@@ -95,28 +108,43 @@ def _uuid(data: bytes) -> UUID:
 
 def _answer_columns(exchange: Exchange, topics: Sequence[Columns], error: ErrorCode) -> None:
     try:
-        exchange.answer_packed(packed.offset_commit_columns(exchange.version, topics, error), (error,))
+        exchange.answer_packed(
+            response_fast_path.offset_commit_columns(exchange.version, topics, error), (error,)
+        )
     except Exception as failure:  # as in `Exchange.later`
         exchange.connection.failed(failure, exchange)
 
 
-def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) -> tuple[OffsetToCommit, ...]:
+def _existing(
+    broker: "Broker", version: int, request: Any, refusals: Refusals
+) -> tuple[OffsetToCommit, ...]:
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
         topic_id: UUID | None = asked.topic_id if version >= 10 else None
-        topic = broker.topics.get(asked.name) if version < 10 else topic_id and broker.topics.by_id(topic_id)
+        topic = (
+            broker.topics.get(asked.name)
+            if version < 10
+            else topic_id and broker.topics.by_id(topic_id)
+        )
         key = ("" if version >= 10 else asked.name, topic_id)
         if not topic:
-            error = ErrorCode.unknown_topic_id if version >= 10 else ErrorCode.unknown_topic_or_partition
+            error = (
+                ErrorCode.unknown_topic_id
+                if version >= 10
+                else ErrorCode.unknown_topic_or_partition
+            )
             refusals.refuse(key, (each.partition_index for each in asked.partitions), error)
             continue
         count = len(topic.partitions)
         here = [each for each in asked.partitions if 0 <= each.partition_index < count]
         if len(here) < len(asked.partitions):
-            missing = (p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count)
+            missing = (
+                p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count
+            )
             refusals.refuse(key, missing, ErrorCode.unknown_topic_or_partition)
         refusals.let_pass(key, len(here))
-        # The id goes with every offset, so that one of a topic deleted since is never taken for its namesake's.
+        # The id goes with every offset, so that one of a topic deleted since is never taken for its
+        # namesake's.
         name, id_, has_epoch = topic.name, topic.id, version >= 6
         offsets += [
             OffsetToCommit(
@@ -135,4 +163,4 @@ def _existing(broker: "Broker", version: int, request: Any, refusals: Refusals) 
 def _answer(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
     topics = refusals.with_results(response.results)
     errors = {error for _, _, partitions in topics for _, error in partitions}
-    exchange.answer_packed(packed.offset_commit(exchange.version, topics), errors)
+    exchange.answer_packed(response_fast_path.offset_commit(exchange.version, topics), errors)

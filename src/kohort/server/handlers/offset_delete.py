@@ -1,7 +1,8 @@
-"""OffsetDelete (47) v0: committed offsets of topics that the group is not subscribed to are forgotten (KIP-496).
+"""OffsetDelete (47) v0: committed offsets of topics that the group is not subscribed to are
+forgotten (KIP-496).
 
-Partitions that do not exist are answered here; the coordinator is asked all the same, because an error of the
-whole group goes before them.
+Partitions that do not exist are answered here; the coordinator is asked all the same, because an
+error of the whole group goes before them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,8 @@ from kohort.coordinator.requests import OffsetDelete
 from kohort.coordinator.responses import NONE, OffsetDeleteResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
-from kohort.server.exchange import Exchange
-from kohort.server.refusals import Refusals
+from kohort.server.net import Exchange
+from kohort.server.responses import Refusals
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     refusals = Refusals()
     partitions = _existing(broker, request, refusals)
     broker.groups.submit(
-        OffsetDelete(request_id=exchange.later(_answer, refusals), group=request.group_id, partitions=partitions)
+        OffsetDelete(
+            request_id=exchange.later(_answer, refusals),
+            group=request.group_id,
+            partitions=partitions,
+        )
     )
 
 
@@ -46,8 +51,13 @@ def _answer(exchange: Exchange, refusals: Refusals, response: OffsetDeleteRespon
     topics = []
     if response.error is NONE:
         topics = [
-            {"name": name, "partitions": [{"partition_index": p, "error_code": e} for p, e in partitions]}
+            {
+                "name": name,
+                "partitions": [{"partition_index": p, "error_code": e} for p, e in partitions],
+            }
             for name, _, partitions in refusals.with_results(response.results)
         ]
-    answer = new_response(exchange.api_key, exchange.version, error_code=response.error, topics=topics)
+    answer = new_response(
+        exchange.api_key, exchange.version, error_code=response.error, topics=topics
+    )
     exchange.answer(answer)

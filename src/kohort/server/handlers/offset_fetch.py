@@ -1,10 +1,12 @@
 """OffsetFetch (9) v1-10: where a group stands.
 
-v2 adds "all topics" (null) and an error for the whole group; v3 the throttle time, v5 the leader epoch (KIP-320);
-v6 is flexible; v7 adds require_stable (KIP-447); v8 asks about many groups at once (KIP-709); v9 brings a
-member's id and epoch (KIP-848), which a classic group ignores; v10 names topics by id.
+v2 adds "all topics" (null) and an error for the whole group; v3 the throttle time, v5 the leader
+epoch (KIP-320); v6 is flexible; v7 adds require_stable (KIP-447); v8 asks about many groups at once
+(KIP-709); v9 brings a member's id and epoch (KIP-848), which a classic group ignores; v10 names
+topics by id.
 
-An error of the whole group stands in every partition in v1, at the top in v2-7 and in the group's entry from v8.
+An error of the whole group stands in every partition in v1, at the top in v2-7 and in the group's
+entry from v8.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +17,8 @@ from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
-from kohort.server.exchange import Exchange
-from kohort.server.gather import Gather
+from kohort.server.net import Exchange
+from kohort.server.responses import Gather
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ _Fields: TypeAlias = dict[str, Any]
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
-    groups = [_Group(broker, version, each) for each in (request.groups if version >= 8 else (request,))]
+    groups = [
+        _Group(broker, version, each) for each in (request.groups if version >= 8 else (request,))
+    ]
     gather = Gather(exchange.later(_answer, groups))
     for group in groups:
         broker.groups.submit(
@@ -44,7 +48,9 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     gather.seal()
 
 
-def _answer(exchange: Exchange, groups: Sequence["_Group"], responses: Sequence[OffsetFetchResponse]) -> None:
+def _answer(
+    exchange: Exchange, groups: Sequence["_Group"], responses: Sequence[OffsetFetchResponse]
+) -> None:
     entries = [group.entry(response) for group, response in zip(groups, responses, strict=True)]
     fields = {"groups": entries} if exchange.version >= 8 else entries[0]
     exchange.answer(new_response(exchange.api_key, exchange.version, **fields))
@@ -74,10 +80,16 @@ class _Group:
         """What to ask the coordinator for, None for everything."""
         if self._everything:
             return None
-        return tuple(TopicPartition(name, index) for each, name in self._known() for index in each.partition_indexes)
+        return tuple(
+            TopicPartition(name, index)
+            for each, name in self._known()
+            for index in each.partition_indexes
+        )
 
     def topic_ids(self) -> dict[str, UUID]:
-        """The ids of what is asked for: an offset of a topic of that name that was deleted is not shown."""
+        """The ids of what is asked for: an offset of a topic of that name that was deleted is not
+        shown.
+        """
         if self._everything:
             return {topic.name: topic.id for topic in self._broker.topics.all()}
         topics = (self._broker.topics.get(name) for _, name in self._known())
@@ -90,18 +102,32 @@ class _Group:
 
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:
-            return [_refused(each, response.error) for each, _ in self._topics] if self._version == 1 else []
+            return (
+                [_refused(each, response.error) for each, _ in self._topics]
+                if self._version == 1
+                else []
+            )
         if self._everything:
             return self._committed(response.offsets)
-        unknown = [_refused(each, ErrorCode.unknown_topic_id) for each, name in self._topics if name is None]
+        unknown = [
+            _refused(each, ErrorCode.unknown_topic_id)
+            for each, name in self._topics
+            if name is None
+        ]
         return [*self._asked_for(response.offsets), *unknown]
 
     def _asked_for(self, offsets: Iterable[FetchedOffset]) -> Iterable[_Fields]:
-        """An entry per entry of the request; the offsets come in the order in which they were asked for."""
+        """An entry per entry of the request; the offsets come in the order in which they were asked
+        for.
+        """
         following = iter(offsets)
         for each, name in self._known():
             partitions = [_partition(next(following)) for _ in each.partition_indexes]
-            yield {"name": name, "topic_id": getattr(each, "topic_id", None), "partitions": partitions}
+            yield {
+                "name": name,
+                "topic_id": getattr(each, "topic_id", None),
+                "partitions": partitions,
+            }
 
     def _committed(self, offsets: Iterable[FetchedOffset]) -> list[_Fields]:
         topics: dict[str, list[_Fields]] = {}
@@ -111,7 +137,11 @@ class _Group:
             return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
         known = [(self._broker.topics.get(name), partitions) for name, partitions in topics.items()]
         # A topic that was deleted meanwhile has no id, and cannot be shown.
-        return [{"topic_id": topic.id, "partitions": partitions} for topic, partitions in known if topic is not None]
+        return [
+            {"topic_id": topic.id, "partitions": partitions}
+            for topic, partitions in known
+            if topic is not None
+        ]
 
 
 def _partition(of: FetchedOffset) -> _Fields:
@@ -128,5 +158,7 @@ def _refused(topic: Any, error: ErrorCode) -> _Fields:
     return {
         "name": getattr(topic, "name", ""),
         "topic_id": getattr(topic, "topic_id", None),
-        "partitions": [_partition(FetchedOffset("", index, error=error)) for index in topic.partition_indexes],
+        "partitions": [
+            _partition(FetchedOffset("", index, error=error)) for index in topic.partition_indexes
+        ],
     }

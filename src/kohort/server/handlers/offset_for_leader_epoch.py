@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
-from kohort.server.exchange import Exchange
-from kohort.server.leader_epochs import LEADER_EPOCH, judge
+from kohort.server.net import Exchange
+from kohort.server.topics import LEADER_EPOCH, judge
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -18,7 +18,10 @@ API_KEY = 23
 
 def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     topics = [
-        {"topic": topic.topic, "partitions": [_end(broker, topic.topic, each) for each in topic.partitions]}
+        {
+            "topic": topic.topic,
+            "partitions": [_end(broker, topic.topic, each) for each in topic.partitions],
+        }
         for topic in request.topics
     ]
     exchange.answer(response(API_KEY, exchange.version, topics=topics))
@@ -26,7 +29,9 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 def _end(broker: "Broker", topic: str, wanted: Any) -> dict[str, Any]:
     log = broker.topics.log(topic, wanted.partition)
-    error = ErrorCode.unknown_topic_or_partition if log is None else judge(wanted.current_leader_epoch)
+    error = (
+        ErrorCode.unknown_topic_or_partition if log is None else judge(wanted.current_leader_epoch)
+    )
     answer: dict[str, Any] = {"partition": wanted.partition, "error_code": error}
     # An epoch that never was has no end: both stay -1.
     if log is not None and not error and wanted.leader_epoch == LEADER_EPOCH:

@@ -1,13 +1,15 @@
 """Produce (0) v3-13: one batch for each partition, each partition answered by itself.
 
-v5 answers with the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused (KIP-467), v10
-could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are format v2 in all of them.
+v5 answers with the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused
+(KIP-467), v10 could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are
+format v2 in all of them.
 
-acks 1 and -1 are the same on one node: the answer says that the batch is in the log, and as durable as the server's
-policy asks. acks 0 has no answer, so an error can only be told by closing the connection, as in Kafka.
+acks 1 and -1 are the same on one node: the answer says that the batch is in the log, and as durable
+as the server's policy asks. acks 0 has no answer, so an error can only be told by closing the
+connection, as in Kafka.
 
-Transactions are not served yet. A transactional batch without a transactional id is refused as in Kafka; with one,
-the log refuses it, as no transaction is open.
+Transactions are not served yet. A transactional batch without a transactional id is refused as in
+Kafka; with one, the log refuses it, as no transaction is open.
 """
 
 import asyncio
@@ -18,8 +20,8 @@ from uuid import UUID
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.batches import InvalidRecordsError, PayloadError, validate
-from kohort.server.exchange import Exchange
-from kohort.server.produce_answer import FIRST_WITH_IDS, Produced, pack
+from kohort.server.net import Exchange
+from kohort.server.responses import FIRST_WITH_IDS, Produced, pack
 from kohort.server.topics import Topic, Topics
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any,
     if request.acks not in VALID_ACKS:
         _answer(exchange, _refused(exchange.version, request))
         return None
-    common = Request(broker.topics, exchange.version, request.transactional_id is not None, broker.clock.now())
+    common = Request(
+        broker.topics, exchange.version, request.transactional_id is not None, broker.clock.now()
+    )
     answer, logs = _append_all(common, request)
     if request.acks == NO_ACKS:
         _end_unanswered(exchange, answer)
@@ -100,7 +104,9 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
     except KafkaError as error:
         return Produced(index, error.code)
     try:
-        batch = validate(records, log.config.rules, common.now, zstd=common.version >= FIRST_WITH_ZSTD)
+        batch = validate(
+            records, log.config.rules, common.now, zstd=common.version >= FIRST_WITH_ZSTD
+        )
         placed = log.append(batch, common.now)
     except InvalidRecordsError as error:
         return Produced(
@@ -114,7 +120,8 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
         corrupt = error.code is ErrorCode.corrupt_message
         return Produced(index, error.code, message=error.message if corrupt else None)
     except KafkaError as error:
-        # As in Kafka the code says it all, and the log's start is told unless the batch itself is at fault.
+        # As in Kafka the code says it all, and the log's start is told unless the batch itself is
+        # at fault.
         start = -1 if error.code in _BATCH_AT_FAULT else log.start_offset
         return Produced(index, error.code, log_start_offset=start)
     except OSError as error:
@@ -125,7 +132,9 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
 def _validate_request(common: Request, topic: Topic, records: bytes | None) -> None:
     """What is refused before anybody looks into the batch. Raises KafkaError."""
     if topic.internal:
-        raise KafkaError(ErrorCode.invalid_topic_exception, f"{topic.name} is not for clients to write.")
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, (f"{topic.name} is not for clients to write.")
+        )
     if records is None:  # Kafka never answers this one
         raise KafkaError(ErrorCode.invalid_record, "There are no records.")
     if not common.transactional and _is_transactional(records):
@@ -133,14 +142,21 @@ def _validate_request(common: Request, topic: Topic, records: bytes | None) -> N
 
 
 def _is_transactional(records: bytes) -> bool:
-    return len(records) > _ATTRIBUTES_AT and records[_MAGIC_AT] == 2 and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+    return (
+        len(records) > _ATTRIBUTES_AT
+        and records[_MAGIC_AT] == 2
+        and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+    )
 
 
 def _refused(version: int, request: Any) -> Answer:
     return [
         (
             topic.name if version < FIRST_WITH_IDS else topic.topic_id,
-            [Produced(data.index, ErrorCode.invalid_required_acks) for data in topic.partition_data],
+            [
+                Produced(data.index, ErrorCode.invalid_required_acks)
+                for data in topic.partition_data
+            ],
         )
         for topic in request.topic_data
     ]
@@ -161,12 +177,18 @@ def _errors(answer: Answer) -> Iterator[str]:
                 yield f"{topic}-{each.partition} {each.error.name.upper()}"
 
 
-async def _answer_when_durable(exchange: Exchange, answer: Answer, logs: dict[tuple[int, int], Log]) -> None:
-    outcomes = await asyncio.gather(*(log.durable() for log in logs.values()), return_exceptions=True)
+async def _answer_when_durable(
+    exchange: Exchange, answer: Answer, logs: dict[tuple[int, int], Log]
+) -> None:
+    outcomes = await asyncio.gather(
+        *(log.durable() for log in logs.values()), return_exceptions=True
+    )
     for (at, within), outcome in zip(logs, outcomes, strict=True):
         if isinstance(outcome, OSError | KafkaError):
             partitions = answer[at][1]
-            code = outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
+            code = (
+                outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
+            )
             partitions[within] = Produced(partitions[within].partition, code, message=str(outcome))
         elif outcome is not None:
             raise outcome

@@ -1,15 +1,16 @@
-"""SyncGroup (14) v0-5: the leader brings the assignments, everyone takes theirs; parked until the leader did.
+"""SyncGroup (14) v0-5: the leader brings the assignments, everyone takes theirs; parked until the
+leader did.
 
-v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names protocol type and protocol, for
-the coordinator to check and to confirm (KIP-559).
+v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names protocol type and
+protocol, for the coordinator to check and to confirm (KIP-559).
 """
 
 from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
-from kohort.protocol import packed
-from kohort.server.exchange import Exchange
+from kohort.protocol import response_fast_path
+from kohort.server.net import Exchange
 
 if TYPE_CHECKING:
     from kohort.server.broker import Broker
@@ -34,7 +35,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
 
 
 def _answer(exchange: Exchange, response: SyncGroupResponse) -> None:
-    body = packed.sync_group(
+    body = response_fast_path.sync_group(
         exchange.version,
         response.error,
         response.protocol_type,

@@ -1,0 +1,26 @@
+"""Administration of groups, offsets and topics."""
+
+from kohort.client.admin.admin import Admin, standings
+from kohort.client.admin.lag import Standing
+from kohort.client.admin.values import (
+    CONSUMER,
+    GROUP_STATES,
+    GROUP_TYPES,
+    WITHOUT_MEMBERS,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+)
+
+__all__ = [
+    "CONSUMER",
+    "GROUP_STATES",
+    "GROUP_TYPES",
+    "WITHOUT_MEMBERS",
+    "Admin",
+    "GroupDescription",
+    "GroupListing",
+    "MemberDescription",
+    "Standing",
+    "standings",
+]

@@ -1,0 +1,214 @@
+"""What an administrator does to groups and topics, on any Kafka broker.
+
+    async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
+        admin = Admin(cluster)
+        described = await admin.describe_groups(["orders"])
+        for standing in (await admin.standings("orders")).values():
+            print(standing.partition, standing.lag)
+
+Every call is bounded by the client's `default_api_timeout_ms` and retries only what passes:
+coordinators that move or load, connections that break. Where one call asks about many groups or
+partitions, each has an answer or an error of its own, so that one broker that is down hides nothing
+that the others know. What changes offsets does so only in groups without members: that is the
+coordinator's rule, not ours.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kohort.client.admin import group_apis, offset_apis, topic_apis
+from kohort.client.admin.lag import Standing
+from kohort.client.admin.values import GroupDescription, Listing
+from kohort.client.cluster import (
+    EARLIEST,
+    LATEST,
+    Cluster,
+    Isolation,
+    Offset,
+    TopicMetadata,
+    list_offsets,
+)
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import KafkaError, KohortError, unless_error
+from kohort.types import GroupId, TopicPartition
+
+
+class Admin:
+    """Administration over a cluster that the caller opens and closes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.timeout_ms = cluster.config.default_api_timeout_ms
+
+    # --- groups
+    # --------------------------------------------------------------------------------------------------
+
+    async def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> Listing:
+        """The groups in these states and of these types, of all brokers; `Listing.failures` names
+        those that did not answer. Raises KohortError if none did.
+        """
+        return await group_apis.list_groups(self.cluster, states, types, timeout_ms=self.timeout_ms)
+
+    async def describe_groups(
+        self, groups: Iterable[GroupId]
+    ) -> dict[GroupId, GroupDescription | KohortError]:
+        """State, members and assignments of each; `Dead` where there is no such group."""
+        return await group_apis.describe_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
+
+    async def delete_groups(self, groups: Iterable[GroupId]) -> dict[GroupId, KohortError | None]:
+        """Forget groups and all that they committed; None for each that is gone."""
+        return await group_apis.delete_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
+
+    # --- offsets
+    # -------------------------------------------------------------------------------------------------
+
+    async def committed(
+        self,
+        groups: Iterable[GroupId],
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata] | KohortError]:
+        """What each group has committed, in these partitions or in all; what it never committed is
+        left out.
+
+        `require_stable`: an open transaction on a partition is an error (KIP-447).
+        """
+        return await offset_apis.committed(
+            self.cluster,
+            groups,
+            partitions,
+            require_stable=require_stable,
+            timeout_ms=self.timeout_ms,
+        )
+
+    async def commit(
+        self, group: GroupId, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Commit for a group without members; None for each partition that is done.
+
+        Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID where it has
+        members.
+        """
+        return await offset_apis.commit(self.cluster, group, offsets, timeout_ms=self.timeout_ms)
+
+    async def delete_offsets(
+        self, group: GroupId, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Forget what was committed in these partitions; GROUP_SUBSCRIBED_TO_TOPIC where members
+        read them.
+
+        Raises KohortError when the group as a whole is refused.
+        """
+        return await offset_apis.delete_offsets(
+            self.cluster, group, partitions, timeout_ms=self.timeout_ms
+        )
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, isolation: Isolation = "read_uncommitted"
+    ) -> dict[TopicPartition, Offset | KohortError]:
+        """The offset for a timestamp (ms), EARLIEST or LATEST of each partition."""
+        return await list_offsets(self.cluster, wanted, isolation)
+
+    # --- lag
+    # -----------------------------------------------------------------------------------------------------
+
+    async def standings(
+        self,
+        group: GroupId,
+        partitions: Collection[TopicPartition] = (),
+        *,
+        isolation: Isolation = "read_uncommitted",
+    ) -> dict[TopicPartition, Standing]:
+        """Where a group stands in all that it has committed, and in `partitions`. See `lag.py` for
+        what lag is.
+
+        Raises KohortError when the group's offsets cannot be read.
+        """
+        committed = unless_error((await self.committed([group]))[group])
+        wanted = committed.keys() | set(partitions)
+        return standings(committed, await self.ends(wanted, isolation=isolation), wanted)
+
+    async def ends(
+        self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Log start and end offset of each partition whose leader answers; the others are left out."""
+        there = await self._with_leaders(partitions)
+        starts = await self.list_offsets(dict.fromkeys(there, EARLIEST), isolation=isolation)
+        # The end last: whatever is deleted or appended in between, start <= end holds.
+        ends = await self.list_offsets(dict.fromkeys(there, LATEST), isolation=isolation)
+        return {
+            each: (start.offset, end.offset)
+            for each in there
+            if isinstance(start := starts.get(each), Offset)
+            and isinstance(end := ends.get(each), Offset)
+        }
+
+    async def _with_leaders(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that exist and have a leader now. The others would be waited for, as a topic that
+        is just made is.
+        """
+        wanted = list(partitions)
+        topics = (
+            (await self.cluster.metadata({each.topic for each in wanted})).topics if wanted else {}
+        )
+        led = {
+            TopicPartition(name, each.index)
+            for name, topic in topics.items()
+            for each in topic.partitions
+            if each.leader >= 0
+        }
+        return [each for each in wanted if each in led]
+
+    # --- topics
+    # --------------------------------------------------------------------------------------------------
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None
+    ) -> dict[str, TopicMetadata | KafkaError]:
+        """Partitions and leaders of these topics, of all when None."""
+        return await topic_apis.describe_topics(self.cluster, topics)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """-1: the broker's default. Raises KohortError: TOPIC_ALREADY_EXISTS,
+        INVALID_REPLICATION_FACTOR…
+        """
+        await topic_apis.create_topic(
+            self.cluster,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs or {},
+            timeout_ms=self.timeout_ms,
+        )
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Grow a topic to `count` partitions in all. Raises KohortError: INVALID_PARTITIONS when it
+        has as many.
+        """
+        await topic_apis.create_partitions(self.cluster, topic, count, timeout_ms=self.timeout_ms)
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises KohortError: UNKNOWN_TOPIC_OR_PARTITION."""
+        await topic_apis.delete_topic(self.cluster, name, timeout_ms=self.timeout_ms)
+
+
+def standings(
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ends: Mapping[TopicPartition, tuple[int, int]],
+    partitions: Iterable[TopicPartition],
+) -> dict[TopicPartition, Standing]:
+    """Where somebody who has committed that stands, by partition in order."""
+    found = {}
+    for each in sorted(partitions):
+        start, end = ends.get(each, (None, None))
+        found[each] = Standing(partition=each, committed=committed.get(each), start=start, end=end)
+    return found

@@ -1,0 +1,134 @@
+"""Asking coordinators: many groups in as few requests as there are coordinators, and again while
+they move.
+
+A coordinator that moves, or still reads its groups, answers COORDINATOR_NOT_AVAILABLE,
+NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; a connection may break. All of that passes, so it
+is asked again until the time is up. What a coordinator refuses is the answer. Nobody waits longer
+than `timeout_ms`, and one group's trouble is never another's.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from kohort.client.cluster import Cluster
+from kohort.client.errors import GaveUpError, is_retriable
+from kohort.client.net import Connection
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.types import GroupId
+
+T = TypeVar("T")
+
+
+class Coordinator(NamedTuple):
+    """Who is asked."""
+
+    node_id: int
+    connection: Connection
+
+
+Answers: TypeAlias = Mapping[GroupId, T | KohortError]
+Ask: TypeAlias = Callable[[Coordinator, list[GroupId]], Awaitable[Answers[T]]]
+"""One request to one coordinator about some of its groups."""
+
+
+async def ask_coordinators(
+    cluster: Cluster, groups: Iterable[GroupId], ask: Ask[T], *, timeout_ms: int
+) -> dict[GroupId, T | KohortError]:
+    """Every group's answer, or the error that it ended with."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    answers: dict[GroupId, T | KohortError] = {}
+    pending = list(dict.fromkeys(groups))
+    backoff = cluster.backoff()
+    while pending:
+        said = await _ask_once(cluster, pending, ask, deadline)
+        # That the time was up in the middle of an attempt tells less than what the one before had
+        # met.
+        answers |= {
+            group: said[group]
+            for group in pending
+            if not isinstance(said[group], _TimeUpError) or group not in answers
+        }
+        pending = [
+            group
+            for group in pending
+            if isinstance(error := said[group], KohortError) and _passes(error)
+        ]
+        pause = backoff.next_s()
+        if not pending or time.monotonic() + pause > deadline:
+            break
+        await asyncio.sleep(pause)
+    return answers | {group: _gave_up(group, answers[group], timeout_ms) for group in pending}
+
+
+async def _ask_once(
+    cluster: Cluster, groups: list[GroupId], ask: Ask[T], deadline: float
+) -> dict[GroupId, T | KohortError]:
+    answers: dict[GroupId, T | KohortError] = {}
+    by_node: dict[int, list[GroupId]] = {}
+    (found,) = await _settled([cluster.coordinators(groups)], deadline)
+    for group in groups:
+        node = found if isinstance(found, KohortError) else found[group]
+        if isinstance(node, KohortError):
+            answers[group] = node
+        else:
+            by_node.setdefault(node, []).append(group)
+    said = await _settled(
+        (_ask_node(cluster, node, each, ask) for node, each in by_node.items()), deadline
+    )
+    for asked, answer in zip(by_node.values(), said, strict=True):
+        answers |= dict.fromkeys(asked, answer) if isinstance(answer, KohortError) else answer
+    return answers
+
+
+async def _ask_node(cluster: Cluster, node: int, groups: list[GroupId], ask: Ask[T]) -> Answers[T]:
+    answers = await ask(Coordinator(node, await cluster.connection(node)), groups)
+    missing = KafkaError(
+        ErrorCode.unknown_server_error, (f"broker {node} left the group out of its answer")
+    )
+    return {group: answers.get(group, missing) for group in groups}
+
+
+async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
+    """What each comes to; the time being up, or whatever Kohort raises, is a value too."""
+
+    async def one(wait: Awaitable[T]) -> T | KohortError:
+        try:
+            async with asyncio.timeout(max(deadline - time.monotonic(), 0.001)):
+                return await wait
+        except TimeoutError:
+            return _TimeUpError("no answer at all")
+        except KohortError as error:
+            return error
+
+    return await asyncio.gather(*map(one, waits))
+
+
+class _TimeUpError(KohortError):
+    """The time was up in the middle of an attempt."""
+
+
+def _passes(error: KohortError) -> bool:
+    if isinstance(error, KafkaError) and error.code in _FOR_THE_CALLER:
+        return False
+    return is_retriable(error) or isinstance(error, _TimeUpError)
+
+
+_FOR_THE_CALLER: Final = frozenset(
+    {ErrorCode.rebalance_in_progress, ErrorCode.unstable_offset_commit}
+)
+"""Retriable in Kafka's eyes, but not soon: what they tell is worth knowing."""
+
+
+def _gave_up(group: GroupId, answer: T | KohortError, timeout_ms: int) -> GaveUpError:
+    last = answer if isinstance(answer, KohortError) else None
+    return GaveUpError(
+        f"the coordinator of group {group} gave no answer within {timeout_ms} ms; last: {answer}",
+        last,
+    )
+
+
+def refusal(error: ErrorCode, message: str | None = "") -> KafkaError | None:
+    """The exception for a code, None for `none`."""
+    return None if error is ErrorCode.none else KafkaError(error, message or "")

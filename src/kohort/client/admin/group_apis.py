@@ -1,0 +1,247 @@
+"""ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups.
+
+Every broker lists the groups that it coordinates, so all are asked; one that does not answer is
+told of by name instead of failing the list, and instead of being left out in silence. Groups of the
+new consumer protocol (KIP-848) are described by an API of their own, which is asked where the old
+one knows no such group.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from kohort.client.admin.coordinator_requests import Coordinator, ask_coordinators, refusal
+from kohort.client.admin.values import (
+    CONSUMER,
+    GroupDescription,
+    GroupListing,
+    Listing,
+    MemberDescription,
+)
+from kohort.client.cluster import Cluster
+from kohort.client.net import named
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.subscription import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+)
+from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
+
+CLASSIC, CONSUMER_TYPE = "Classic", "Consumer"
+
+
+# --- list
+# ------------------------------------------------------------------------------------------------------------
+
+
+async def list_groups(
+    cluster: Cluster, states: Collection[str], types: Collection[str], *, timeout_ms: int
+) -> Listing:
+    """The groups in these states and of these types (in any case, none: all). Raises KohortError if
+    no broker answers.
+    """
+    brokers = sorted((await cluster.metadata(())).brokers)
+    said = await asyncio.gather(
+        *(_listed(cluster, node, states, types, timeout_ms) for node in brokers)
+    )
+    failures = {
+        node: each
+        for node, each in zip(brokers, said, strict=True)
+        if isinstance(each, KohortError)
+    }
+    if failures and len(failures) == len(brokers):
+        raise next(iter(failures.values()))
+    groups = {
+        group.group: group for each in said if not isinstance(each, KohortError) for group in each
+    }
+    return Listing(groups=tuple(groups[name] for name in sorted(groups)), failures=failures)
+
+
+async def _listed(
+    cluster: Cluster, node: int, states: Collection[str], types: Collection[str], timeout_ms: int
+) -> list[GroupListing] | KohortError:
+    try:
+        connection = await cluster.connection(node)
+        answer = await connection.send(
+            "list_groups",
+            states_filter=tuple(states),
+            types_filter=tuple(types),
+            timeout_ms=timeout_ms,
+        )
+        if error := refusal(answer.error_code):
+            return error
+    except KohortError as error:
+        return error
+    listings = (_listing(each, node) for each in answer.groups)
+    # Brokers that cannot filter send everything.
+    return [
+        each for each in listings if _is_one_of(each.state, states) and _is_one_of(each.type, types)
+    ]
+
+
+def _is_one_of(value: str, wanted: Collection[str]) -> bool:
+    return not wanted or value.lower() in {each.lower() for each in wanted}
+
+
+def _listing(of: Any, node: int) -> GroupListing:
+    return GroupListing(
+        group=GroupId(of.group_id),
+        protocol_type=of.protocol_type,
+        state=getattr(of, "group_state", ""),
+        type=(getattr(of, "group_type", "") or CLASSIC).capitalize(),
+        coordinator=node,
+    )
+
+
+# --- describe
+# --------------------------------------------------------------------------------------------------------
+
+
+async def describe_groups(
+    cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
+) -> dict[GroupId, GroupDescription | KohortError]:
+    """Each group, or why it cannot be described; a group that is not there is `Dead`."""
+    described = await ask_coordinators(cluster, groups, _describe, timeout_ms=timeout_ms)
+    unknown = [
+        group
+        for group, each in described.items()
+        if isinstance(each, GroupDescription) and not each.exists
+    ]
+    of_new_protocol = await ask_coordinators(
+        cluster, unknown, _describe_new_protocol, timeout_ms=timeout_ms
+    )
+    return described | {group: each for group, each in of_new_protocol.items() if each is not None}
+
+
+async def _describe(
+    coordinator: Coordinator, groups: list[GroupId]
+) -> dict[GroupId, GroupDescription | KohortError]:
+    answer = await coordinator.connection.send("describe_groups", groups=groups)
+    return {each.group_id: _description(each, coordinator) for each in answer.groups}
+
+
+def _description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError:
+    if of.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+        return KafkaError(of.error_code, getattr(of, "error_message", None) or "")
+    return GroupDescription(
+        group=of.group_id,
+        state=of.group_state,
+        protocol_type=of.protocol_type,
+        assignor=of.protocol_data,
+        members=tuple(_member(each, of.protocol_type) for each in of.members),
+        coordinator=coordinator.node_id,
+        coordinator_address=named(coordinator.connection.address),
+    )
+
+
+def _member(of: Any, protocol_type: str) -> MemberDescription:
+    readable = protocol_type == CONSUMER
+    assignment = _assignment(of.member_assignment) if readable else None
+    subscription = _subscription(of.member_metadata) if readable else None
+    return MemberDescription(
+        member_id=MemberId(of.member_id),
+        instance_id=_instance(getattr(of, "group_instance_id", None)),
+        client_id=of.client_id,
+        client_host=of.client_host,
+        assignment=None if assignment is None else assignment.partitions,
+        topics=None if subscription is None else subscription.topics,
+        owned=() if subscription is None else subscription.owned,
+        rack=None if subscription is None else subscription.rack,
+    )
+
+
+def _instance(of: str | None) -> InstanceId | None:
+    return None if of is None else InstanceId(of)
+
+
+def _assignment(data: bytes) -> Assignment | None:
+    """A member without one has no bytes: it owns nothing, while bytes that cannot be read say
+    nothing.
+    """
+    if not data:
+        return Assignment(partitions=())
+    try:
+        return decode_assignment(data)
+    except MalformedError:
+        return None
+
+
+def _subscription(data: bytes) -> Subscription | None:
+    try:
+        return decode_subscription(data) if data else None
+    except MalformedError:
+        return None
+
+
+# --- describe, of the new consumer protocol
+# --------------------------------------------------------------------------
+
+
+async def _describe_new_protocol(
+    coordinator: Coordinator, groups: list[GroupId]
+) -> dict[GroupId, GroupDescription | KohortError | None]:
+    """None for what is no group of that protocol either."""
+    if coordinator.connection.version("consumer_group_describe") is None:
+        return dict.fromkeys(groups, None)
+    answer = await coordinator.connection.send("consumer_group_describe", group_ids=groups)
+    return {each.group_id: _new_description(each, coordinator) for each in answer.groups}
+
+
+def _new_description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError | None:
+    if of.error_code is ErrorCode.group_id_not_found:
+        return None
+    if of.error_code is not ErrorCode.none:
+        return KafkaError(of.error_code, of.error_message or "")
+    return GroupDescription(
+        group=of.group_id,
+        state=of.group_state,
+        protocol_type=CONSUMER,
+        assignor=of.assignor_name,
+        members=tuple(map(_new_member, of.members)),
+        coordinator=coordinator.node_id,
+        coordinator_address=named(coordinator.connection.address),
+        type=CONSUMER_TYPE,
+        epoch=of.group_epoch,
+        assignment_epoch=of.assignment_epoch,
+    )
+
+
+def _new_member(of: Any) -> MemberDescription:
+    return MemberDescription(
+        member_id=MemberId(of.member_id),
+        instance_id=_instance(of.instance_id),
+        client_id=of.client_id,
+        client_host=of.client_host,
+        assignment=_named_partitions(of.assignment.topic_partitions),
+        topics=tuple(of.subscribed_topic_names),
+        rack=of.rack_id,
+        epoch=of.member_epoch,
+        target=_named_partitions(of.target_assignment.topic_partitions),
+    )
+
+
+def _named_partitions(of: Sequence[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(each.topic_name, index) for each in of for index in each.partitions)
+
+
+# --- delete
+# ----------------------------------------------------------------------------------------------------------
+
+
+async def delete_groups(
+    cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
+) -> dict[GroupId, KohortError | None]:
+    """None for what is gone; NON_EMPTY_GROUP for groups with members, GROUP_ID_NOT_FOUND for those
+    unknown.
+    """
+    return await ask_coordinators(cluster, groups, _delete, timeout_ms=timeout_ms)
+
+
+async def _delete(
+    coordinator: Coordinator, groups: list[GroupId]
+) -> dict[GroupId, KohortError | None]:
+    answer = await coordinator.connection.send("delete_groups", groups_names=groups)
+    return {each.group_id: refusal(each.error_code) for each in answer.results}

@@ -1,0 +1,220 @@
+"""Committed offsets from outside the group: OffsetFetch, OffsetCommit and OffsetDelete.
+
+A commit from outside has no member id and generation -1, and is only taken by a group without
+members (UNKNOWN_MEMBER_ID else). Topics go by name: OffsetFetch and OffsetCommit are asked below
+their v10, as Java's Admin does.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+from kohort.client.admin.coordinator_requests import Coordinator, ask_coordinators, refusal
+from kohort.client.cluster import Cluster
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
+from kohort.types import GroupId, TopicPartition
+
+NAMES_TOPICS: Final = 9
+"""Highest version of OffsetFetch and OffsetCommit that names topics by name."""
+MANY_GROUPS: Final = 8
+"""Version of OffsetFetch from which on a request asks about many groups (KIP-709)."""
+NO_OFFSET: Final = -1
+
+Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
+Outcomes: TypeAlias = dict[TopicPartition, KafkaError | None]
+"""None: done."""
+
+
+# --- fetch
+# -----------------------------------------------------------------------------------------------------------
+
+
+async def committed(
+    cluster: Cluster,
+    groups: Iterable[GroupId],
+    partitions: Collection[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    timeout_ms: int,
+) -> dict[GroupId, Offsets | KohortError]:
+    """What each group has committed in these partitions, in all when None; what was never committed
+    is left out.
+
+    With `require_stable` a partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT) of
+    the whole group.
+    """
+    ask = partial(
+        _fetch,
+        topics=None if partitions is None else _by_topic(partitions),
+        require_stable=require_stable,
+    )
+    return await ask_coordinators(cluster, groups, ask, timeout_ms=timeout_ms)
+
+
+async def _fetch(
+    coordinator: Coordinator,
+    groups: list[GroupId],
+    topics: list[dict[str, Any]] | None,
+    require_stable: bool,
+) -> dict[GroupId, Offsets | KohortError]:
+    version = coordinator.connection.version("offset_fetch")
+    send = partial(
+        coordinator.connection.send,
+        "offset_fetch",
+        max_version=NAMES_TOPICS,
+        require_stable=require_stable,
+    )
+    if version is None or version >= MANY_GROUPS:
+        answer = await send(groups=[{"group_id": group, "topics": topics} for group in groups])
+        return {each.group_id: _fetched(each) for each in answer.groups}
+    return {group: _fetched(await send(group_id=group, topics=topics)) for group in groups}
+
+
+def _fetched(of: Any) -> Offsets | KafkaError:
+    error = refusal(getattr(of, "error_code", ErrorCode.none))
+    offsets: Offsets = {}
+    for topic in of.topics:
+        for each in topic.partitions:
+            error = error or refusal(each.error_code, f"{topic.name}-{each.partition_index}")
+            if each.committed_offset != NO_OFFSET:
+                offsets[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
+                    offset=each.committed_offset,
+                    leader_epoch=getattr(each, "committed_leader_epoch", -1),
+                    metadata=each.metadata or "",
+                )
+    return error or offsets
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [
+        {"name": topic, "partition_indexes": [each.partition for each in together]}
+        for topic, together in groupby(sorted(partitions), attrgetter("topic"))
+    ]
+
+
+# --- commit
+# ----------------------------------------------------------------------------------------------------------
+
+
+async def commit(
+    cluster: Cluster,
+    group: GroupId,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    timeout_ms: int,
+) -> Outcomes:
+    """What became of each partition. Raises KohortError when the whole group is refused or
+    unreachable.
+    """
+    answers = await ask_coordinators(
+        cluster, [group], partial(_commit, offsets=offsets), timeout_ms=timeout_ms
+    )
+    return unless_error(answers[group])
+
+
+async def _commit(
+    coordinator: Coordinator,
+    groups: list[GroupId],
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[GroupId, Outcomes | KohortError]:
+    answer = await coordinator.connection.send(
+        "offset_commit",
+        max_version=NAMES_TOPICS,
+        group_id=groups[0],
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=_to_commit(offsets),
+    )
+    return {groups[0]: _outcomes(answer.topics)}
+
+
+def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": each.partition,
+                    "committed_offset": offsets[each].offset,
+                    "committed_leader_epoch": offsets[each].leader_epoch,
+                    "committed_metadata": offsets[each].metadata,
+                }
+                for each in together
+            ],
+        }
+        for topic, together in groupby(sorted(offsets), attrgetter("topic"))
+    ]
+
+
+def _outcomes(topics: Iterable[Any]) -> Outcomes | KafkaError:
+    """A coordinator has no error of the whole group here: it puts the same one into every
+    partition.
+    """
+    outcomes: Outcomes = {
+        TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+        for topic in topics
+        for each in topic.partitions
+    }
+    errors = list(outcomes.values())
+    codes = {error.code for error in errors if error is not None}
+    whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
+    return outcomes if whole is None or whole.code not in _OF_THE_GROUP else whole
+
+
+_OF_THE_GROUP: Final = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.invalid_group_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.stale_member_epoch,
+    }
+)
+
+
+# --- delete
+# ----------------------------------------------------------------------------------------------------------
+
+
+async def delete_offsets(
+    cluster: Cluster, group: GroupId, partitions: Collection[TopicPartition], *, timeout_ms: int
+) -> Outcomes:
+    """What became of each: GROUP_SUBSCRIBED_TO_TOPIC where members read it. Raises KohortError as
+    `commit`.
+    """
+    topics = [
+        {
+            "name": each["name"],
+            "partitions": [{"partition_index": index} for index in each["partition_indexes"]],
+        }
+        for each in _by_topic(partitions)
+    ]
+    answers = await ask_coordinators(
+        cluster, [group], partial(_delete, topics=topics), timeout_ms=timeout_ms
+    )
+    return unless_error(answers[group])
+
+
+async def _delete(
+    coordinator: Coordinator, groups: list[GroupId], topics: list[dict[str, Any]]
+) -> dict[GroupId, Outcomes | KohortError]:
+    answer = await coordinator.connection.send("offset_delete", group_id=groups[0], topics=topics)
+    if error := refusal(answer.error_code):
+        return {groups[0]: error}
+    outcomes: Outcomes = {
+        TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+    return {groups[0]: outcomes}

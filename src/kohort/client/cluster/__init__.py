@@ -1,0 +1,27 @@
+"""A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
+
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.cluster.list_offsets import EARLIEST, LATEST, Isolation, Offset, list_offsets
+from kohort.client.cluster.metadata import (
+    NO_EPOCH,
+    NO_LEADER,
+    Leader,
+    Metadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "NO_EPOCH",
+    "NO_LEADER",
+    "Cluster",
+    "Isolation",
+    "Leader",
+    "Metadata",
+    "Offset",
+    "PartitionMetadata",
+    "TopicMetadata",
+    "list_offsets",
+]

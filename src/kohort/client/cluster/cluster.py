@@ -1,0 +1,317 @@
+"""A cluster as a client sees it: its brokers, who leads which partition, who coordinates which
+group.
+
+    async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
+        metadata = await cluster.metadata(["orders"])
+        connection = await cluster.connection((await cluster.leader(TopicPartition("orders", 0))).node_id)
+
+What was learnt is kept: leaders until `metadata_max_age_ms` are over or somebody calls them
+`stale`, coordinators until they `moved`. Everything that asks the cluster is tried again for
+`default_api_timeout_ms` at most, at every broker that is known and then at all bootstrap servers
+again (KIP-899), and then raises GaveUpError, which tells what was tried.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Self
+
+from kohort.client.backoff import Backoff, retrying
+from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
+from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
+from kohort.client.cluster.metadata import (
+    MIN_VERSION,
+    Broker,
+    Leader,
+    Metadata,
+    PartitionMetadata,
+    TopicMetadata,
+    fields_of_request,
+    from_answer,
+)
+from kohort.client.config import Address, ClientConfig
+from kohort.client.errors import BrokerUnreachableError
+from kohort.client.net import Connection, Connections, Key
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+__all__ = ["Broker", "Cluster", "Leader", "Metadata", "PartitionMetadata", "TopicMetadata"]
+
+_ADVICE: Final = (
+    "check the bootstrap servers, and that the brokers' advertised listeners can be reached "
+    "from here"
+)
+
+
+class Cluster:
+    """Owns all connections of one client. Used from one event loop."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._connections = Connections(config)
+        self._known = KnownCluster(config.metadata_max_age_ms / 1000)
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._refreshing: _Refresh | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {len(self.brokers)} brokers, {len(self._known)} topics known>"
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent."""
+        if self._refreshing is not None:
+            self._refreshing.task.cancel()
+        await self._connections.close()
+
+    def backoff(self) -> Backoff:
+        """A fresh one, as configured."""
+        return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+
+    # Brokers, topics, leaders
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """Those that are known, by node id."""
+        return self._known.brokers
+
+    async def metadata(
+        self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False
+    ) -> Metadata:
+        """A fresh answer for these topics, or for all; errors of single topics are inside.
+
+        Raises GaveUpError, AuthenticationError.
+        """
+        asked = None if topics is None else tuple(dict.fromkeys(topics))
+        return await retrying(
+            lambda: self._ask_metadata(asked, allow_auto_create),
+            what="metadata from "
+            f"{', '.join(f'{host}:{port}' for host, port in self.config.servers)}",
+            timeout_ms=self.config.default_api_timeout_ms,
+            backoff=self.backoff(),
+            advice=_ADVICE,
+        )
+
+    async def leader(self, tp: TopicPartition, *, timeout_ms: int | None = None) -> Leader:
+        """Who leads the partition, as far as is known; asked again while nobody does or the topic
+        is unknown.
+
+        Raises GaveUpError after `timeout_ms` (default: `default_api_timeout_ms`), KafkaError for
+        what does not pass (TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION),
+        AuthenticationError.
+        """
+        known = self.known_leader(tp)
+        if known is not None:
+            return known
+        return await retrying(
+            lambda: self.ask_leader(tp),
+            what=f"leader of {tp}",
+            timeout_ms=self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
+            backoff=self.backoff(),
+            advice="check that the topic exists and that its replicas are alive",
+        )
+
+    async def ask_leader(self, tp: TopicPartition) -> Leader:
+        """`leader`, but asked once at most. Raises KafkaError (retriable or not),
+        BrokerUnreachableError.
+        """
+        known = self.known_leader(tp)
+        if known is None:
+            await self._refresh(tp.topic)
+            known = self.known_leader(tp)
+        if known is None:
+            raise self._known.no_leader(tp)
+        return known
+
+    async def topic(self, name: str) -> TopicMetadata:
+        """What is known of a topic, errors inside; asked for if that is nothing or old. Raises
+        BrokerUnreachableError."""
+        known = self.known_topic(name)
+        if known is not None:
+            return known
+        await self._refresh(name)
+        return self._known.told(name) or TopicMetadata(name=name, error=UNKNOWN)
+
+    def known_topic(self, name: str) -> TopicMetadata | None:
+        """What is known and not too old; None if there is nothing, or an error."""
+        return self._known.topic(name, self._now())
+
+    def known_leader(self, tp: TopicPartition) -> Leader | None:
+        """Who leads the partition as far as is known without asking."""
+        return self._known.leader(tp, self._now())
+
+    def stale(self, *topics: str) -> None:
+        """What is known of these topics turned out to be wrong (NOT_LEADER_OR_FOLLOWER…): ask when
+        next needed.
+
+        Epochs are remembered, so that an older answer is not believed.
+        """
+        for name in topics:
+            self._known.stale(name)
+
+    # Connections
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """The connection to that broker for that purpose. One attempt, two if its address turns out
+        to have changed.
+
+        Raises BrokerUnreachableError, AuthenticationError.
+        """
+        if node_id not in self.brokers:
+            await self._ask_metadata((), False)
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            known = ", ".join(map(str, sorted(self.brokers))) or "none"
+            raise BrokerUnreachableError(
+                f"broker {node_id} is not in the cluster; its brokers are {known}"
+            )
+        try:
+            return await self._connections.get((node_id, purpose), broker.address)
+        except BrokerUnreachableError:
+            await self._ask_metadata((), False)
+            moved = self.brokers.get(node_id)
+            if moved is None or moved.address == broker.address:
+                raise
+            return await self._connections.get((node_id, purpose), moved.address)
+
+    async def release(self, purpose: str) -> None:
+        """Close the connections for that purpose: whoever used them is done."""
+        await self._connections.release(purpose)
+
+    async def any_connection(self) -> Connection:
+        """A connection to any broker: one that is open, else the first that opens of all brokers
+        and bootstrap servers.
+
+        Raises BrokerUnreachableError, AuthenticationError.
+        """
+        return self._connections.idlest("") or await self._connections.first_of(self._candidates())
+
+    def _candidates(self) -> list[tuple[Key, Address]]:
+        brokers = random.sample(list(self.brokers.values()), len(self.brokers))
+        found: list[tuple[Key, Address]] = [((each.node_id, ""), each.address) for each in brokers]
+        addresses = {address for _, address in found}
+        return found + [((each, ""), each) for each in self.config.servers if each not in addresses]
+
+    # Coordinators
+
+    async def coordinator(self, group: str, purpose: str = "") -> Connection:
+        """The connection, for that purpose, to the broker that coordinates the group.
+
+        Raises GaveUpError after `default_api_timeout_ms`, KafkaError for what does not pass
+        (GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID), AuthenticationError.
+        """
+        return await retrying(
+            lambda: self._connect_coordinator(group, purpose),
+            what=f"coordinator of group {group!r}",
+            timeout_ms=self.config.default_api_timeout_ms,
+            backoff=self.backoff(),
+            advice="check that the brokers are up and that __consumer_offsets has leaders",
+        )
+
+    async def coordinators(
+        self, keys: Iterable[str], key_type: int = GROUP
+    ) -> dict[str, int | KafkaError]:
+        """The node id of each group's coordinator (`key_type` 1: of each transactional id's), or
+        its error.
+
+        Asked in one request where the broker can (KIP-699), fresh each time. Raises
+        BrokerUnreachableError.
+        """
+        found = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
+        for key, outcome in found.items():
+            if isinstance(outcome, Broker):
+                self._known.learn_broker(outcome)
+                self._coordinators[key_type, key] = outcome.node_id
+        return {
+            key: each.node_id if isinstance(each, Broker) else each for key, each in found.items()
+        }
+
+    async def coordinator_node(self, key: str, key_type: int = GROUP) -> int:
+        """The node id of one coordinator as far as is known, else asked once. Raises KafkaError."""
+        known = self._coordinators.get((key_type, key))
+        if known is not None:
+            return known
+        found = (await self.coordinators((key,), key_type))[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    def coordinator_moved(self, group: str, key_type: int = GROUP) -> None:
+        """The broker said, or its silence did, that it does not coordinate the group: ask when next
+        needed.
+        """
+        self._coordinators.pop((key_type, group), None)
+
+    async def _connect_coordinator(self, group: str, purpose: str) -> Connection:
+        node_id = await self.coordinator_node(group)
+        try:
+            return await self.connection(node_id, purpose)
+        except BrokerUnreachableError:
+            self.coordinator_moved(group)
+            raise
+
+    # Asking
+
+    async def _ask_metadata(
+        self, topics: tuple[str, ...] | None, allow_auto_create: bool
+    ) -> Metadata:
+        connection = await self.any_connection()
+        fields = fields_of_request(topics, allow_auto_create)
+        answer = await connection.send("metadata", min_version=MIN_VERSION, **fields)
+        if getattr(answer, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
+            self._forget_brokers()
+            raise BrokerUnreachableError(
+                "the broker asks for a new start from the bootstrap servers (KIP-1102)"
+            )
+        if not answer.brokers:
+            connection.fail(
+                BrokerUnreachableError("it knows no brokers, as one that is just starting")
+            )
+            raise BrokerUnreachableError(connection.reason)
+        told = from_answer(answer)
+        self._known.learn(told, self._now())
+        return told
+
+    def _forget_brokers(self) -> None:
+        self._connections.drop_all(
+            BrokerUnreachableError("the client starts again from the bootstrap servers")
+        )
+        self._known.forget_brokers()
+
+    async def _refresh(self, topic: str) -> None:
+        """Ask for the metadata of a topic, together with whoever asks for another one in this turn
+        of the loop.
+        """
+        if self._refreshing is None:
+            self._refreshing = _Refresh(self)
+        refresh = self._refreshing
+        refresh.topics.add(topic)
+        await asyncio.shield(refresh.task)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _Refresh:
+    """One Metadata request that several wait for; it goes out at the end of the turn of the loop."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.topics: set[str] = set()
+        self._cluster = cluster
+        self.task = asyncio.get_running_loop().create_task(self._ask())
+        self.task.add_done_callback(_read_error)
+
+    async def _ask(self) -> None:
+        await asyncio.sleep(0)
+        self._cluster._refreshing = None
+        await self._cluster._ask_metadata(tuple(sorted(self.topics)), False)
+
+
+def _read_error(task: "asyncio.Task[Any]") -> None:
+    """A request that nobody waits for any more is no error."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,52 @@
+"""Who coordinates a group, or a transactional id (Kafka's FindCoordinator API, v0-v6).
+
+Since v4 one request asks for many keys (KIP-699); before, one request each, which are sent
+together.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kohort.client.cluster.metadata import Broker
+from kohort.client.errors import UnsupportedVersionError
+from kohort.client.net import Connection
+from kohort.errors import ErrorCode, KafkaError
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+_BATCHED_SINCE: Final = 4
+
+
+async def find_coordinators(
+    connection: Connection, keys: Sequence[str], key_type: int
+) -> dict[str, Broker | KafkaError]:
+    """The coordinator of each key, or the error that it got. Raises BrokerUnreachableError,
+    UnsupportedVersionError.
+    """
+    version = connection.version("find_coordinator")
+    if version is None:
+        raise UnsupportedVersionError("the broker does not know find_coordinator")
+    if version < _BATCHED_SINCE:
+        answers = await asyncio.gather(*(_ask_one(connection, key, key_type) for key in keys))
+        return {key: _outcome(key, answer) for key, answer in zip(keys, answers, strict=True)}
+    answer = await connection.send("find_coordinator", key_type=key_type, coordinator_keys=keys)
+    found = {each.key: _outcome(each.key, each) for each in answer.coordinators}
+    missing = KafkaError(
+        ErrorCode.coordinator_not_available, "the broker left it out of its answer"
+    )
+    return {key: found.get(key, missing) for key in keys}
+
+
+async def _ask_one(connection: Connection, key: str, key_type: int) -> Any:
+    return await connection.send(
+        "find_coordinator", max_version=_BATCHED_SINCE - 1, key=key, key_type=key_type
+    )
+
+
+def _outcome(key: str, told: Any) -> Broker | KafkaError:
+    if told.error_code is not ErrorCode.none:
+        return KafkaError(
+            told.error_code, getattr(told, "error_message", None) or f"coordinator of {key!r}"
+        )
+    return Broker(told.node_id, told.host, told.port)

@@ -1,0 +1,96 @@
+"""What was learnt of a cluster: its brokers, its topics, and who leads their partitions.
+
+Pure: time is an argument (seconds of any monotonic clock). What is known of a topic holds until it
+is too old, or somebody who acted on it was told that it is wrong (`stale`). An answer that is older
+than what is known already is not believed (`TopicMetadata.after`), so leader epochs are remembered
+even of what is stale.
+"""
+
+from typing import Final
+
+from kohort.client.cluster.metadata import NO_LEADER, Broker, Leader, Metadata, TopicMetadata
+from kohort.client.errors import is_retriable
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
+_STALE: Final = float("-inf")
+
+
+class KnownCluster:
+    """Of one client."""
+
+    def __init__(self, max_age_s: float) -> None:
+        self.brokers: dict[int, Broker] = {}
+        """By node id."""
+        self._max_age_s = max_age_s
+        self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learnt
+
+    def __repr__(self) -> str:
+        return f"<KnownCluster {len(self.brokers)} brokers, {len(self._topics)} topics>"
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def learn(self, told: Metadata, now: float) -> None:
+        """An answer arrived."""
+        self.brokers = dict(told.brokers)
+        for name, topic in told.topics.items():
+            self._topics[name] = topic.after(self.told(name)), now
+
+    def learn_broker(self, broker: Broker) -> None:
+        """Another answer named it."""
+        known = self.brokers.get(broker.node_id)
+        if known is None or known.address != broker.address:
+            self.brokers[broker.node_id] = broker
+
+    def forget_brokers(self) -> None:
+        """They are to be learnt anew."""
+        self.brokers.clear()
+
+    def told(self, name: str) -> TopicMetadata | None:
+        """What was said of the topic last, however long ago, be it an error."""
+        entry = self._topics.get(name)
+        return None if entry is None else entry[0]
+
+    def topic(self, name: str, now: float) -> TopicMetadata | None:
+        """What is known and not too old; None if there is nothing, or an error."""
+        entry = self._topics.get(name)
+        if (
+            entry is None
+            or entry[0].error is not ErrorCode.none
+            or now > entry[1] + self._max_age_s
+        ):
+            return None
+        return entry[0]
+
+    def leader(self, tp: TopicPartition, now: float) -> Leader | None:
+        """Who leads the partition; None if that has to be asked for."""
+        topic = self.topic(tp.topic, now)
+        partition = topic and topic.partition(tp.partition)
+        if not partition or partition.leader == NO_LEADER or partition.leader not in self.brokers:
+            return None
+        return Leader(partition.leader, partition.leader_epoch)
+
+    def stale(self, name: str) -> None:
+        """What is known of the topic turned out to be wrong."""
+        if name in self._topics:
+            self._topics[name] = self._topics[name][0], _STALE
+
+    def no_leader(self, tp: TopicPartition) -> KafkaError:
+        """Why the last answer names no leader of the partition."""
+        topic = self.told(tp.topic) or TopicMetadata(name=tp.topic, error=UNKNOWN)
+        partition = topic.partition(tp.partition)
+        if topic.error is not ErrorCode.none:
+            return KafkaError(topic.error, f"topic {tp.topic}")
+        if partition is None:
+            return KafkaError(UNKNOWN, f"{tp}: the topic has {len(topic.partitions)} partitions")
+        error = (
+            partition.error
+            if partition.error is not ErrorCode.none
+            else ErrorCode.leader_not_available
+        )
+        # An error that a replica has, not the partition, is not what keeps us from its leader.
+        return KafkaError(
+            error if is_retriable(KafkaError(error)) else ErrorCode.leader_not_available, str(tp)
+        )

@@ -1,0 +1,215 @@
+"""What a fetch brought of one partition: some record batches, as the bytes they came in.
+
+Nothing is decoded until it is asked for: `records` makes Python objects, `to_arrow` an Arrow record
+batch at native speed, and whoever passes bytes on takes `data`. The bytes are a view of the
+network's own buffer.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kohort.client.fetch.decoding import counted_batches, decode
+from kohort.client.record import Record
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.protocol.batch_format import (
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    SIZE_OVERHEAD,
+    Header,
+    crc_is_right,
+)
+from kohort.protocol.compression import Buffer
+from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+_END: Final = 2**63 - 1
+
+
+class Batch:
+    """Records of one partition from `first_offset` to below `next_offset`, which is where to go on:
+    commit it.
+
+    There may be fewer records than offsets, even none: compaction removes records, transactions
+    have markers.
+    """
+
+    __slots__ = (
+        "_records",
+        "aborted",
+        "data",
+        "first_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "next_offset",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        data: Buffer,
+        first_offset: int,
+        next_offset: int,
+        *,
+        leader_epoch: int = -1,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        aborted: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.data = data
+        """Whole record batches, as they came. The first may begin before `first_offset`."""
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        """Of the last record batch; -1 if not known."""
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.aborted = aborted
+        """(producer id, first offset) of transactions to leave out."""
+        self._records: tuple[Record, ...] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<Batch {self.topic_partition} [{self.first_offset}, {self.next_offset}) "
+            f"{len(self.data)} bytes>"
+        )
+
+    def __len__(self) -> int:
+        """How many records there are; decodes them."""
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records one after the other. Unless `records` was asked for they are not kept, which
+        is faster.
+        """
+        return (
+            chain.from_iterable(self._decoded()) if self._records is None else iter(self._records)
+        )
+
+    def _decoded(self) -> Iterator[list[Record]]:
+        return decode(
+            self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of `data`."""
+        return len(self.data)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records, decoded when first asked for. Raises KafkaError CORRUPT_MESSAGE,
+        INVALID_RECORD.
+        """
+        if self._records is None:
+            self._records = tuple(chain.from_iterable(self._decoded()))
+        return self._records
+
+    def headers(self) -> Iterator[Header]:
+        """The headers of the record batches that count."""
+        return (header for _, header in counted_batches(self.data, self.aborted))
+
+    def to_arrow(self, *, include_headers: bool = False) -> "pa.RecordBatch":
+        """The records as Arrow, with the columns of Spark's Kafka source (`kohort.columnar`).
+
+        Needs `pip install 'kohort[arrow]'`, else KohortError. Raises KafkaError CORRUPT_MESSAGE.
+        """
+        topic, partition = self.topic_partition
+        found: Any = _columnar().decode(
+            self.data,
+            topic=topic,
+            partition=partition,
+            from_offset=self.first_offset,
+            to_offset=self.next_offset,
+            include_headers=include_headers,
+            aborted=self.aborted,
+            check_crcs=False,
+        )
+        return found
+
+
+def _columnar() -> Any:
+    try:
+        from kohort.columnar import decoding
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "numba", "numpy", "llvmlite"):
+            raise
+        raise KohortError(f"Arrow batches need {error.name}: pip install 'kohort[arrow]'") from None
+    return decoding
+
+
+class Scan(NamedTuple):
+    """What a partition's bytes are."""
+
+    size: int
+    """Bytes of the whole batches that can be used."""
+    next_offset: int
+    """Behind them; the offset asked for if there are none."""
+    leader_epoch: int
+    """Of the last of them; -1 if there are none."""
+
+
+def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: bool) -> Scan:
+    """Step over the batches that a fetch from `from_offset` brought.
+
+    It ends before a batch that is cut. Raises KafkaError where the first batch to be read cannot
+    be: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT if it is of before 2017, MESSAGE_TOO_LARGE
+    if only a part of it came. One further behind just ends the scan: it is then the first of the
+    next fetch.
+    """
+    position, end = 0, len(data)
+    next_offset, epoch = from_offset, -1
+    while position + HEADER_SIZE <= end:
+        header = Header._make(HEADER.unpack_from(data, position))
+        stop = position + header.length + SIZE_OVERHEAD
+        wrong = _wrong(data[position:stop], header, check_crcs=check_crcs) if stop <= end else None
+        if wrong is not None:
+            if position:
+                break
+            raise KafkaError(wrong[0], f"{tp}, batch at offset {header.base_offset}: {wrong[1]}")
+        if stop > end:
+            break
+        position = stop
+        if header.last_offset >= next_offset:
+            next_offset = header.last_offset + 1
+        epoch = header.partition_leader_epoch
+    if not position and end:
+        _refuse_cut(tp, data, from_offset)
+    return Scan(position, next_offset, epoch)
+
+
+def _wrong(batch: memoryview, header: Header, *, check_crcs: bool) -> tuple[ErrorCode, str] | None:
+    if header.magic != MAGIC:
+        return ErrorCode.unsupported_for_message_format, (
+            f"message format v{header.magic}; only v2 (Kafka 0.11) is read"
+        )
+    if header.length < HEADER_SIZE - SIZE_OVERHEAD:
+        return ErrorCode.corrupt_message, f"a record batch of {header.length} bytes"
+    if check_crcs and not crc_is_right(batch, header):
+        return ErrorCode.corrupt_message, (
+            "its bytes are not those that were produced: the CRC differs"
+        )
+    return None
+
+
+def _refuse_cut(tp: TopicPartition, data: memoryview, from_offset: int) -> None:
+    if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
+        raise KafkaError(
+            ErrorCode.unsupported_for_message_format,
+            (f"{tp} at offset {from_offset}: only v2 is read"),
+        )
+    raise KafkaError(
+        ErrorCode.message_too_large,
+        f"{tp} at offset {from_offset}: only {len(data)} bytes of a larger record batch came;"
+        " raise max_partition_fetch_bytes",
+    )

@@ -1,0 +1,199 @@
+"""Record batches into `Record` tuples, in pure Python, as fast as that goes: about a microsecond a
+record.
+
+Arrow is ten times as fast (`Batch.to_arrow`); this is for those who want objects. The loop is
+written out in one function on purpose: a call costs as much as a field. Numbers of one and two
+bytes, nearly all there are, are read in place; `read_zigzag_varint` reads the rest.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from kohort.client.record import Record, TimestampType
+from kohort.errors import KafkaError
+from kohort.protocol.batch_format import ABORT_KEY, Header, inflate, iterate
+from kohort.protocol.batches import decode_records
+from kohort.protocol.compression import Buffer
+from kohort.protocol.records import Header as RecordHeader
+from kohort.protocol.records import invalid, read_raw_varint, read_zigzag_varint
+from kohort.types import TopicPartition
+
+_ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
+"""What varints of one and two bytes mean: looking it up is faster than three operations."""
+
+
+def counted_batches(
+    data: Buffer, aborted: Iterable[tuple[int, int]] = ()
+) -> Iterator[tuple[int, Header]]:
+    """(position, header) of the batches whose records count: no control batches, none of `aborted`
+    transactions.
+
+    `aborted` are (producer id, first offset) as a Fetch response under read_committed has them: a
+    producer's batches are left out from the first offset on until its ABORT marker (Kafka's
+    CompletedFetch).
+    """
+    begins = sorted(aborted, key=lambda each: each[1], reverse=True)
+    active: set[int] = set()
+    for position, header in iterate(data):
+        while begins and begins[-1][1] <= header.last_offset:
+            active.add(begins.pop()[0])
+        if header.is_control:
+            if header.producer_id in active and _is_abort(data, position):
+                active.discard(header.producer_id)
+        elif header.record_count and not (header.is_transactional and header.producer_id in active):
+            yield position, header
+
+
+def _is_abort(data: Buffer, position: int) -> bool:
+    marker = next(iter(decode_records(data, position)), None)
+    return marker is not None and marker.key == ABORT_KEY
+
+
+def decode(
+    tp: TopicPartition,
+    data: Buffer,
+    from_offset: int,
+    to_offset: int,
+    aborted: Iterable[tuple[int, int]] = (),
+) -> Iterator[list[Record]]:
+    """The records with offsets in [from_offset, to_offset), batch by batch, each decoded when its
+    turn comes.
+
+    Raises KafkaError for what is none, but checks no CRC.
+    """
+    for position, header in counted_batches(data, aborted):
+        if header.last_offset < from_offset:
+            continue
+        if header.base_offset >= to_offset:
+            break
+        try:
+            records = _records(tp, header, inflate(memoryview(data)[position:], header))
+        except KafkaError as error:
+            raise KafkaError(
+                error.code, (f"{tp}, batch at offset {header.base_offset}: {error.message}")
+            ) from None
+        if header.base_offset < from_offset or header.last_offset >= to_offset:
+            records = [each for each in records if from_offset <= each.offset < to_offset]
+        yield records
+
+
+def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
+    topic, partition = tp
+    base_offset, base_timestamp, epoch = (
+        batch.base_offset,
+        batch.base_timestamp,
+        batch.partition_leader_epoch,
+    )
+    kind = TimestampType.LOG_APPEND_TIME if batch.is_log_append_time else TimestampType.CREATE_TIME
+    zigzag = _ZIGZAG
+    found: list[Record] = []
+    append, make = found.append, tuple.__new__
+    none: tuple[RecordHeader, ...] = ()
+    at, end = 0, len(data)
+    try:
+        for _ in range(batch.record_count):
+            # length: bytes of the rest, which its fields have to fill
+            if (size := data[at]) < 128:
+                at += 1
+            elif (more := data[at + 1]) < 128:
+                size = size & 127 | more << 7
+                at += 2
+            else:
+                size, at = read_raw_varint(data, at)
+            stop = at + (size >> 1)
+            at += 1  # attributes, which mean nothing yet
+            if (byte := data[at]) < 128:
+                timestamp = base_timestamp + zigzag[byte]
+                at += 1
+            else:
+                delta, at = read_zigzag_varint(data, at)
+                timestamp = base_timestamp + delta
+            if (byte := data[at]) < 128:
+                offset = base_offset + zigzag[byte]
+                at += 1
+            elif (more := data[at + 1]) < 128:
+                offset = base_offset + zigzag[byte & 127 | more << 7]
+                at += 2
+            else:
+                delta, at = read_zigzag_varint(data, at)
+                offset = base_offset + delta
+            if (size := data[at]) == 1:
+                key = None
+                at += 1
+            else:
+                if size < 128:
+                    at += 1
+                else:
+                    size, at = read_raw_varint(data, at)
+                begin = at
+                at += size >> 1
+                key = data[begin:at]
+            if (size := data[at]) == 1:
+                value = None
+                at += 1
+            else:
+                if size < 128:
+                    at += 1
+                elif (more := data[at + 1]) < 128:
+                    size = size & 127 | more << 7
+                    at += 2
+                else:
+                    size, at = read_raw_varint(data, at)
+                begin = at
+                at += size >> 1
+                value = data[begin:at]
+            if data[at] == 0:
+                headers = none
+                at += 1
+            else:
+                headers, at = _headers(data, at)
+            if at != stop:
+                raise invalid("the length of a record is not that of its fields")
+            append(
+                make(
+                    Record, (topic, partition, offset, timestamp, kind, key, value, headers, epoch)
+                )
+            )
+    except IndexError:
+        raise invalid(f"the batch ends before its {batch.record_count} records do") from None
+    if at != end:
+        raise invalid(f"the batch goes on after its {batch.record_count} records")
+    if batch.is_log_append_time:
+        return [record._replace(timestamp=batch.max_timestamp) for record in found]
+    return found
+
+
+def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, at = read_zigzag_varint(data, at)
+    if count < 0:
+        raise invalid("a record with a negative number of headers")
+    found: list[RecordHeader] = []
+    for _ in range(count):  # ends with the data: each takes two bytes at least
+        if (size := data[at]) < 128 and not size & 1:
+            size, at = size >> 1, at + 1
+        else:
+            size, at = read_zigzag_varint(data, at)
+            if size < 0:
+                raise invalid("a header without a name")
+        name = (
+            data[at : at + size].decode(errors="surrogateescape")
+            if size > 64
+            else _short_name(data[at : at + size])
+        )
+        at += size
+        if (size := data[at]) < 128 and not size & 1:
+            size, at = size >> 1, at + 1
+        else:
+            size, at = read_zigzag_varint(data, at)
+        found.append((name, None if size < 0 else data[at : at + size]))
+        at += max(size, 0)
+    if at > len(data):
+        raise IndexError
+    return tuple(found), at
+
+
+@lru_cache(maxsize=1 << 10)
+def _short_name(name: bytes) -> str:
+    """The same few names come again and again."""
+    return name.decode(errors="surrogateescape")

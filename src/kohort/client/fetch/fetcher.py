@@ -1,0 +1,348 @@
+"""Reads partitions: fetched ahead from all their leaders at once, handed out batch by batch.
+
+    async with Fetcher(cluster) as fetcher:
+        fetcher.add(TopicPartition("orders", 0), EARLIEST)
+        while (batch := await fetcher.next_any(max_wait_ms=1_000)) is not None:
+            for record in batch.records: ...
+
+Each broker is asked for everything that is wanted of it with one request at a time (but see
+`fetch_lane`), incrementally (KIP-227). What arrives waits until it is taken: a partition with
+`max_partition_fetch_bytes` waiting is not asked for, nor is any while `max_buffered_bytes` wait in
+all.
+
+A partition's trouble is its own: `next` of that partition raises, others go on. A leader that
+moved, a broker that is down, a topic that is not known yet are tried again with backoff, and told
+by one GaveUpError for every `patience_ms`. What does not pass (OffsetOutOfRangeError under the
+policy "error", TopicRecreatedError, LogTruncatedError, KafkaError such as
+TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE) is raised by each `next` until `seek`.
+
+Beyond what was agreed there is `next_any`, for those who read whatever comes.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, Literal, Self
+
+from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
+from kohort.client.config import MAX_MS, validate_int
+from kohort.client.errors import NotAssignedError
+from kohort.client.fetch.batch import Batch
+from kohort.client.fetch.broker_fetcher import LANES, FetchSettings, Lane
+from kohort.client.fetch.partition import Budget, FetchPartition
+from kohort.client.fetch.position_resolver import RESETS, Preparer
+from kohort.errors import ConfigError
+from kohort.types import TopicPartition
+
+__all__ = ["EARLIEST", "LATEST", "Batch", "Fetcher"]
+
+_numbers: Final = itertools.count(1)
+
+OutOfRange = Literal["earliest", "latest", "error"]
+
+
+class Fetcher:
+    """Used from one event loop. Leaving its block, or `close`, ends what it has under way."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        isolation: Isolation = "read_uncommitted",
+        out_of_range: OutOfRange = "error",
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        fetch_max_wait_ms: int = 500,
+        max_partition_fetch_bytes: int = 1024 * 1024,
+        max_buffered_bytes: int = 64 * 1024 * 1024,
+        check_crcs: bool = True,
+        patience_ms: int | None = None,
+        rack: str = "",
+    ) -> None:
+        """Kafka's names; sizes in bytes. `patience_ms` (default: `default_api_timeout_ms`) is how
+        long a partition may be in trouble before `next` tells so. Raises ConfigError.
+        """
+        if isolation not in ("read_uncommitted", "read_committed"):
+            raise ConfigError(f"isolation {isolation!r}: it is read_uncommitted or read_committed")
+        if out_of_range not in (*RESETS, "error"):
+            raise ConfigError(f"out_of_range {out_of_range!r}: it is earliest, latest or error")
+        validate_int("fetch_max_wait_ms", fetch_max_wait_ms, 0, MAX_MS)
+        for name in (
+            "fetch_min_bytes",
+            "fetch_max_bytes",
+            "max_partition_fetch_bytes",
+            "max_buffered_bytes",
+        ):
+            validate_int(name, locals()[name], 1, 2**31 - 1)
+        patience_ms = cluster.config.default_api_timeout_ms if patience_ms is None else patience_ms
+        self._cluster = cluster
+        self._settings = FetchSettings(
+            isolation=isolation,
+            min_bytes=fetch_min_bytes,
+            max_bytes=fetch_max_bytes,
+            max_wait_ms=fetch_max_wait_ms,
+            partition_bytes=max_partition_fetch_bytes,
+            check_crcs=check_crcs,
+            rack=rack,
+        )
+        self._budget = Budget(max_buffered_bytes, self._wake_all)
+        self._partitions: dict[TopicPartition, FetchPartition] = {}
+        # those with something to take, the longest waiting first
+        self._ready: dict[FetchPartition, None] = {}
+        self._lanes: dict[int, tuple[asyncio.Event, list[Lane]]] = {}  # by node id
+        self._any: list[asyncio.Future[None]] = []
+        self._number = next(_numbers)
+        self._preparer = Preparer(
+            cluster,
+            isolation=isolation,
+            out_of_range=out_of_range,
+            patience_s=patience_ms / 1000,
+            on_ready=self._wake,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Fetcher {len(self._partitions)} partitions, {self._budget.used} bytes ahead>"
+
+    async def close(self) -> None:
+        """End all requests and close the connections they used. Idempotent."""
+        for tp in tuple(self._partitions):
+            self.remove(tp)
+        await self._preparer.close()
+        lanes = [lane for _, lanes in self._lanes.values() for lane in lanes]
+        self._lanes.clear()
+        await asyncio.gather(*(lane.close() for lane in lanes))
+        for number in range(LANES):
+            await self._cluster.release(self._purpose(number))
+
+    # What is read
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(self._partitions)
+
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read exactly these: others are removed, new ones added, those that stay go on where they
+        are.
+        """
+        for tp in self._partitions.keys() - offsets.keys():
+            self.remove(tp)
+        for tp, offset in offsets.items():
+            if tp not in self._partitions:
+                self.add(tp, offset)
+
+    def add(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Read a partition from `offset` on, which may be EARLIEST or LATEST; where it is read
+        already, `seek`.
+
+        `leader_epoch` is that of the record before, as committed with the offset: with it, records
+        that were lost by an unclean election are noticed (KIP-320).
+        """
+        if tp in self._partitions:
+            self.seek(tp, offset, leader_epoch)
+            return
+        partition = FetchPartition(
+            tp,
+            offset,
+            leader_epoch,
+            backoff=self._cluster.backoff(),
+            budget=self._budget,
+            on_change=self._note,
+        )
+        self._partitions[tp] = partition
+        self._preparer.prepare(partition)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Read it no more; what was fetched ahead is dropped, `next` of it raises NotAssignedError."""
+        partition = self._partitions.pop(tp, None)
+        if partition is None:
+            return
+        partition.serial += 1
+        partition.leader = None
+        self._preparer.forget(partition)
+        self._ready.pop(partition, None)
+        partition.drop_buffered()
+        partition.wake()
+
+    def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Go on from another offset, EARLIEST or LATEST. Raises NotAssignedError."""
+        partition = self._partition(tp)
+        refused = partition.error is not None
+        partition.seek(offset, leader_epoch)
+        self._ready.pop(partition, None)
+        if partition.leader is None or refused:
+            self._preparer.prepare(partition)
+        else:
+            self._wake(partition)
+
+    def pause(self, *tps: TopicPartition) -> None:
+        """Fetch and hand out no more of these until `resume`; what was fetched ahead stays. Raises
+        NotAssignedError.
+        """
+        for tp in tps:
+            partition = self._partition(tp)
+            partition.paused = True
+            self._ready.pop(partition, None)
+
+    def resume(self, *tps: TopicPartition) -> None:
+        """Go on with these. Raises NotAssignedError."""
+        for tp in tps:
+            partition = self._partition(tp)
+            partition.paused = False
+            self._note(partition)
+            self._wake(partition)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those that are paused."""
+        return frozenset(tp for tp, each in self._partitions.items() if each.paused)
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset that is handed out next; None until it is known. Raises NotAssignedError."""
+        position = self._partition(tp).position
+        return None if position < 0 else position
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """Behind the last record, as of the last fetch; None before the first. Raises
+        NotAssignedError.
+        """
+        found = self._partition(tp).high_watermark
+        return None if found < 0 else found
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """Offsets between `position` and the end of what can be read: the high watermark, under
+        read_committed the last stable offset. As of the last fetch; None before. Raises
+        NotAssignedError.
+        """
+        partition = self._partition(tp)
+        committed = self._settings.isolation == "read_committed"
+        end = partition.last_stable_offset if committed else partition.high_watermark
+        return None if end < 0 or partition.position < 0 else max(end - partition.position, 0)
+
+    # What comes
+
+    async def next(self, tp: TopicPartition, *, max_wait_ms: float) -> Batch | None:
+        """The next batch of a partition; None if none came within `max_wait_ms` (0: only what is
+        here already).
+
+        Raises NotAssignedError, also if the partition is removed meanwhile, and the partition's
+        error (see above).
+        """
+        await self.wait(tp, max_wait_ms=max_wait_ms)
+        partition = self._partition(tp)
+        return self._take(partition) if partition.has_something else None
+
+    async def wait(self, tp: TopicPartition, *, max_wait_ms: float) -> None:
+        """Until `next` has something of the partition, for so long at most; takes nothing. Raises
+        NotAssignedError.
+        """
+        partition = self._partition(tp)
+        if not partition.has_something and max_wait_ms > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max_wait_ms / 1000):
+                    while not partition.has_something and self._partitions.get(tp) is partition:
+                        await partition.changed()
+        if self._partitions.get(tp) is not partition:
+            raise _not_assigned(tp)
+
+    async def next_any(self, *, max_wait_ms: float) -> Batch | None:
+        """The next batch of whichever partition has waited longest; None if none came within
+        `max_wait_ms`.
+
+        Raises the error of the partition whose turn it is.
+        """
+        if not self._ready and max_wait_ms > 0:
+            try:
+                async with asyncio.timeout(max_wait_ms / 1000):
+                    while not self._ready:
+                        waiter = asyncio.get_running_loop().create_future()
+                        self._any.append(waiter)
+                        await waiter
+            except TimeoutError:
+                return None
+        partition = next(iter(self._ready), None)
+        return None if partition is None else self._take(partition)
+
+    def _take(self, partition: FetchPartition) -> Batch | None:
+        self._ready.pop(partition, None)
+        try:
+            batch = partition.take()
+        finally:
+            self._note(partition)
+        self._wake(partition)
+        return batch
+
+    def _partition(self, tp: TopicPartition) -> FetchPartition:
+        found = self._partitions.get(tp)
+        if found is None:
+            raise _not_assigned(tp)
+        return found
+
+    # What lanes and the preparer call
+
+    def _wanted(self, node_id: int) -> list[FetchPartition]:
+        """The partitions to ask that broker for now."""
+        if self._budget.is_full:
+            return []
+        return [each for each in self._partitions.values() if self._is_wanted(each, node_id)]
+
+    def _is_wanted(self, each: FetchPartition, node_id: int) -> bool:
+        if each.node_id != node_id or each.is_in_flight or each.paused:
+            return False
+        return each.buffered_bytes < self._settings.partition_bytes
+
+    def _note(self, partition: FetchPartition) -> None:
+        """There may be something to take of it."""
+        tp = partition.tp
+        if not partition.has_something or self._partitions.get(tp) is not partition:
+            return
+        # Others first next time: a broker fills its answer in the order of the request.
+        self._partitions[tp] = self._partitions.pop(tp)
+        self._ready[partition] = None
+        partition.wake()
+        waiters, self._any = self._any, []
+        for each in waiters:
+            if not each.done():
+                each.set_result(None)
+
+    def _wake(self, partition: FetchPartition) -> None:
+        """It may be fetched."""
+        node_id = partition.node_id
+        if node_id is None:
+            return
+        if node_id not in self._lanes:
+            self._lanes[node_id] = self._new_lanes(node_id)
+        self._lanes[node_id][0].set()
+
+    def _wake_all(self) -> None:
+        for wake, _ in self._lanes.values():
+            wake.set()
+
+    def _new_lanes(self, node_id: int) -> tuple[asyncio.Event, list[Lane]]:
+        wake = asyncio.Event()
+        lanes = [
+            Lane(
+                self._cluster,
+                node_id,
+                purpose=self._purpose(number),
+                settings=self._settings,
+                wake=wake,
+                wanted=self._wanted,
+                preparer=self._preparer,
+            )
+            for number in range(LANES)
+        ]
+        return wake, lanes
+
+    def _purpose(self, lane: int) -> str:
+        return f"fetch {self._number}.{lane}"
+
+
+def _not_assigned(tp: TopicPartition) -> NotAssignedError:
+    return NotAssignedError(f"{tp} is not being read: add it first")

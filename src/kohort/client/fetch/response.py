@@ -1,0 +1,193 @@
+"""A Fetch response, read without copying its records.
+
+kio would copy every partition's records out of the frame; here they are views of it. Versions 4 to
+18 are read; what is not needed (replicas to prefer, snapshots, endpoints) is passed over. Counts
+that lie are harmless: every element is read from bytes that are there, and where they end so does
+the reading, with MalformedError.
+"""
+
+from collections.abc import Iterator
+from struct import Struct, error
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kohort.client.net import Frame
+from kohort.errors import ErrorCode
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import read_varint
+
+VERSIONS: Final = (4, 18)
+SESSIONS_SINCE: Final = 7
+REPLICAS_SINCE: Final = 11
+NO_REPLICA: Final = -1
+FLEXIBLE_SINCE: Final = 12
+TOPIC_IDS_SINCE: Final = 13
+
+_session = Struct(">ihi").unpack_from
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+_epoch_and_offset = Struct(">iq").unpack_from
+_aborted: Final = Struct(">qq")
+_partition_v4: Final = Struct(">ihqq")
+_partition_v5: Final = Struct(">ihqqq")
+_DIVERGING_EPOCH: Final = 0
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error of that number; one that only newer brokers know is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.unknown_server_error
+
+
+class PartitionAnswer(NamedTuple):
+    """What the leader says of one partition."""
+
+    topic: str | UUID
+    """Its name, from v13 on its id."""
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    """-1 below v5."""
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions; only under read_committed."""
+    preferred_replica: int
+    """The follower to read from instead, as it is in our rack (KIP-392); the answer then has no
+    records. -1: none.
+    """
+    diverging: tuple[int, int] | None
+    """(epoch, end offset) from which on the log is not the one that was read before (KIP-595)."""
+    records: memoryview
+    """Record batches; the last may be cut."""
+
+
+class FetchAnswer(NamedTuple):
+    """The whole response."""
+
+    throttle_ms: int
+    """For how long the broker reads nothing more of this connection."""
+    error: int
+    session_id: int
+    partitions: list[PartitionAnswer]
+
+
+def read_fetch_answer(frame: Frame, version: int, at: int) -> FetchAnswer:
+    """The response whose body starts at offset `at`. Raises MalformedError, and nothing else
+    whatever the bytes are.
+    """
+    try:
+        reader = _Reader(frame, version, at)
+        return FetchAnswer(
+            reader.throttle_ms, reader.error, reader.session_id, list(reader.partitions())
+        )
+    except (IndexError, error):
+        raise MalformedError(f"a Fetch answer of version {version} that ends early") from None
+    except UnicodeDecodeError:
+        raise MalformedError("a Fetch answer with a topic name that is no text") from None
+
+
+class _Reader:
+    """Where we are in a frame."""
+
+    def __init__(self, frame: Frame, version: int, at: int) -> None:
+        self._data = memoryview(frame)
+        self._version = version
+        self._flexible = version >= FLEXIBLE_SINCE
+        self._head = _partition_v5 if version >= 5 else _partition_v4
+        self.error, self.session_id = 0, 0
+        (self.throttle_ms,) = _int32(frame, at)
+        if version >= SESSIONS_SINCE:
+            _, self.error, self.session_id = _session(frame, at)
+            self._at = at + 10
+        else:
+            self._at = at + 4
+
+    def partitions(self) -> Iterator[PartitionAnswer]:
+        for _ in range(self._count()):
+            topic = self._topic()
+            for _ in range(self._count()):
+                yield self._partition(topic)
+            self._tags()
+
+    def _partition(self, topic: str | UUID) -> PartitionAnswer:
+        fixed = self._head.unpack_from(self._data, self._at)
+        self._at += self._head.size
+        index, code, high_watermark, last_stable_offset = fixed[:4]
+        log_start_offset = fixed[4] if len(fixed) > 4 else -1
+        aborted = tuple([self._transaction() for _ in range(self._count())])
+        preferred = self._preferred_replica() if self._version >= REPLICAS_SINCE else NO_REPLICA
+        records = self._records()
+        return PartitionAnswer(
+            topic,
+            index,
+            code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted,
+            preferred,
+            self._tags(),
+            records,
+        )
+
+    def _preferred_replica(self) -> int:
+        node_id: int = _int32(self._data, self._at)[0]
+        self._at += 4
+        return node_id
+
+    def _transaction(self) -> tuple[int, int]:
+        producer_id, first_offset = _aborted.unpack_from(self._data, self._at)
+        self._at += _aborted.size
+        self._tags()
+        return producer_id, first_offset
+
+    def _topic(self) -> str | UUID:
+        if self._version >= TOPIC_IDS_SINCE:
+            return UUID(bytes=bytes(self._take(16)))
+        if self._flexible:
+            return str(self._take(max(self._varint() - 1, 0)), "utf-8")
+        size = _int16(self._data, self._at)[0]
+        self._at += 2
+        return str(self._take(size), "utf-8")
+
+    def _records(self) -> memoryview:
+        return self._take(max(self._count(), 0))
+
+    def _count(self) -> int:
+        """Of an array, or of bytes; null is 0."""
+        if self._flexible:
+            return max(self._varint() - 1, 0)
+        count: int = _int32(self._data, self._at)[0]
+        self._at += 4
+        return max(count, 0)
+
+    def _take(self, size: int) -> memoryview:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise IndexError
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def _varint(self) -> int:
+        byte = self._data[self._at]
+        if byte < 128:
+            self._at += 1
+            return byte
+        value, self._at = read_varint(self._data, self._at)
+        return value
+
+    def _tags(self) -> tuple[int, int] | None:
+        """Pass over tagged fields; the diverging epoch, if it is among them."""
+        if not self._flexible:
+            return None
+        diverging = None
+        for _ in range(self._varint()):
+            tag, size = self._varint(), self._varint()
+            content = self._take(size)
+            if tag == _DIVERGING_EPOCH and size >= 12:
+                diverging = _epoch_and_offset(content, 0)
+        return diverging

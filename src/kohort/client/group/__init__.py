@@ -1,0 +1,7 @@
+"""`ConsumerGroup`: a group member whose generations are task scopes."""
+
+from kohort.client.group.generation import Generation
+from kohort.client.group.group import ConsumerGroup, GroupClosedError
+from kohort.client.group.subscription import Subscribing
+
+__all__ = ["ConsumerGroup", "Generation", "GroupClosedError", "Subscribing"]

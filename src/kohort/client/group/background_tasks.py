@@ -1,0 +1,111 @@
+"""What a member does every so often, beside the work: look at its topics, at its tasks, and commit
+what was marked.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from kohort.client.group.owned_partition import Holding
+from kohort.client.group_errors import StuckError
+from kohort.client.membership import End
+from kohort.errors import KohortError
+
+if TYPE_CHECKING:
+    from kohort.client.group.run import GroupRun
+
+CHECKS_PER_LIMIT: Final = 10
+"""So often a task is looked at within the time that it has."""
+
+
+def start_chores(run: "GroupRun") -> None:
+    """Those that are configured, until the group is closed."""
+    config = run.config
+    if config.partition_watch_interval_ms:
+        run.spawn(
+            _every(config.partition_watch_interval_ms, lambda: look_at_topics(run)),
+            "watches topics",
+        )
+    if config.commit_interval_ms:
+        run.spawn(_every(config.commit_interval_ms, lambda: _commit_marked(run)), "commits")
+    if config.max_poll_interval_ms is not None:
+        limit_ms = config.max_poll_interval_ms
+        run.spawn(
+            _every(max(limit_ms // CHECKS_PER_LIMIT, 1), lambda: _look_at_tasks(run, limit_ms)),
+            "watches tasks",
+        )
+
+
+async def _every(ms: int, do: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(ms / 1_000)
+        await do()
+
+
+async def look_at_topics(run: "GroupRun") -> None:
+    """Tell the membership what changed. A cluster that does not answer is no change."""
+    held = run.fetched()
+    topics = (
+        None if run.config.pattern is not None else {*run.subscribing.topics, *run.watch.counts}
+    )
+    try:
+        metadata = await run.cluster.metadata(topics)
+    except KohortError as error:
+        run.tell("topics", f"could not be looked at: {error}")
+        return
+    changes = run.watch.compare(
+        metadata, subscribed=run.subscribing.topics, held=held, is_leader=run.membership.is_leader
+    )
+    if changes.topics is not None:
+        run.subscribing.topics = changes.topics
+    if changes.lost:
+        run.watch.forget({each.topic for each in changes.lost})
+        run.tell("topics", changes.lost_because)
+        run.member.tell(run.membership.lose, changes.lost, changes.lost_because)
+    elif changes.rebalance:
+        run.tell("topics", changes.rebalance)
+        run.member.tell(run.membership.rejoin, changes.rebalance)
+
+
+async def _commit_marked(run: "GroupRun") -> None:
+    try:
+        await run.marked.commit()
+    except KohortError as error:
+        run.tell("commit failed", f"{error}; tried again with the next interval")
+
+
+async def _look_at_tasks(run: "GroupRun", limit_ms: int) -> None:
+    """A task that is stuck, or a generation that nobody takes, ends the membership with an error
+    that names it.
+    """
+    now = asyncio.get_running_loop().time()
+    for holding in run.holdings.values():
+        since = holding.busy_since
+        if (
+            since is not None
+            and holding.ending.end is not End.LOST
+            and now - since >= limit_ms / 1_000
+        ):
+            run.give_up(_stuck(holding, now - since, limit_ms))
+            return
+    if run.untaken_for >= limit_ms / 1_000:
+        run.give_up(
+            StuckError(
+                f"group {run.name} has had a generation for {run.untaken_for:.1f} s that "
+                "nobody asked for: go on with "
+                "`async for generation in group`, or leave the group"
+            )
+        )
+
+
+def _stuck(holding: Holding, seconds: float, limit_ms: int) -> StuckError:
+    where = "; ".join(holding.tasks.stacks()) or "no task of its own"
+    return StuckError(
+        f"{holding.partition} is stuck: {holding.busy_with} has been worked on for "
+        f"{seconds:.1f} s, "
+        f"longer than max_poll_interval_ms ({limit_ms}). Its tasks stand at: {where}. "
+        "The member left the group, so "
+        "that others go on. Raise max_poll_interval_ms if this is how long a batch "
+        "takes, or make batches smaller "
+        "(max_partition_fetch_bytes)"
+    )

@@ -1,0 +1,168 @@
+"""The scope of a generation: `async with generation` owns the tasks, and is left when they have
+ended.
+
+Either side may be first. When the generation ends, the tasks that are bound to no partition and the
+body are given time, and then are cancelled (`join`). When the body is left first, with or without
+an error, it waits for the generation's end; an error ends it at once.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from kohort.client.group.bound_generation import BoundGeneration
+from kohort.client.group.generation import Generation, Workplace
+from kohort.client.group.owned_partition import Ending, Holding, Tasks, Work, drain
+from kohort.client.group_errors import GenerationEndedError
+from kohort.client.membership import End, Grant
+from kohort.errors import KohortError
+from kohort.types import TopicPartition
+
+
+class GenerationScope(Generation):
+    """A generation as the application is handed it. Made by `ConsumerGroup`."""
+
+    def __init__(
+        self, workplace: Workplace, grant: Grant, holdings: Mapping[TopicPartition, Holding]
+    ) -> None:
+        super().__init__(workplace)
+        self._granted = grant
+        self._holdings = dict(holdings)
+        self._own_ending = Ending()
+        self._tasks = Tasks(workplace.task_failed)
+        self._parent: asyncio.Task[object] | None = None
+        self._body_left = asyncio.Event()
+        self._cancelled_body = False
+
+    def __repr__(self) -> str:
+        end = f" {self.end.value}" if self.end else ""
+        return (
+            f"<Generation {self._workplace.name} id={self.id} "
+            f"partitions={len(self.assignment)}{end}>"
+        )
+
+    @property
+    def _grant(self) -> Grant:
+        return self._granted
+
+    @property
+    def _ending(self) -> Ending:
+        return self._own_ending
+
+    def start(self, work: Work, *args: object) -> None:
+        if self._parent is None:
+            raise KohortError(
+                "enter the generation before starting tasks in it: async with generation"
+            )
+        name = f"{self._workplace.name} {getattr(work, '__qualname__', work)}{args}"
+        if not args or not isinstance(args[0], TopicPartition):
+            if self._own_ending.end is None:
+                self._tasks.start(work, self, args, name)
+            return
+        holding = self._holding(args[0])
+        if (work, args) in holding.adoptable:
+            holding.adoptable.remove((work, args))
+        elif holding.ending.end is None:
+            holding.tasks.start(work, BoundGeneration(self._workplace, holding), args, name)
+
+    def _holding(self, partition: TopicPartition) -> Holding:
+        holding = self._holdings.get(partition)
+        if holding is None:
+            raise GenerationEndedError(
+                f"{partition} is not assigned to this member in generation {self.id}"
+            )
+        return holding
+
+    # --- for the group ---
+
+    def show(self, before: tuple[TopicPartition, ...]) -> None:
+        """It is handed over, after one with the assignment `before`: tell the differences from that
+        one.
+        """
+        added = tuple(each for each in self.assignment if not self._holdings[each].shown)
+        revoked = tuple(each for each in before if each not in set(self.assignment))
+        self._granted = replace(self._granted, added=added, revoked=revoked)
+        for holding in self._holdings.values():
+            holding.shown = True
+
+    def begin_end(self, end: End, cause: str) -> None:
+        self._own_ending.begin(end, cause)
+        if end is End.LOST:
+            self._tasks.cancel()
+
+    def finish(self) -> None:
+        """Everything in it has ended: the scope may be left."""
+        self._own_ending.over.set()
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether the application is inside its scope now."""
+        return self._parent is not None and not self._body_left.is_set()
+
+    async def join(self, seconds: float) -> None:
+        """Wait until the body and the tasks that are bound to no partition have ended, at most
+        `seconds`; then cancel them.
+        """
+        if self._parent is None:
+            return
+        async with asyncio.TaskGroup() as both:
+            both.create_task(drain([self._tasks], seconds))
+            both.create_task(self._join_body(seconds))
+
+    # --- the scope ---
+
+    async def __aenter__(self) -> Self:
+        self._parent = asyncio.current_task()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        self._body_left.set()
+        ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
+        if error is not None and not ours:
+            self._workplace.abort(f"the application raised {error!r}")
+        cancelled = await self._until_over()
+        errors = self._workplace.take_errors()
+        if error is not None and not ours:
+            if errors and not isinstance(error, asyncio.CancelledError):
+                raise BaseExceptionGroup(f"errors in {self!r}", [error, *errors])
+            return False
+        if errors:
+            raise BaseExceptionGroup(f"errors in tasks of {self!r}", errors)
+        if cancelled is not None:
+            raise cancelled
+        return ours
+
+    async def _until_over(self) -> asyncio.CancelledError | None:
+        cancelled: asyncio.CancelledError | None = None
+        while not self._own_ending.over.is_set():
+            try:
+                await self._own_ending.over.wait()
+            except asyncio.CancelledError as error:
+                if not self._was_cancelled_here():
+                    cancelled = error
+                    self._workplace.abort("the application was cancelled")
+        return cancelled
+
+    def _was_cancelled_here(self) -> bool:
+        """Whether it was `_join_body` that cancelled, and nobody else too; it did so once."""
+        if not self._cancelled_body or self._parent is None:
+            return False
+        self._cancelled_body = False
+        return self._parent.uncancel() == 0
+
+    async def _join_body(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._body_left.wait()
+        except TimeoutError:
+            if self._parent is not None and not self._body_left.is_set():
+                self._cancelled_body = True
+                self._parent.cancel()
+            await self._body_left.wait()

@@ -1,0 +1,247 @@
+"""`ConsumerGroup`: a member of a consumer group, whose generations are task scopes
+(`kohort.client.group.generation`).
+
+    async with ConsumerGroup("orders", topics=["orders"], bootstrap="localhost:9092") as group:
+        async for generation in group:                       # one at a time, never overlapping
+            async with generation:                           # ends with the generation
+                for partition in generation.assignment:
+                    generation.start(work, partition)
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):    # from the committed offset
+            ...
+            await generation.commit({partition: batch.next_offset})
+
+The member joins when the group is entered, and leaves when it is left. Heartbeats, joins and
+commits go over connections of their own and run beside the application, as long as that lets the
+event loop run: work that blocks belongs into `asyncio.to_thread`. Whatever ends the membership for
+good is raised by `async for` (`GroupError`).
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import fields
+from difflib import get_close_matches
+from random import Random
+from typing import Any, Final, Self
+
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.client.fetch import Fetcher, OutOfRange
+from kohort.client.group.background_tasks import start_chores
+from kohort.client.group.generation_scope import GenerationScope
+from kohort.client.group.owned_partition import Work
+from kohort.client.group.run import GroupRun
+from kohort.client.group.subscription import Subscribing
+from kohort.client.group_config import GroupConfig
+from kohort.client.group_errors import GroupError
+from kohort.client.net import preload
+from kohort.errors import ConfigError, KohortError
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
+    "first": "earliest",
+    "last": "latest",
+    "none": "error",
+}
+MEMBERS_REQUESTS: Final = (
+    *("find_coordinator", "join_group", "sync_group", "heartbeat"),
+    *("offset_fetch", "list_offsets", "fetch", "offset_commit"),
+)
+_GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
+_CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
+
+
+class GroupClosedError(GroupError):
+    """The group was left because it was asked for: there is no further generation."""
+
+
+class ConsumerGroup:
+    """One member of a group. Options are the fields of `GroupConfig` and `ClientConfig`.
+
+    Raises ConfigError for an option that is unknown or out of its bounds.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        cluster: Cluster | None = None,
+        **options: Any,
+    ) -> None:
+        """`cluster`: one that is open, and shared; then the client's options are its own."""
+        mine = {name: options.pop(name) for name in list(options) if name in _GROUP_OPTIONS}
+        self._validate(options)
+        self.config = GroupConfig(
+            group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **mine
+        )
+        self._client_config = ClientConfig(**options)
+        self._shared = cluster
+        self._subscribing = Subscribing(self.config.topics, self.config.assignors, self.config.rack)
+        self._opened = AsyncExitStack()
+        self._run: GroupRun | None = None
+
+    def __repr__(self) -> str:
+        return f"<ConsumerGroup {self._run.membership if self._run else self.config.group_id}>"
+
+    # --- opening and closing ---
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._opened.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _open(self) -> None:
+        cluster = self._shared
+        if cluster is None:
+            cluster = await self._opened.enter_async_context(Cluster(self._client_config))
+        fetcher = self._make_fetcher(cluster)
+        self._opened.push_async_callback(fetcher.close)
+        run = GroupRun(self.config, cluster, fetcher, self._subscribing, Random())
+        if self.config.pattern is not None:
+            self._subscribing.topics = run.watch.matched(await cluster.metadata())
+        self._run = run
+        self._opened.push_async_callback(run.close, "the consumer is closed")
+        start_chores(run)
+        # from the join on the others' partitions stand still while this member is busy
+        preload(*MEMBERS_REQUESTS)
+        run.member.tell(run.membership.join)
+
+    def _make_fetcher(self, cluster: Cluster) -> Fetcher:
+        config = self.config
+        return Fetcher(
+            cluster,
+            isolation=config.isolation_level,
+            out_of_range=OUT_OF_RANGE.get(config.start, "earliest"),
+            fetch_min_bytes=config.fetch_min_bytes,
+            fetch_max_bytes=config.fetch_max_bytes,
+            fetch_max_wait_ms=config.fetch_max_wait_ms,
+            max_partition_fetch_bytes=config.max_partition_fetch_bytes,
+            check_crcs=config.check_crcs,
+            rack=config.rack or "",
+        )
+
+    async def close(self) -> None:
+        """Drain, commit, leave, and close all connections. Idempotent.
+
+        Not for tasks of a generation, nor for its scope, which it would wait for: they call `stop`.
+        """
+        await self._opened.aclose()
+
+    def stop(self, reason: str = "the application stops") -> None:
+        """Ask for the end: the generation is closed as if revoked, the group is left, and `async
+        for` ends.
+        """
+        self._running.leave(reason)
+
+    # --- generations ---
+
+    def __aiter__(self) -> AsyncIterator[GenerationScope]:
+        return self
+
+    async def __anext__(self) -> GenerationScope:
+        generation = await self._running.next()
+        if generation is None:
+            raise StopAsyncIteration
+        return generation
+
+    async def next(self) -> GenerationScope:
+        """The next generation, when there is one: `async for` by hand.
+
+        Raises GroupClosedError once the group was left, GroupError when the membership ended
+        otherwise.
+        """
+        generation = await self._running.next()
+        if generation is None:
+            raise GroupClosedError(
+                f"group {self.config.group_id} was left: there is no further generation"
+            )
+        return generation
+
+    async def run_until_signal(
+        self, work: Work, *args: object, signals: Iterable[signal.Signals] = SIGNALS
+    ) -> None:
+        """Run `work(generation, partition, *args)` for every partition, until SIGTERM or SIGINT (or
+        `stop`) asks for the end; then drain, commit and leave. A second signal is no longer caught:
+        it ends the process.
+
+        Raises what the tasks raise, and GroupError.
+        """
+        self.stop_on(signals)
+        async for generation in self:
+            async with generation:
+                for partition in generation.assignment:
+                    generation.start(work, partition, *args)
+
+    def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
+        """Have these signals call `stop`, the first time that one comes, until the group is closed."""
+        loop = asyncio.get_running_loop()
+        caught = tuple(signals)
+
+        def release() -> None:
+            for each in caught:
+                loop.remove_signal_handler(each)
+
+        def stop(number: signal.Signals) -> None:
+            release()
+            self.stop(number.name)
+
+        for each in caught:
+            loop.add_signal_handler(each, stop, each)
+        self._opened.callback(release)
+
+    # --- what it is doing ---
+
+    @property
+    def member_id(self) -> str:
+        """ "" before the coordinator has given one."""
+        return self._running.membership.member_id
+
+    @property
+    def generation_id(self) -> int:
+        """-1 while there is none."""
+        return self._running.membership.generation
+
+    def statistics(self) -> dict[str, object]:
+        """What a gauge or a log line may want."""
+        run = self._running
+        return {
+            "state": run.membership.phase.value,
+            "generation": run.membership.generation,
+            "member_id": run.membership.member_id,
+            "partitions": len(run.holdings),
+            "rebalances": run.rebalances,
+            "commit_requests": run.committer.requests,
+            "committed_partitions": run.committer.committed,
+        }
+
+    @property
+    def _running(self) -> GroupRun:
+        if self._run is None:
+            raise KohortError("enter the group first: async with ConsumerGroup(...) as group")
+        return self._run
+
+    def _validate(self, options: Iterable[str]) -> None:
+        for name in options:
+            if name not in _CLIENT_OPTIONS:
+                near = get_close_matches(name, sorted(_GROUP_OPTIONS | _CLIENT_OPTIONS), n=1)
+                hint = f"; {near[0]} is one" if near else ""
+                raise ConfigError(f"{name}: there is no such option of a group or client{hint}")
+
+
+def _validated(topics: Sequence[str]) -> Sequence[str]:
+    if isinstance(topics, str):
+        raise ConfigError(
+            f"topics: a list of names is needed; for the one topic, write topics=[{topics!r}]"
+        )
+    return topics

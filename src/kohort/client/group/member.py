@@ -1,0 +1,197 @@
+"""Runs a `Membership` on an event loop: sends what it says, brings the answers back, keeps its
+time.
+
+Each request is a task of its own, on the connection of its purpose, so nothing that the application
+does, and no parked join, delays a heartbeat. What the membership decides about the application
+(`Start`, `EndPartitions`, …) is handed to `Application`, synchronously and in order; what that
+calls in turn is done after what is under way.
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Concatenate, Final, ParamSpec, Protocol
+
+from kohort.client.cluster import Cluster
+from kohort.client.errors import AuthenticationError, RequestTimeoutError, UnsupportedVersionError
+from kohort.client.group.requests import PURPOSES, ask, coordinator
+from kohort.client.group_errors import GroupError, advice, fatal
+from kohort.client.membership import (
+    Abandon,
+    Action,
+    Actions,
+    Assign,
+    EndPartitions,
+    ForgetCoordinator,
+    Heartbeat,
+    JoinGroup,
+    Left,
+    Membership,
+    Raise,
+    Send,
+    Start,
+    Tell,
+)
+from kohort.client.net import Connection
+from kohort.errors import KafkaError, KohortError
+
+P = ParamSpec("P")
+_numbers: Final = itertools.count(1)
+
+
+class Application(Protocol):
+    """What the membership decides over. None of these waits."""
+
+    def on_assign(self, assign: Assign) -> None: ...
+    def on_start(self, start: Start) -> None: ...
+    def on_end(self, end: EndPartitions) -> None: ...
+    def on_raise(self, raised: Raise) -> None: ...
+    def on_left(self) -> None: ...
+    def on_tell(self, told: Tell) -> None: ...
+
+
+class Member:
+    """A membership at work. `close` ends what it has in flight."""
+
+    def __init__(self, membership: Membership, cluster: Cluster, application: Application) -> None:
+        self.membership = membership
+        self._config = membership.config
+        self._cluster = cluster
+        self._application = application
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Action] = deque()
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._sends: dict[int, asyncio.Task[None]] = {}
+        self._connections: dict[int, Connection] = {}
+        self._closed = False
+        self._number = next(_numbers)
+
+    def now(self) -> int:
+        """ms of the loop's clock."""
+        return int(self._loop.time() * 1_000)
+
+    def tell(
+        self, event: Callable[Concatenate[int, P], Actions], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        """Tell the membership of an event, and do what it says; the time is added:
+        `tell(membership.rejoin, "why")`.
+        """
+        if self._closed:
+            return
+        self._queue.extend(event(self.now(), *args, **kwargs))
+        if not self._busy:
+            self._busy = True
+            try:
+                while self._queue:
+                    self._do(self._queue.popleft())
+            finally:
+                self._busy = False
+            self._set_timer()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._sends.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for kind in (JoinGroup, Heartbeat):
+            await self._cluster.release(self._purpose(kind))
+
+    def _purpose(self, kind: type[Any]) -> str:
+        """Of its own: members that share a cluster must not wait behind each other's parked joins."""
+        return f"{PURPOSES[kind]} {self._number}"
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Send():
+                self._sends[action.number] = self._loop.create_task(self._send(action))
+            case Abandon():
+                self._abandon(action.number)
+            case ForgetCoordinator():
+                self._cluster.coordinator_moved(self._config.group_id)
+            case Assign():
+                self._application.on_assign(action)
+            case Start():
+                self._application.on_start(action)
+            case EndPartitions():
+                self._application.on_end(action)
+            case Raise():
+                self._application.on_raise(action)
+            case Left():
+                self._application.on_left()
+            case Tell():
+                self._application.on_tell(action)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.membership.deadline
+        if deadline is not None and not self._closed:
+            # A millisecond later than its rounding: a timer that fires early would only be set
+            # again.
+            self._timer = self._loop.call_at(
+                (deadline + 1) / 1_000, self.tell, self.membership.tick
+            )
+
+    async def _send(self, send: Send) -> None:
+        number = send.number
+        try:
+            async with asyncio.timeout(send.timeout_ms / 1_000):
+                purpose = self._purpose(type(send.request))
+                connection = await coordinator(self._cluster, self._config.group_id, purpose)
+                self._connections[number] = connection
+                answer = await ask(connection, self._config, send.request, send.timeout_ms)
+        except (RequestTimeoutError, TimeoutError):
+            self._timed_out(send)
+        except KohortError as error:
+            self._failed(send, error)
+        except Exception as error:
+            # Whatever it is: an answer that never comes would leave the member waiting without a
+            # word.
+            fault = GroupError(
+                f"{type(send.request).__name__}: a fault of the client, report it: {error!r}"
+            )
+            fault.__cause__ = error
+            self.tell(self.membership.refused, fault)
+        else:
+            self._forget(number)
+            self.tell(self.membership.answered, number, answer)
+        finally:
+            self._forget(number)
+
+    def _timed_out(self, send: Send) -> None:
+        asked = send.number in self._connections
+        told = f"{type(send.request).__name__} was not answered within {send.timeout_ms} ms"
+        self._forget(send.number)
+        self.tell(self.membership.failed, send.number, told, sent=asked)
+
+    def _failed(self, send: Send, error: KohortError) -> None:
+        name = type(send.request).__name__
+        self._forget(send.number)
+        if isinstance(error, KafkaError) and advice(error.code) is not None:
+            self.tell(
+                self.membership.refused, fatal(error.code, f"the way to {name}", error.message)
+            )
+        elif isinstance(error, AuthenticationError | UnsupportedVersionError):
+            self.tell(self.membership.refused, GroupError(f"{name}: {error}"))
+        else:
+            self.tell(self.membership.failed, send.number, f"{name}: {error}", sent=False)
+
+    def _abandon(self, number: int) -> None:
+        """End the request, and its connection: what is parked there would hold up the next request."""
+        connection = self._connections.get(number)
+        if task := self._sends.get(number):
+            task.cancel()
+        if connection is not None:
+            closing = self._loop.create_task(connection.close())
+            self._sends[-number] = closing
+            closing.add_done_callback(lambda _: self._sends.pop(-number, None))
+
+    def _forget(self, number: int) -> None:
+        self._sends.pop(number, None)
+        self._connections.pop(number, None)

@@ -1,0 +1,181 @@
+"""OffsetCommit and OffsetFetch of a member, as kio's messages.
+
+OffsetCommit v2-10: v2-4 have a retention, v6 a leader epoch, v7 the instance id; v10 names topics
+by id, so a commit for a topic that was deleted and made anew is refused (UNKNOWN_TOPIC_ID) instead
+of taken for its namesake. OffsetFetch v1-10: v2 has an error of the whole group, v7 waits for
+transactions, v8 asks about several groups, v10 has topic ids. The ids are those that the member's
+assignment was made with; where one is unknown, v9 is the highest.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+from uuid import UUID
+
+from kohort.client.group_config import GroupConfig
+from kohort.client.net import Connection
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+NAMES_TOPICS: Final = 9
+"""Highest version of both that names topics by name."""
+SEVERAL_GROUPS_SINCE: Final = 8
+"""Version of OffsetFetch."""
+HAS_RETENTION: Final = 4
+"""Highest version of OffsetCommit with a retention."""
+NO_OFFSET: Final = -1
+
+TopicIds = Mapping[str, UUID]
+
+
+async def commit_offsets(
+    connection: Connection,
+    config: GroupConfig,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    generation: int,
+    member_id: str,
+    topic_ids: TopicIds,
+) -> dict[TopicPartition, ErrorCode]:
+    """The answer for each partition. Raises KohortError."""
+    names = _names(offsets, topic_ids)
+    # Given only where it is wanted: no version of today has it, and to find out which has loads
+    # them all.
+    retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
+    answer = await connection.send(
+        "offset_commit",
+        max_version=_version(config, offsets, topic_ids),
+        group_id=config.group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=config.instance_id,
+        topics=[
+            {
+                "name": topic,
+                "topic_id": topic_ids.get(topic),
+                "partitions": [_to_commit(each, offsets[each]) for each in partitions],
+            }
+            for topic, partitions in _by_topic(offsets)
+        ],
+        **retention,
+    )
+    return {
+        TopicPartition(_name(topic, names), each.partition_index): each.error_code
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+async def fetch_offsets(
+    connection: Connection,
+    config: GroupConfig,
+    partitions: Iterable[TopicPartition],
+    topic_ids: TopicIds,
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """What the group has committed, None for nothing, waiting for no transaction
+    (UNSTABLE_OFFSET_COMMIT).
+
+    Raises KafkaError for the first partition, or the group, that has an error, or that the answer
+    leaves out: nobody may take that for "nothing is committed". Other KohortErrors.
+    """
+    asked = tuple(partitions)
+    wanted, names = list(_by_topic(asked)), _names(asked, topic_ids)
+    topics = [
+        {
+            "name": topic,
+            "topic_id": topic_ids.get(topic),
+            "partition_indexes": [each.partition for each in of_topic],
+        }
+        for topic, of_topic in wanted
+    ]
+    # Each version is given its own fields only: to find out that another has them loads that one
+    # too.
+    of_one_group = {"group_id": config.group_id, "topics": topics}
+    of_several = {"groups": [{**of_one_group, "member_id": None, "member_epoch": -1}]}
+    known = all(topic_ids.get(topic) for topic, _ in wanted)
+    answer = await connection.send(
+        "offset_fetch",
+        max_version=None if known else NAMES_TOPICS,
+        require_stable=True,
+        **(
+            of_several
+            if (connection.version("offset_fetch") or 0) >= SEVERAL_GROUPS_SINCE
+            else of_one_group
+        ),
+    )
+    found = _fetched(answer, names)
+    for each in asked:
+        if each not in found:
+            raise KafkaError(
+                ErrorCode.unknown_server_error, (f"the answer to OffsetFetch leaves out {each}")
+            )
+    return found
+
+
+def _fetched(
+    answer: Any, names: Mapping[UUID, str]
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    group = answer.groups[0] if hasattr(answer, "groups") else answer
+    _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for topic in group.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(_name(topic, names), each.partition_index)
+            _raise_for(each.error_code, f"OffsetFetch of {partition}")
+            found[partition] = None if each.committed_offset == NO_OFFSET else _committed(each)
+    return found
+
+
+def _committed(of: Any) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
+        offset=of.committed_offset,
+        leader_epoch=getattr(of, "committed_leader_epoch", -1),
+        metadata=of.metadata or "",
+    )
+
+
+def _to_commit(partition: TopicPartition, offset: OffsetAndMetadata) -> dict[str, object]:
+    return {
+        "partition_index": partition.partition,
+        "committed_offset": offset.offset,
+        "committed_leader_epoch": offset.leader_epoch,
+        "committed_metadata": offset.metadata,
+    }
+
+
+def _version(
+    config: GroupConfig, offsets: Iterable[TopicPartition], topic_ids: TopicIds
+) -> int | None:
+    if config.retention_ms >= 0:
+        return HAS_RETENTION
+    return None if all(topic_ids.get(each.topic) for each in offsets) else NAMES_TOPICS
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:
+    return [
+        (topic, list(together))
+        for topic, together in groupby(sorted(partitions), attrgetter("topic"))
+    ]
+
+
+def _names(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[UUID, str]:
+    """Names by the ids that go into a request: until it is answered the topics may have become
+    others.
+    """
+    return {
+        topic_ids[topic]: topic
+        for topic in {each.topic for each in partitions}
+        if topic in topic_ids
+    }
+
+
+def _name(topic: Any, names: Mapping[UUID, str]) -> str:
+    """Of a topic in an answer; "" for one that was not asked about."""
+    return str(topic.name) if hasattr(topic, "name") else names.get(topic.topic_id, "")
+
+
+def _raise_for(code: ErrorCode, what: str) -> None:
+    if code is not ErrorCode.none:
+        raise KafkaError(code, what)

@@ -1,0 +1,159 @@
+"""The membership's requests and answers as kio's messages: the highest version that both sides
+speak.
+
+JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5. What a version lacks is dropped;
+only a static member insists on what it needs (JoinGroup v5, KIP-345), or it would be an ordinary
+one without anybody noticing.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kohort.client.cluster import Cluster
+from kohort.client.group_config import GroupConfig
+from kohort.client.membership import (
+    Answer,
+    Heartbeat,
+    JoinAnswer,
+    JoinedMember,
+    JoinGroup,
+    LeaveGroup,
+    PlainAnswer,
+    Request,
+    SyncAnswer,
+    SyncGroup,
+)
+from kohort.client.net import Connection
+from kohort.errors import ErrorCode, KohortError
+
+PROTOCOL_TYPE: Final = "consumer"
+STATIC_MEMBERS_SINCE: Final = 5
+"""Version of JoinGroup."""
+SEVERAL_LEAVE_SINCE: Final = 3
+"""Version of LeaveGroup. Each is given its own fields only: to find out that another has them loads
+that one too.
+"""
+
+PURPOSES: Final[Mapping[type[Any], str]] = {
+    JoinGroup: "join",
+    SyncGroup: "join",
+    Heartbeat: "heartbeat",
+    LeaveGroup: "heartbeat",
+}
+"""Which connection to the coordinator a request takes: a broker answers one request of a connection
+at a time, and a join may be parked for minutes.
+"""
+
+
+async def coordinator(cluster: Cluster, group_id: str, purpose: str) -> Connection:
+    """The connection to the coordinator for that purpose, tried once: whoever asks has a pause and
+    a bound of its own.
+
+    Raises KohortError; what passes too. Then the coordinator is looked up anew the next time.
+    """
+    try:
+        return await cluster.connection(await cluster.coordinator_node(group_id), purpose)
+    except KohortError:
+        cluster.coordinator_moved(group_id)
+        raise
+
+
+async def ask(
+    connection: Connection, config: GroupConfig, request: Request, timeout_ms: int
+) -> Answer:
+    """Send it, and wait for the answer. Raises KohortError."""
+    match request:
+        case JoinGroup():
+            return await _join(request, connection, config, timeout_ms)
+        case SyncGroup():
+            return await _sync(request, connection, config, timeout_ms)
+        case Heartbeat():
+            return await _heartbeat(request, connection, config, timeout_ms)
+        case LeaveGroup():
+            return await _leave(request, connection, config, timeout_ms)
+
+
+async def _join(
+    request: JoinGroup, connection: Connection, config: GroupConfig, timeout_ms: int
+) -> Answer:
+    answer = await connection.send(
+        "join_group",
+        timeout_ms=timeout_ms,
+        min_version=STATIC_MEMBERS_SINCE if config.is_static else 0,
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.rebalance_timeout_ms,
+        member_id=request.member_id,
+        group_instance_id=config.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[{"name": name, "metadata": metadata} for name, metadata in request.protocols],
+        reason=request.reason,
+    )
+    return JoinAnswer(
+        error=answer.error_code,
+        generation=answer.generation_id,
+        protocol=answer.protocol_name or "",
+        leader=answer.leader,
+        skip_assignment=getattr(answer, "skip_assignment", False),
+        member_id=answer.member_id,
+        members=tuple(
+            JoinedMember(
+                member_id=each.member_id,
+                instance_id=getattr(each, "group_instance_id", None),
+                metadata=each.metadata,
+            )
+            for each in answer.members
+        ),
+    )
+
+
+async def _sync(
+    request: SyncGroup, connection: Connection, config: GroupConfig, timeout_ms: int
+) -> Answer:
+    answer = await connection.send(
+        "sync_group",
+        timeout_ms=timeout_ms,
+        group_id=config.group_id,
+        generation_id=request.generation,
+        member_id=request.member_id,
+        group_instance_id=config.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=request.protocol,
+        assignments=[
+            {"member_id": member, "assignment": blob} for member, blob in request.assignments
+        ],
+    )
+    return SyncAnswer(error=answer.error_code, assignment=answer.assignment)
+
+
+async def _heartbeat(
+    request: Heartbeat, connection: Connection, config: GroupConfig, timeout_ms: int
+) -> Answer:
+    answer = await connection.send(
+        "heartbeat",
+        timeout_ms=timeout_ms,
+        group_id=config.group_id,
+        generation_id=request.generation,
+        member_id=request.member_id,
+        group_instance_id=config.instance_id,
+    )
+    return PlainAnswer(error=answer.error_code)
+
+
+async def _leave(
+    request: LeaveGroup, connection: Connection, config: GroupConfig, timeout_ms: int
+) -> Answer:
+    member = {
+        "member_id": request.member_id,
+        "group_instance_id": config.instance_id,
+        "reason": request.reason,
+    }
+    several = (connection.version("leave_group") or 0) >= SEVERAL_LEAVE_SINCE
+    who: Mapping[str, Any] = {"members": [member]} if several else {"member_id": request.member_id}
+    answer = await connection.send(
+        "leave_group", timeout_ms=timeout_ms, group_id=config.group_id, **who
+    )
+    error = answer.error_code
+    if error is ErrorCode.none:
+        error = next((each.error_code for each in getattr(answer, "members", ())), error)
+    return PlainAnswer(error=error)

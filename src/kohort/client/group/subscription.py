@@ -1,0 +1,85 @@
+"""What a member tells the group of itself, and what it works out for the group when it leads.
+
+The state behind it: the topics that are subscribed to now, the assignors in the order of
+preference, and the last assignment, which sticky assignors want to hear of.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kohort.assignors.base import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    Topics,
+    rebalance_protocol,
+)
+from kohort.assignors.leader import JoinedMember as AssignedMember
+from kohort.assignors.leader import encode_metadata, perform_assignment, subscribed_topics
+from kohort.assignors.registry import assignor
+from kohort.client.membership import Grant, JoinedMember
+from kohort.errors import ConfigError
+from kohort.types import InstanceId, MemberId, TopicPartition
+
+
+class Subscribing:
+    """Of one member. Raises `ConfigError` for assignors that are unknown, or do not go together."""
+
+    def __init__(
+        self, topics: Iterable[str], assignors: Sequence[str | Assignor], rack: str | None
+    ) -> None:
+        self.topics = tuple(topics)
+        self._assignors = [assignor(each) if isinstance(each, str) else each for each in assignors]
+        self._by_name = {each.name: each for each in self._assignors}
+        if len(self._by_name) < len(self._assignors):
+            raise ConfigError(
+                f"assignors: a name is there twice: {[each.name for each in self._assignors]}"
+            )
+        self.cooperative = rebalance_protocol(self._assignors) is RebalanceProtocol.COOPERATIVE
+        self._rack = rack
+        self._previous: tuple[TopicPartition, ...] = ()
+        self._generation = -1
+
+    def protocols(
+        self, owned: tuple[TopicPartition, ...], generation: int
+    ) -> tuple[tuple[str, bytes], ...]:
+        """(assignor's name, subscription), for a join."""
+        return tuple(
+            (
+                each.name,
+                encode_metadata(
+                    each,
+                    self.topics,
+                    previous=self._previous,
+                    owned_partitions=owned,
+                    generation=generation if owned else self._generation,
+                    rack=self._rack,
+                ),
+            )
+            for each in self._assignors
+        )
+
+    def on_assignment(self, grant: Grant) -> None:
+        """The group made this member an assignment."""
+        self._previous, self._generation = grant.assignment, grant.generation
+        assignment = Assignment(partitions=grant.assignment, user_data=grant.user_data)
+        if grant.protocol in self._by_name:
+            self._by_name[grant.protocol].on_assignment(assignment, grant.generation)
+
+    def topics_of(self, members: Iterable[JoinedMember]) -> frozenset[str]:
+        """What the whole group is subscribed to. Raises `MalformedError`, which names the member."""
+        return subscribed_topics(map(_assigned, members)) | frozenset(self.topics)
+
+    def assign(
+        self, protocol: str, topics: Topics, members: Iterable[JoinedMember]
+    ) -> dict[str, bytes]:
+        """The assignment by member id. Raises KohortError, and whatever an own assignor does."""
+        if protocol not in self._by_name:
+            raise ConfigError(
+                f"the group chose the assignor {protocol!r}, which this member did not offer"
+            )
+        return dict(perform_assignment(self._by_name[protocol], topics, map(_assigned, members)))
+
+
+def _assigned(member: JoinedMember) -> AssignedMember:
+    instance_id = None if member.instance_id is None else InstanceId(member.instance_id)
+    return AssignedMember(MemberId(member.member_id), instance_id, member.metadata)

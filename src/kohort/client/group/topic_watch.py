@@ -1,0 +1,170 @@
+"""Looks at the topics every so often, since nobody tells a member that they changed.
+
+What matters to a group: a subscribed topic has more partitions, is new, or gone (only the leader
+rebalances for that: a follower that joins again unchanged is just told its generation); a pattern
+matches other topics than before (that is told in the subscription, so everybody does); and a topic
+of this member's partitions was deleted, or made anew under its name, which is another topic: its
+offsets mean nothing any more. kafka-go compares the numbers of partitions only.
+
+A topic that is missing once may be a broker that has just started, and counts as deleted when it is
+missing twice.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from kohort.client.cluster import Metadata, TopicMetadata
+from kohort.errors import ErrorCode
+from kohort.types import TopicPartition
+
+NO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What became different since the assignment was made. Reasons are sentences; "" is no change."""
+
+    rebalance: str = ""
+    topics: tuple[str, ...] | None = None
+    """The subscription by now, if a pattern matches other topics."""
+    lost: tuple[TopicPartition, ...] = ()
+    lost_because: str = ""
+
+
+class TopicWatch:
+    """What the member knows of the topics, and what it compares with."""
+
+    def __init__(self, pattern: str | None) -> None:
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self.counts: dict[str, int] = {}
+        """Partitions of the group's topics when the assignment was made; 0: no such topic."""
+        self._missing: set[str] = set()
+        self.ids: dict[str, UUID] = {}
+        """Of the topics as they were when the assignment was made; those that have one."""
+
+    def matched(self, metadata: Metadata) -> tuple[str, ...]:
+        """The topics that the pattern subscribes to."""
+        assert self._pattern is not None
+        return tuple(
+            sorted(
+                name
+                for name, topic in metadata.topics.items()
+                if not topic.is_internal and exists(topic) and self._pattern.fullmatch(name)
+            )
+        )
+
+    def knows(self, topics: Iterable[str]) -> bool:
+        """Whether all of these were asked for."""
+        return self.counts.keys() >= set(topics)
+
+    def remember(
+        self, metadata: Metadata, topics: Iterable[str], held: Collection[TopicPartition]
+    ) -> None:
+        """An assignment was made with these topics as they are in `metadata`.
+
+        Of topics that this member holds already, the id is remembered that they had then: if it is
+        another one now, the next comparison finds them lost.
+        """
+        self.counts = {topic: partition_count(metadata, topic) for topic in topics}
+        self._missing.clear()
+        of_held = {each.topic for each in held}
+        for name, topic in metadata.topics.items():
+            if (
+                exists(topic)
+                and topic.id is not None
+                and topic.id != NO_ID
+                and name not in of_held & self.ids.keys()
+            ):
+                self.ids[name] = topic.id
+
+    def compare(
+        self,
+        metadata: Metadata,
+        *,
+        subscribed: tuple[str, ...],
+        held: Collection[TopicPartition],
+        is_leader: bool,
+    ) -> Changes:
+        """What changed, as far as it concerns this member."""
+        if self._pattern is not None and (matched := self.matched(metadata)) != subscribed:
+            return Changes(rebalance="the topics that match the pattern changed", topics=matched)
+        lost, because = self._lost(metadata, held)
+        changed = [
+            topic
+            for topic, count in self.counts.items()
+            if is_leader and partition_count(metadata, topic) != count
+        ]
+        # What is missing counts when it is missing twice.
+        gone = {topic for topic in self.counts if not _is_there(metadata, topic)}
+        told = [topic for topic in changed if topic not in gone or topic in self._missing]
+        self._missing = gone
+        names = ", ".join(sorted(told))
+        return Changes(
+            rebalance=f"the partitions of {names} changed" if told else "",
+            lost=lost,
+            lost_because=because,
+        )
+
+    def _lost(
+        self, metadata: Metadata, held: Collection[TopicPartition]
+    ) -> tuple[tuple[TopicPartition, ...], str]:
+        anew = {
+            topic for topic in {each.topic for each in held} if self._is_another(metadata, topic)
+        }
+        deleted = {
+            each.topic
+            for each in held
+            if each.topic in self._missing and not _is_there(metadata, each.topic)
+        }
+        lost = tuple(each for each in held if each.topic in anew | deleted)
+        told = [f"topic {topic} was deleted and made anew" for topic in sorted(anew)]
+        return lost, "; ".join(told + [f"topic {topic} was deleted" for topic in sorted(deleted)])
+
+    def _is_another(self, metadata: Metadata, topic: str) -> bool:
+        now = metadata.topics.get(topic)
+        known = self.ids.get(topic)
+        return (
+            now is not None
+            and exists(now)
+            and None not in (known, now.id)
+            and now.id not in (known, NO_ID)
+        )
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """They are gone: another of that name is another topic."""
+        for topic in topics:
+            self.ids.pop(topic, None)
+
+
+def exists(topic: TopicMetadata) -> bool:
+    """Whether it is there, be it with partitions that have no leader at the moment."""
+    return topic.error in (ErrorCode.none, ErrorCode.leader_not_available)
+
+
+def partition_count(metadata: Metadata, topic: str) -> int:
+    """0 if there is no such topic."""
+    found = metadata.topics.get(topic)
+    return len(found.partitions) if found is not None and exists(found) else 0
+
+
+def topics_for_assignor(
+    metadata: Metadata, topics: Iterable[str]
+) -> Mapping[str, tuple[frozenset[str], ...]]:
+    """Topic -> for each partition the racks of its replicas."""
+    racks = {node: broker.rack for node, broker in metadata.brokers.items()}
+    return {
+        topic: tuple(
+            frozenset(rack for node in each.replicas if (rack := racks.get(node)) is not None)
+            for each in sorted(
+                metadata.topics[topic].partitions, key=lambda partition: partition.index
+            )
+        )
+        for topic in topics
+        if partition_count(metadata, topic)
+    }
+
+
+def _is_there(metadata: Metadata, topic: str) -> bool:
+    return topic in metadata.topics and exists(metadata.topics[topic])

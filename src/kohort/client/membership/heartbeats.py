@@ -1,0 +1,70 @@
+"""Staying in the group: heartbeats, and what their answers, or those to commits, say of the
+membership.
+"""
+
+from kohort.client.group_errors import advice, fatal, moves_coordinator
+from kohort.client.membership.ending import fail, lose_membership, rebalance
+from kohort.client.membership.events import ForgetCoordinator, Heartbeat
+from kohort.client.membership.state import MembershipState, Phase
+from kohort.errors import ErrorCode
+
+HEARTBEATS_PER_SESSION = 3
+"""A connection that is dead but open leaves time for another try."""
+
+
+def send_heartbeat(member: MembershipState, now: int) -> None:
+    """It has a third of the session to be answered."""
+    of_session = max(member.config.session_timeout_ms // HEARTBEATS_PER_SESSION, 1)
+    request = Heartbeat(generation=member.generation, member_id=member.member_id)
+    member.session.sent(member.send(request, min(member.request_timeout_ms, of_session)), now)
+
+
+def heartbeat_answered(member: MembershipState, error: ErrorCode, now: int) -> None:
+    """An error that passes ends nothing: the next heartbeat comes soon."""
+    if error is ErrorCode.none:
+        member.session.answered(now, included=True)
+    elif error is ErrorCode.rebalance_in_progress:
+        has_join = member.phase is Phase.JOINING and member.session.was_sent_after_join
+        member.session.answered(now, included=has_join)
+        group_rebalances(member, now)
+    elif advice(error) is None and error not in (
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+    ):
+        if moves_coordinator(error):
+            member.actions.append(ForgetCoordinator())
+        heartbeat_failed(member, error.name.upper(), now)
+    else:
+        member.session.wait(now)
+        membership_refused(member, error, now)
+
+
+def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
+    """No answer, or one that says nothing of the membership."""
+    left = member.session.failed(now, member.backoff(member.session.failures + 1))
+    member.tell(
+        "heartbeat failed", (f"{error}; tried again, the session lasts for another {left} ms")
+    )
+
+
+def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> None:
+    """What a heartbeat, or a commit, says of a membership that is no longer as it was."""
+    told = f"the coordinator answered {error.name.upper()}"
+    if error is ErrorCode.unknown_member_id:
+        lose_membership(member, told, forget=True)
+    elif error is ErrorCode.illegal_generation:
+        # While a join is in flight that is no news: the group moved on, with this member, and the
+        # answer will come.
+        if member.phase is not Phase.JOINING:
+            lose_membership(member, told)
+    elif error is ErrorCode.rebalance_in_progress:
+        group_rebalances(member, now)
+    elif advice(error) is not None:
+        fail(member, fatal(error, "a heartbeat or commit"))
+
+
+def group_rebalances(member: MembershipState, now: int) -> None:
+    """The group waits for this member to join again; it need not be told twice."""
+    is_news = member.rejoin_because is None and member.leaving_because is None
+    if member.phase is Phase.STABLE and member.running and is_news:
+        rebalance(member, "the group rebalances", now)

@@ -1,0 +1,206 @@
+"""From JoinGroup to the assignment: joining, syncing, and trying again while that fails with errors
+that pass.
+"""
+
+from kohort.client.group_errors import (
+    CoordinatorUnavailableError,
+    GroupError,
+    advice,
+    fatal,
+    moves_coordinator,
+)
+from kohort.client.membership.ending import fail, lose_membership, rebalance
+from kohort.client.membership.events import (
+    Assign,
+    End,
+    ForgetCoordinator,
+    Grant,
+    JoinAnswer,
+    JoinGroup,
+    Start,
+    SyncAnswer,
+    SyncGroup,
+)
+from kohort.client.membership.state import MembershipState, Phase
+from kohort.errors import ErrorCode
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.subscription import Assignment, decode_assignment
+
+
+def send_join(member: MembershipState, now: int) -> None:
+    """With what the member holds: cooperative members keep it, and say so."""
+    member.phase = Phase.JOINING
+    reason, member.rejoin_because, member.outdated_because = member.rejoin_because or "", None, None
+    owned, generation = (member.held, member.generation) if member.held else ((), -1)
+    if not member.held:
+        member.session.pause()
+    protocols = member.subscriber.protocols(owned, generation)
+    request = JoinGroup(member_id=member.member_id, protocols=protocols, reason=reason)
+    if not member.member_id or reason:
+        member.tell("join", reason or "as a new member")
+    member.session.join_sent(now)
+    member.awaited = member.send(
+        request, member.request_timeout_ms + member.config.rebalance_timeout_ms
+    )
+
+
+def join_answered(member: MembershipState, answer: JoinAnswer, now: int) -> None:
+    """The generation's number, and for the leader its members."""
+    if answer.error is ErrorCode.none:
+        _joined(member, answer, now)
+    elif answer.error is ErrorCode.member_id_required and not member.member_id:
+        member.member_id = answer.member_id
+        send_join(member, now)
+    elif answer.error is ErrorCode.unknown_member_id:
+        lose_membership(member, "the group does not know this member any more", forget=True)
+        _retry(member, "JoinGroup was answered UNKNOWN_MEMBER_ID", now)
+    else:
+        _refused(member, answer.error, "JoinGroup", now)
+
+
+def _joined(member: MembershipState, answer: JoinAnswer, now: int) -> None:
+    member.member_id, member.generation, member.protocol = (
+        answer.member_id,
+        answer.generation,
+        answer.protocol,
+    )
+    member.leads = answer.leader == answer.member_id
+    member.members = answer.members
+    member.session.begin(now, holds=bool(member.held))
+    if member.leads and not answer.skip_assignment:
+        member.phase = Phase.ASSIGNING
+        assign = Assign(
+            generation=member.generation, protocol=member.protocol, members=answer.members
+        )
+        member.actions.append(assign)
+    else:
+        send_sync(member, (), now)
+
+
+def send_sync(
+    member: MembershipState, assignments: tuple[tuple[str, bytes], ...], now: int
+) -> None:
+    """With the assignment by member id, from the leader."""
+    member.phase = Phase.SYNCING
+    member.sync_sent = now
+    request = SyncGroup(
+        generation=member.generation,
+        member_id=member.member_id,
+        protocol=member.protocol,
+        assignments=assignments,
+    )
+    member.awaited = member.send(
+        request, member.request_timeout_ms + member.config.session_timeout_ms
+    )
+
+
+def sync_answered(member: MembershipState, answer: SyncAnswer, now: int) -> None:
+    """This member's assignment."""
+    if answer.error is ErrorCode.none:
+        _synced(member, answer.assignment, now)
+    elif answer.error is ErrorCode.rebalance_in_progress:
+        member.phase = Phase.OUT
+        member.want_join("the group rebalances again")
+    elif (
+        answer.error is ErrorCode.unknown_member_id or answer.error is ErrorCode.illegal_generation
+    ):
+        forget = answer.error is ErrorCode.unknown_member_id
+        lose_membership(
+            member, (f"SyncGroup was answered {answer.error.name.upper()}"), forget=forget
+        )
+        _retry(member, f"SyncGroup was answered {answer.error.name.upper()}", now)
+    else:
+        _refused(member, answer.error, "SyncGroup", now)
+
+
+def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
+    try:
+        decoded = decode_assignment(assignment) if assignment else Assignment(partitions=())
+    except MalformedError as error:
+        told = f"the leader's assignment cannot be read: {error}; is it another kind of consumer?"
+        fail(member, GroupError(told))
+        return
+    member.phase = Phase.STABLE
+    member.session.synced(member.sync_sent, now)
+    member.tries.succeeded()
+    if member.leaving_because is not None:
+        return  # its only use was to have commits accepted in this generation
+    if not member.wanted:
+        return  # the application failed meanwhile: `join` asks for another one
+    if member.draining:
+        member.want_join("what was lost while joining is drained")
+        return  # it may be in the assignment again, and has a worker still
+    grant = _granted(member, decoded)
+    member.held, member.running = grant.assignment, True
+    member.actions.append(Start(grant))
+    if grant.revoked:
+        member.end(End.REVOKED, grant.revoked, member.drain_ms(now), "assigned to others")
+        member.want_join("need to revoke partitions and re-join")
+    elif member.outdated_because is not None:
+        rebalance(member, member.outdated_because, now)
+
+
+def _granted(member: MembershipState, assignment: Assignment) -> Grant:
+    had, has = set(member.held), set(assignment.partitions)
+    return Grant(
+        generation=member.generation,
+        member_id=member.member_id,
+        protocol=member.protocol,
+        is_leader=member.leads,
+        assignment=assignment.partitions,
+        added=tuple(each for each in assignment.partitions if each not in had),
+        revoked=tuple(each for each in member.held if each not in has),
+        user_data=assignment.user_data,
+        members=member.members,
+    )
+
+
+def request_failed(member: MembershipState, error: str, now: int, *, sent: bool) -> None:
+    """JoinGroup or SyncGroup has no answer. `sent`: the coordinator was there, but did not answer
+    in time.
+    """
+    if member.phase is Phase.JOINING and sent:
+        # The coordinator is there, and waits for members whose rebalance timeout is longer than
+        # this one's.
+        member.tell("waiting", f"the group's rebalance takes long: {error}")
+        member.phase = Phase.OUT
+        member.want_join("the answer to JoinGroup did not come")
+    else:
+        if member.phase is Phase.JOINING:
+            member.session.join_broke()
+        member.actions.append(ForgetCoordinator())
+        _retry(member, error, now)
+
+
+def _refused(member: MembershipState, error: ErrorCode, asked: str, now: int) -> None:
+    """An error that is no part of a rebalance."""
+    if advice(error) is not None:
+        fail(member, fatal(error, asked))
+        return
+    if moves_coordinator(error):
+        member.actions.append(ForgetCoordinator())
+    _retry(member, f"{asked} was answered {error.name.upper()}", now)
+
+
+def _retry(member: MembershipState, error: str, now: int) -> None:
+    """Join again after a pause, or give up when that has been so for too long."""
+    lasting = member.tries.failed(now)
+    if lasting >= member.config.retry_timeout_ms:
+        fail(member, _gave_up(member, error, lasting))
+        return
+    member.phase = Phase.OUT
+    member.want_join(error)
+    if member.rejoin_because is not None:
+        pause = member.backoff(member.tries.failures)
+        member.tell("retry", f"{error}; tried again in {pause} ms")
+        member.retry_at = now + pause
+
+
+def _gave_up(member: MembershipState, error: str, lasting: int) -> CoordinatorUnavailableError:
+    return CoordinatorUnavailableError(
+        f"group {member.config.group_id} could not be joined: {member.tries.failures} "
+        f"tries in {lasting} ms, "
+        f"the last one: {error}. Check that the brokers run and are reachable under the "
+        "addresses that "
+        "they advertise; retry_timeout_ms says how long it is tried"
+    )

@@ -1,0 +1,72 @@
+"""Leaving the group: once, briefly, and whether or not the coordinator answers. The session timeout
+does the same.
+"""
+
+from typing import Final
+
+from kohort.client.group_errors import moves_coordinator
+from kohort.client.membership.ending import be_over
+from kohort.client.membership.events import End, ForgetCoordinator, LeaveGroup, Left
+from kohort.client.membership.state import MembershipState, Phase
+from kohort.errors import ErrorCode
+
+LEAVE_WITHIN_MS: Final = 5_000
+"""How long leaving may take: the session timeout does the same a little later."""
+
+
+def begin_leave(member: MembershipState, now: int, reason: str, *, drain: bool) -> None:
+    """End what is held; LeaveGroup goes out when that is drained."""
+    member.leaving_because = reason
+    member.rejoin_because = member.retry_at = None
+    member.leave_until = now + member.config.drain_ms + LEAVE_WITHIN_MS
+    if member.has_generation:
+        member.end_all(
+            End.CLOSED if drain else End.LOST, member.drain_ms(now) if drain else 0, reason
+        )
+    member.draining = member.draining and drain
+
+
+def send_leave(member: MembershipState, now: int) -> None:
+    """A static member leaves without a word, unless it is configured to."""
+    member.abandon()
+    if not member.member_id or not member.config.sends_leave:
+        be_left(member)
+        return
+    member.phase = Phase.LEAVING
+    member.session.end()
+    member.leave_until = min(member.leave_until, now + LEAVE_WITHIN_MS)
+    request = LeaveGroup(member_id=member.member_id, reason=member.leaving_because or "")
+    member.awaited = member.send(
+        request, min(member.request_timeout_ms, max(member.leave_until - now, 1))
+    )
+
+
+def leave_answered(member: MembershipState, error: ErrorCode, now: int) -> None:
+    """Whatever is wrong with a member that is leaving, it is no member any more; but for a
+    coordinator elsewhere.
+    """
+    if error is ErrorCode.coordinator_load_in_progress or moves_coordinator(error):
+        member.actions.append(ForgetCoordinator())
+        leave_failed(member, error.name.upper(), now)
+    else:
+        be_left(member)
+
+
+def leave_failed(member: MembershipState, error: str, now: int) -> None:
+    """Try again as long as there is time."""
+    again = now + member.backoff(1)
+    if again >= member.leave_until:
+        member.tell(
+            "left",
+            f"without the coordinator's answer ({error}): the session timeout ends the membership",
+        )
+        be_left(member)
+    else:
+        member.phase = Phase.OUT
+        member.retry_at = again
+
+
+def be_left(member: MembershipState) -> None:
+    """The membership is over because it was asked for."""
+    be_over(member)
+    member.actions.append(Left())

@@ -1,0 +1,425 @@
+"""One TCP connection to a broker: requests are pipelined and answered in order.
+
+    connection = await Connection.open(("localhost", 9092), config)
+    answer = await connection.send("find_coordinator", key_type=0, key="orders")
+
+`send` picks the highest version that both sides speak, within what the caller can use, and gives
+kio's response of that version. `submit` is for those who write and read bodies themselves (produce,
+fetch). What is bounded: requests in flight, the time that each may take, the size of an answer. A
+broker that lets a request's time pass loses its connection: answers come in order, so whatever it
+would answer then could not be told from the next.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self, cast
+
+from kohort.client.config import Address, ClientConfig
+from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
+from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
+from kohort.client.net.receiving import Receiver
+from kohort.client.net.send_gate import Gate, Obstacle
+from kohort.client.net.versions import (
+    Frame,
+    Wire,
+    common_version,
+    correlation_id,
+    unsupported,
+    wire,
+)
+from kohort.errors import KafkaError
+from kohort.protocol.framing import MalformedError
+
+JOIN_BELOW: Final = 32 * 1024
+"""Bytes up to which a request is written as one piece."""
+
+CLOSE_GRACE_S: Final = 1.0
+"""How long a connection that is being closed may take to hand over what was written."""
+
+REAUTHENTICATE_AT: Final = 0.85
+"""Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
+
+
+class _Call:
+    """A request on its way."""
+
+    __slots__ = ("api", "correlation_id", "deadline", "frame", "sent")
+
+    def __init__(
+        self,
+        api: str,
+        correlation_id: int,
+        frame: "asyncio.Future[Frame]",
+        sent: float,
+        deadline: float,
+    ):
+        self.api = api
+        self.correlation_id = correlation_id
+        self.frame = frame
+        self.sent = sent
+        self.deadline = deadline
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Opened by `Connection.open`. Used from one event loop."""
+
+    def __init__(self, address: Address, config: ClientConfig) -> None:
+        self.address = address
+        self.closed = False
+        """Whether nothing can be sent any more; why is in `reason`."""
+        self.reason = ""
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._receiver = Receiver(config.max_response_bytes)
+        self._offered: Offered = UNASKED
+        self._client_id = (
+            len(config.client_id.encode()).to_bytes(2, "big") + config.client_id.encode()
+        )
+        self._pending: deque[_Call] = deque()
+        self._next_id = 0
+        self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
+        self._gate = Gate()
+        self._renewing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._renew_timer: asyncio.TimerHandle | None = None
+        self._last_used = self._loop.time()
+        self._lost = asyncio.Event()
+
+    def __repr__(self) -> str:
+        state = f"closed: {self.reason}" if self.closed else f"{len(self._pending)} in flight"
+        return f"<Connection {named(self.address)} {state}>"
+
+    @classmethod
+    async def open(cls, address: Address, config: ClientConfig) -> Self:
+        """Connect, ask for versions, authenticate.
+
+        Raises BrokerUnreachableError if that fails or takes longer than
+        `socket_connection_setup_timeout_ms`, AuthenticationError if we are refused.
+        """
+        connection: Self | None = None
+        limit_s = config.socket_connection_setup_timeout_ms / 1000
+        try:
+            with _told_as_unreachable(address):
+                async with asyncio.timeout(limit_s):
+                    connection = await cls._connect(address, config)
+                    await connection._greet()
+        except TimeoutError:
+            failed = BrokerUnreachableError(
+                f"{named(address)} did not complete a connection within {limit_s:g} s"
+            )
+            if connection is not None:
+                connection.fail(failed)
+            raise failed from None
+        except BaseException as error:
+            if connection is not None:
+                connection.fail(BrokerUnreachableError(str(error)))
+            raise
+        return connection
+
+    @classmethod
+    async def _connect(cls, address: Address, config: ClientConfig) -> Self:
+        context = config.security.context()
+        loop = asyncio.get_running_loop()
+        host, port = address
+        _, protocol = await loop.create_connection(
+            lambda: cls(address, config),
+            host,
+            port,
+            ssl=context,
+            server_hostname=host if context else None,
+        )
+        return protocol
+
+    async def _greet(self) -> None:
+        self._offered = await ask_versions(self._submit_now)
+        if self._config.security.is_sasl:
+            await self._authenticate()
+        self._watch_idleness()
+
+    # For callers
+
+    def version(self, api: str) -> int | None:
+        """The highest version of an API that both sides speak; None if there is none."""
+        return common_version(api, self._offered)
+
+    def how(self, api: str, least: int = 0, most: int | None = None) -> Wire:
+        """The highest version that both sides and the caller can use. Raises
+        UnsupportedVersionError.
+        """
+        version = common_version(api, self._offered, least, most)
+        if version is None:
+            raise unsupported(api, self._offered, least, most)
+        return wire(api, version)
+
+    async def send(
+        self,
+        api: str,
+        /,
+        *,
+        timeout_ms: int | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+        **fields: Any,
+    ) -> Any:
+        """kio's response to a request of the highest version that both sides and the caller can
+        use.
+
+        Fields are given as `protocol.building.request` takes them; what the version lacks is
+        dropped. Raises UnsupportedVersionError, BrokerUnreachableError, RequestTimeoutError after
+        `timeout_ms` (default: `request_timeout_ms`). Error codes inside the response are the
+        caller's affair.
+        """
+        how = self.how(api, min_version, max_version)
+        return self.decode(how, await self.submit(how, how.body(fields), timeout_ms=timeout_ms))
+
+    def decode(self, how: Wire, frame: Frame) -> Any:
+        """kio's response. One that cannot be read closes the connection, and raises
+        BrokerUnreachableError.
+        """
+        try:
+            answer = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
+        except MalformedError as error:
+            raise self.fail(self._garbage(error)) from None
+        if asked := getattr(answer, "throttle_time", None):
+            self.throttle(asked.total_seconds())
+        return answer
+
+    def throttle(self, seconds: float) -> None:
+        """The client is over its quota: send nothing for so long, for the broker would not read it
+        (KIP-219).
+
+        No longer than `request_timeout_ms`, whatever it said.
+        """
+        self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
+
+    async def submit(
+        self, how: Wire, *body: bytes, timeout_ms: int | None = None, answered: bool = True
+    ) -> Frame:
+        """The whole answer (without its size) to a request whose body is in pieces; b"" if it is
+        not `answered`.
+
+        Waits while too many requests are in flight. Raises BrokerUnreachableError,
+        RequestTimeoutError.
+        """
+        if not answered:
+            await self._gate.passed()
+            self._write(how, body, 0)
+            return b""
+        async with self._slots:
+            await self._gate.passed()  # now: it may have closed while others held the slots
+            return await self._post(how, body, timeout_ms)
+
+    async def close(self) -> None:
+        """Close it; requests in flight raise BrokerUnreachableError."""
+        self.fail(
+            BrokerUnreachableError(f"the connection to {named(self.address)} was closed by us"),
+            abort=False,
+        )
+        try:
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                await self._lost.wait()
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._pending)
+
+    def fail(self, error: BrokerUnreachableError, *, abort: bool = True) -> BrokerUnreachableError:
+        """End the connection for that reason, with every request in flight. Gives the error back,
+        to be raised.
+        """
+        if not self.closed:
+            self.closed = True
+            self.reason = str(error)
+            for timer in (self._timer, self._idle_timer, self._renew_timer):
+                if timer is not None:
+                    timer.cancel()
+            self._gate.closed_for_good()
+            pending, self._pending = self._pending, deque()
+            for call in pending:
+                if not call.frame.done():
+                    call.frame.set_exception(
+                        type(error)(f"{call.api} to {named(self.address)}: {error}")
+                    )
+                    call.frame.exception()  # one that nobody awaits any more is no error
+            if self._transport is not None:
+                self._transport.abort() if abort else self._transport.close()
+        return error
+
+    # Requests
+
+    async def _send_now(self, api: str, /, *, min_version: int = 0, **fields: Any) -> Any:
+        """`send`, also while others have to wait for authentication."""
+        how = self.how(api, min_version, None)
+        return self.decode(how, await self._submit_now(how, how.body(fields)))
+
+    def _submit_now(self, how: Wire, body: bytes) -> "asyncio.Future[Frame]":
+        return self._post(how, (body,), None)
+
+    def _post(
+        self, how: Wire, body: tuple[bytes, ...], timeout_ms: int | None
+    ) -> "asyncio.Future[Frame]":
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        now = self._loop.time()
+        deadline = (
+            now + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        )
+        frame: asyncio.Future[Frame] = self._loop.create_future()
+        self._write(how, body, self._next_id)
+        self._pending.append(_Call(how.api, self._next_id, frame, now, deadline))
+        if self._timer is None or deadline < self._timer.when():
+            self._set_timer(deadline)
+        return frame
+
+    def _write(self, how: Wire, body: tuple[bytes, ...], number: int) -> None:
+        if self.closed or self._transport is None:
+            raise BrokerUnreachableError(
+                f"{how.api} to {named(self.address)} cannot be sent: {self.reason}"
+            )
+        self._last_used = self._loop.time()
+        size = sum(map(len, body))
+        head = how.head(number, self._client_id, size)
+        if size <= JOIN_BELOW:
+            self._transport.write(b"".join((head, *body)))
+        else:
+            self._transport.writelines((head, *body))
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        """The earliest deadline that the timer knew of has come; most often its request has long
+        been answered.
+        """
+        self._timer = None
+        if not self._pending:
+            return
+        first = min(self._pending, key=lambda call: call.deadline)
+        if first.deadline > self._loop.time():
+            self._set_timer(first.deadline)
+            return
+        waited = self._loop.time() - first.sent
+        self.fail(
+            RequestTimeoutError(
+                f"{first.api} was not answered within {waited:.1f} s; the connection is closed"
+            )
+        )
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        return self._receiver.lend()
+
+    def buffer_updated(self, received: int) -> None:
+        try:
+            for frame in self._receiver.take(received):
+                self._settle(frame)
+        except MalformedError as error:
+            self.fail(self._garbage(error))
+
+    def pause_writing(self) -> None:
+        self._gate.hold(Obstacle.FULL)
+
+    def resume_writing(self) -> None:
+        self._gate.let_go(Obstacle.FULL)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        why = f": {error}" if error else ""
+        self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
+        self._lost.set()
+
+    def _settle(self, frame: Frame) -> None:
+        if self.closed:
+            return
+        if not self._pending:
+            raise MalformedError("an answer that nobody asked for")
+        call = self._pending.popleft()
+        if (found := correlation_id(frame)) != call.correlation_id:
+            self._pending.appendleft(call)
+            raise MalformedError(f"correlation id {found} instead of {call.correlation_id}")
+        if not call.frame.done():
+            call.frame.set_result(frame)
+
+    def _garbage(self, error: MalformedError) -> BrokerUnreachableError:
+        hint = (
+            ""
+            if self._offered is not UNASKED
+            else ("; is this a Kafka listener with that security protocol?")
+        )
+        return BrokerUnreachableError(
+            f"{named(self.address)} answered what cannot be read: {error}{hint}"
+        )
+
+    # Idleness, authentication
+
+    def _watch_idleness(self) -> None:
+        limit = self._config.connections_max_idle_ms / 1000
+        rest = self._last_used + limit - self._loop.time()
+        if rest <= 0 and not self._pending:
+            self.fail(BrokerUnreachableError(f"idle for {limit:g} s"), abort=False)
+        else:
+            self._idle_timer = self._loop.call_later(
+                rest if rest > 0 else limit, self._watch_idleness
+            )
+
+    async def _authenticate(self) -> None:
+        lifetime_ms = await authenticate(self._send_now, self._config.security)
+        if lifetime_ms > 0:
+            self._renew_timer = self._loop.call_later(
+                lifetime_ms / 1000 * REAUTHENTICATE_AT, self._start_renewing
+            )
+
+    def _start_renewing(self) -> None:
+        self._gate.hold(Obstacle.RENEWING)
+        self._renewing = self._loop.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        """Authenticate anew while nothing else is sent: between its messages a broker takes no
+        other request.
+        """
+        try:
+            await self._authenticate()
+        except (AuthenticationError, BrokerUnreachableError, KafkaError) as error:
+            self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
+        finally:
+            self._renewing = None
+            self._gate.let_go(Obstacle.RENEWING)
+
+
+def named(address: Address) -> str:
+    """HOST:PORT."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _told_as_unreachable(address: Address) -> Iterator[None]:
+    """What goes wrong while connecting, in our own errors. TimeoutError is the caller's."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise AuthenticationError(f"TLS with {named(address)} failed: {error}") from error
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise BrokerUnreachableError(f"{named(address)}: {error.strerror or error}") from error
+    except (KafkaError, MalformedError) as error:
+        raise BrokerUnreachableError(
+            f"{named(address)} is no Kafka broker that we understand: {error}"
+        ) from error

@@ -1,0 +1,171 @@
+"""The connections of one client: one for each (broker, purpose), opened when first asked for,
+opened again when broken.
+
+Different purposes never share a TCP connection: a JoinGroup that waits for minutes must not delay a
+commit, nor a fetch a heartbeat. Several who ask for the same connection at once share one attempt.
+An address that failed is left alone for a while that grows (Kafka's `reconnect.backoff`).
+"""
+
+import asyncio
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from kohort.client.backoff import Backoff, described
+from kohort.client.config import Address, ClientConfig
+from kohort.client.errors import AuthenticationError, BrokerUnreachableError
+from kohort.client.net.connection import Connection, named
+
+Key = tuple[Hashable, str]
+"""Node id (or the address of a bootstrap server) and purpose."""
+
+NEXT_AFTER_S: Final = 1.0
+"""How long one broker has before the next is tried beside it: one that hangs must not hold up the
+others.
+"""
+
+
+class Connections:
+    """Opens, keeps and closes connections."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._open: dict[Key, Connection] = {}
+        self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
+        self._failed: dict[Address, tuple[Backoff, float]] = {}
+        self._attempts: dict[Address, int] = {}  # the number of the last attempt
+        self._count = 0
+        self._closed = False
+
+    async def get(self, key: Key, address: Address) -> Connection:
+        """The open connection of `key`, which leads to `address`. Raises as `Connection.open` does."""
+        found = self._open.get(key)
+        if found is not None:
+            if not found.closed and found.address == address:
+                return found
+            del self._open[key]
+            found.fail(
+                BrokerUnreachableError(
+                    f"the broker moved from {named(found.address)} to {named(address)}"
+                )
+            )
+        return await asyncio.shield(self._attempt(key, address))
+
+    def idlest(self, purpose: str) -> Connection | None:
+        """Of the open connections for that purpose, the one with the fewest requests in flight."""
+        able = [each for (_, use), each in self._open.items() if use == purpose and not each.closed]
+        return min(able, key=lambda each: each.in_flight, default=None)
+
+    async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:
+        """The first connection to any of the candidates that opens.
+
+        They are tried one after the other, those that failed lately last, else those that were
+        tried lately: one that takes connections and hangs must not be all that is ever tried. The
+        next also when the one before takes long. Raises BrokerUnreachableError, or
+        AuthenticationError if one refused us, when all have failed.
+        """
+        now = asyncio.get_running_loop().time()
+        todo = sorted(
+            candidates,
+            key=lambda each: (max(self._not_before(each[1]), now), self._attempts.get(each[1], 0)),
+        )
+        waiting: set[asyncio.Task[Connection]] = set()
+        addresses: dict[asyncio.Task[Connection], Address] = {}
+        failures: dict[Address, BaseException] = {}
+        while todo or waiting:
+            if todo:
+                key, address = todo.pop(0)
+                task = self._attempt(key, address)
+                addresses[task] = address
+                waiting.add(task)
+            done, waiting = await asyncio.wait(
+                waiting, timeout=NEXT_AFTER_S if todo else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                if task.cancelled():
+                    raise BrokerUnreachableError("the client is closed")
+                if (error := task.exception()) is None:
+                    return task.result()
+                failures[addresses[task]] = error
+        raise _all_failed(failures)
+
+    async def close(self) -> None:
+        """Close all, and let none be opened any more."""
+        self._closed = True
+        tasks = [task for _, task in self._opening.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in self._open.values()))
+        self._open.clear()
+
+    def _attempt(self, key: Key, address: Address) -> asyncio.Task[Connection]:
+        under_way = self._opening.get(key)
+        if under_way is not None and under_way[0] == address:
+            return under_way[1]
+        if self._closed:
+            raise BrokerUnreachableError("the client is closed")
+        self._count += 1
+        self._attempts[address] = self._count
+        task = asyncio.get_running_loop().create_task(self._opened(key, address))
+        self._opening[key] = address, task
+        task.add_done_callback(lambda done: self._attempted(key, done))
+        return task
+
+    def _attempted(self, key: Key, task: asyncio.Task[Connection]) -> None:
+        if self._opening.get(key, (None, None))[1] is task:
+            del self._opening[key]
+        if not task.cancelled():
+            task.exception()  # read it: an attempt that nobody waits for any more is no error
+
+    async def _opened(self, key: Key, address: Address) -> Connection:
+        loop = asyncio.get_running_loop()
+        if (rest := self._not_before(address) - loop.time()) > 0:
+            await asyncio.sleep(rest)
+        try:
+            connection = await Connection.open(address, self._config)
+        except (BrokerUnreachableError, AuthenticationError):
+            backoff = self._backoff(address)
+            self._failed[address] = backoff, loop.time() + backoff.next_s()
+            raise
+        self._failed.pop(address, None)
+        self._open[key] = connection
+        return connection
+
+    def _backoff(self, address: Address) -> Backoff:
+        known = self._failed.get(address)
+        return (
+            known[0]
+            if known
+            else Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        )
+
+    def _not_before(self, address: Address) -> float:
+        known = self._failed.get(address)
+        return known[1] if known else 0.0
+
+    async def release(self, purpose: str) -> None:
+        """Close the connections of a purpose that nobody has any more."""
+        opening = [task for key, (_, task) in self._opening.items() if key[1] == purpose]
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        keys = [key for key in self._open if key[1] == purpose]
+        await asyncio.gather(*(self._open.pop(key).close() for key in keys))
+
+    def drop_all(self, why: BrokerUnreachableError) -> None:
+        """End every open connection for that reason; new ones can be opened."""
+        for each in self._open.values():
+            each.fail(why)
+        self._open.clear()
+
+
+def _all_failed(failures: dict[Address, BaseException]) -> Exception:
+    tried = "; ".join(_told(address, error) for address, error in failures.items())
+    refused = any(isinstance(error, AuthenticationError) for error in failures.values())
+    kind = AuthenticationError if refused else BrokerUnreachableError
+    return kind(f"no broker could be reached: {tried}" if failures else "no broker is known")
+
+
+def _told(address: Address, error: BaseException) -> str:
+    text = described(error)
+    return text if named(address) in text else f"{named(address)}: {text}"

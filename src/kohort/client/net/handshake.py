@@ -1,0 +1,95 @@
+"""What is said on a fresh connection before anything else: versions (KIP-35, KIP-511), then SASL
+(KIP-43, KIP-152).
+
+ApiVersions is asked in the highest version that we know. A broker that does not know it answers in
+v0 with UNSUPPORTED_VERSION and the versions that it does know, and is asked again.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from struct import Struct
+from typing import Any, Final
+
+from kohort import __version__
+from kohort.client.errors import AuthenticationError
+from kohort.client.net.versions import API_VERSIONS, Frame, Wire, common_version, spoken, wire
+from kohort.client.security import Security
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.framing import MalformedError
+
+Submit = Callable[[Wire, bytes], Awaitable[Frame]]
+"""Sends a body, gives the answer's frame."""
+
+Send = Callable[..., Awaitable[Any]]
+"""`Connection.send`."""
+
+Offered = Mapping[int, tuple[int, int]]
+"""Lowest and highest version that a broker speaks, by API key."""
+
+UNASKED: Final[Offered] = {API_VERSIONS: spoken("api_versions")}
+"""What is assumed until the broker has told."""
+
+_MS: Final = timedelta(milliseconds=1)
+_NO_TIME: Final = timedelta()
+_MAX_STEPS: Final = 8
+"""Messages of one authentication; SCRAM has two."""
+_error_code = Struct(">h").unpack_from
+
+
+async def ask_versions(submit: Submit) -> Offered:
+    """What the broker speaks. Raises KafkaError, MalformedError, BrokerUnreachableError."""
+    version = spoken("api_versions")[1]
+    while True:
+        answer = await _ask_in(submit, version)
+        offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+        if answer.error_code is ErrorCode.none:
+            return offered
+        if answer.error_code is not ErrorCode.unsupported_version or version == 0:
+            raise KafkaError(answer.error_code, "to ApiVersions")
+        version = min(version - 1, common_version("api_versions", offered) or 0)
+
+
+async def _ask_in(submit: Submit, version: int) -> Any:
+    how = wire("api_versions", version)
+    fields = {"client_software_name": "kohort", "client_software_version": __version__}
+    frame = await submit(how, how.body(fields))
+    if len(frame) < 6:
+        raise MalformedError("an ApiVersions answer that ends early")
+    refused = _error_code(frame, 4)[0] == ErrorCode.unsupported_version
+    return (wire("api_versions", 0) if refused else how).read(bytes(frame), 4)
+
+
+async def authenticate(send: Send, security: Security) -> int:
+    """Do the SASL exchange; for how many ms the broker takes it to hold (KIP-368), 0: for as long
+    as the connection.
+
+    Raises AuthenticationError, BrokerUnreachableError.
+    """
+    # SaslHandshake v0 would go on without Kafka's framing.
+    chosen = await send("sasl_handshake", min_version=1, mechanism=security.mechanism)
+    if chosen.error_code is not ErrorCode.none:
+        offered = ", ".join(chosen.mechanisms) or "none"
+        raise AuthenticationError(
+            f"the broker does not offer {security.mechanism}, it offers {offered}"
+        )
+    exchange = security.exchange()
+    try:
+        message = await anext(exchange)
+        for _ in range(_MAX_STEPS):
+            answer = await send("sasl_authenticate", auth_bytes=message)
+            if answer.error_code is not ErrorCode.none:
+                raise AuthenticationError(
+                    f"{security.mechanism}: "
+                    f"{answer.error_message or answer.error_code.name.upper()}"
+                )
+            try:
+                message = await exchange.asend(answer.auth_bytes)
+            except StopAsyncIteration:
+                return int(getattr(answer, "session_lifetime", _NO_TIME) // _MS)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise AuthenticationError(
+            f"{security.mechanism}: an answer that cannot be understood: {error}"
+        ) from None
+    finally:
+        await exchange.aclose()
+    raise AuthenticationError(f"{security.mechanism}: no end after {_MAX_STEPS} messages")

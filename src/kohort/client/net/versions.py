@@ -1,0 +1,147 @@
+"""Which version of an API two sides speak, and how a request of it is written and its answer read.
+
+kio has the schema of every version that Apache Kafka 4.3 knows, so that what we speak is what kio
+has; what the broker speaks it tells in ApiVersions. The highest that both have is used (KIP-35),
+within what the caller can use.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from struct import Struct
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map
+
+from kohort.client.errors import UnsupportedVersionError
+from kohort.protocol.building import request
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import read_varint
+from kohort.protocol.reading import Read, reader
+from kohort.protocol.schema import known_versions
+from kohort.protocol.writing import encode
+
+KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
+"""API keys by Kafka's name in snake case."""
+
+API_VERSIONS: Final = KEYS["api_versions"]
+_HEAD: Final = Struct(">ihhi")
+_int32: Final = Struct(">i").unpack_from
+
+Frame = bytes | bytearray
+"""An answer without its size."""
+
+
+@cache
+def spoken(api: str) -> tuple[int, int]:
+    """Lowest and highest version of an API that we have the schema of. Raises KeyError for no API
+    of Kafka.
+    """
+    if api not in KEYS:
+        raise KeyError(
+            f"{api!r} is no API of Kafka; names are in snake case, such as 'find_coordinator'"
+        )
+    return known_versions(KEYS[api])
+
+
+def common_version(
+    api: str, theirs: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None
+) -> int | None:
+    """The highest version that we, they and the caller can use; None if there is none."""
+    if (offered := theirs.get(KEYS[api])) is None:
+        return None
+    ours = spoken(api)
+    lowest = max(ours[0], offered[0], least)
+    highest = min(ours[1], offered[1], ours[1] if most is None else most)
+    return highest if lowest <= highest else None
+
+
+def unsupported(
+    api: str, theirs: Mapping[int, tuple[int, int]], least: int, most: int | None
+) -> UnsupportedVersionError:
+    """The error for a request that the broker does not understand."""
+    ours = spoken(api)
+    wanted = f"v{max(ours[0], least)} to v{min(ours[1], ours[1] if most is None else most)}"
+    offered = theirs.get(KEYS[api])
+    has = "does not know it" if offered is None else f"speaks v{offered[0]} to v{offered[1]}"
+    return UnsupportedVersionError(f"{api} {wanted} is needed, the broker {has}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One version of one API on the wire."""
+
+    api: str
+    key: int
+    version: int
+    flexible: bool
+    """Whether request headers, and but for ApiVersions answers' headers, end with tagged fields
+    (KIP-482).
+    """
+
+    @property
+    def read(self) -> Read:
+        """The answer's body, from (frame, offset). Raises MalformedError."""
+        return _response_reader(self.key, self.version)
+
+    def body(self, fields: Mapping[str, Any]) -> bytes:
+        """A request's bytes behind its header; `fields` as `protocol.building.request` takes them."""
+        return encode(request(self.key, self.version, **fields))
+
+    def head(self, correlation_id: int, client_id: bytes, size: int) -> bytes:
+        """Size and header of a request whose body takes `size` bytes; `client_id` with its length
+        in front.
+        """
+        tags = b"\0" if self.flexible else b""
+        length = _HEAD.size - 4 + len(client_id) + len(tags) + size
+        return _HEAD.pack(length, self.key, self.version, correlation_id) + client_id + tags
+
+    def body_at(self, frame: Frame) -> int:
+        """Where an answer's body starts, behind correlation id and tags. Raises MalformedError."""
+        return skip_tags(frame, 4) if self.flexible and self.key != API_VERSIONS else 4
+
+
+@cache
+def wire(api: str, version: int) -> Wire:
+    """How that version is written and read."""
+    key = KEYS[api]
+    schema = load_request_schema(key, version)
+    return Wire(api, key, version, schema.__flexible__)
+
+
+@cache
+def _response_reader(api_key: int, version: int) -> Read:
+    """Made when the first answer comes; those who read Fetch and Produce themselves need none."""
+    return reader(load_response_schema(api_key, version))
+
+
+def preload(*apis: str) -> None:
+    """Have the newest versions of these at hand, 3 to 5 ms each the first time: before anybody
+    waits for them.
+    """
+    for api in apis:
+        how = wire(api, spoken(api)[1])
+        how.body({})
+        _ = how.read
+
+
+def skip_tags(frame: Frame, at: int) -> int:
+    """The offset behind tagged fields, of which none matters here. Raises MalformedError."""
+    try:
+        if frame[at] == 0:
+            return at + 1
+        count, at = read_varint(frame, at)
+        for _ in range(count):  # ends with the data: each takes two bytes at least
+            _, at = read_varint(frame, at)
+            size, at = read_varint(frame, at)
+            at += size
+    except IndexError:
+        raise MalformedError("tagged fields end beyond the answer") from None
+    return at
+
+
+def correlation_id(frame: Frame) -> int:
+    """What the answer says which request it belongs to; a frame has at least these four bytes."""
+    found: int = _int32(frame, 0)[0]
+    return found

@@ -1,0 +1,134 @@
+"""What comes of batches that were sent: in the log, sent again, sent in two, or given up.
+
+A broker that refuses a sequence has lost those before it, or awaits one that is to be sent again:
+the rules of that are `ProducePartition`'s.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from kohort.client.backoff import Backoff
+from kohort.client.cluster import Cluster
+from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, DeliveryTimeoutError, is_retriable
+from kohort.client.produce.batch import NO_OFFSET, ProduceBatch
+from kohort.client.produce.partition import ProducePartition
+from kohort.client.produce.producer_ids import ProducerIds
+from kohort.client.producer_config import ProducerConfig
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import TopicPartition
+
+_SEQUENCES_LOST: Final = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.invalid_producer_epoch,
+    }
+)
+_UNKNOWN: Final = ErrorCode.unknown_server_error
+
+
+class Outcomes:
+    """Of one producer. `on_settled` is called with every batch that is done with, also with one
+    that was split.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        ids: ProducerIds,
+        on_settled: Callable[[ProduceBatch], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._ids = ids
+        self._on_settled = on_settled
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+
+    def answered(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
+        """The broker's answer for the batch, None if it left that out."""
+        if told is None:
+            self.failed(
+                partition,
+                batch,
+                KafkaError(_UNKNOWN, (f"{batch.tp} is missing in the broker's answer")),
+            )
+        elif told.error_code is ErrorCode.none:
+            stamp = (
+                -1
+                if told.log_append_time is None
+                else round(told.log_append_time.timestamp() * 1000)
+            )
+            self._succeeded(partition, batch, told.base_offset, stamp)
+        elif told.error_code is ErrorCode.duplicate_sequence_number:
+            self._succeeded(partition, batch, NO_OFFSET, -1)
+        else:
+            message = getattr(told, "error_message", None)
+            error = KafkaError(
+                told.error_code, f"{batch.tp}: {message}" if message else str(batch.tp)
+            )
+            self._refused(partition, batch, error)
+
+    def _succeeded(
+        self, partition: ProducePartition, batch: ProduceBatch, base_offset: int, stamp: int
+    ) -> None:
+        partition.succeeded(batch)
+        self._backoffs.pop(batch.tp, None)
+        batch.succeed(base_offset, stamp)
+        self._on_settled(batch)
+
+    def _refused(self, partition: ProducePartition, batch: ProduceBatch, error: KafkaError) -> None:
+        if error.code is ErrorCode.message_too_large and batch.count > 1:
+            partition.replace(batch, batch.split())
+            self._on_settled(batch)
+            return
+        if error.code in _SEQUENCES_LOST and batch.sequence >= 0:
+            if partition.is_first(batch):
+                self._begin_anew(partition, batch, error)
+            self._again(partition, batch, error)
+            return
+        if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
+            self._cluster.stale(batch.tp.topic)
+        self.failed(partition, batch, error)
+
+    def _begin_anew(
+        self, partition: ProducePartition, batch: ProduceBatch, error: KafkaError
+    ) -> None:
+        partition.begin_anew()
+        if error.code is ErrorCode.invalid_producer_epoch:
+            self._ids.lost(batch.producer)
+        else:
+            self._ids.next_epoch(batch.producer)
+
+    def failed(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
+        """There is no answer, or it says that the batch is not in the log."""
+        if is_retriable(error):
+            self._again(partition, batch, error)
+        else:
+            partition.gone(batch)
+            self.settle(batch, error)
+
+    def _again(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
+        batch.last_error = error
+        now = asyncio.get_running_loop().time()
+        if now >= batch.created + self._config.delivery_timeout_s:
+            partition.gone(batch)
+            self.settle(batch, self.timed_out(batch))
+            return
+        backoff = self._backoffs.setdefault(batch.tp, self._cluster.backoff())
+        partition.again(batch, now + backoff.next_s())
+
+    def settle(self, batch: ProduceBatch, error: Exception) -> None:
+        """Give it up."""
+        batch.fail(error)
+        self._on_settled(batch)
+
+    def timed_out(self, batch: ProduceBatch) -> DeliveryTimeoutError:
+        """The error that tells what was tried."""
+        limit = f"{self._config.delivery_timeout_s:g} s"
+        tried = f"{batch.attempts} attempts" if batch.attempts else "it was never sent"
+        last = f", the last: {batch.last_error}" if batch.last_error else ""
+        return DeliveryTimeoutError(
+            batch.tp, f"{batch.tp}: {batch.count} records not delivered in {limit}; {tried}{last}"
+        )

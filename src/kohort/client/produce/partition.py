@@ -1,0 +1,174 @@
+"""The batches of one partition, in order: being filled, waiting, in flight; and the sequences that
+keep them in order.
+
+Pure: when a batch may be sent is an argument's affair (`now`), what was answered is told by the
+sender.
+
+An idempotent producer numbers its records (KIP-98): the broker takes a batch only if its sequence
+is the next, so that several batches can be in flight and one that is sent again is not appended
+twice. When one of them fails, those behind it fail as well (OUT_OF_ORDER_SEQUENCE_NUMBER). So
+nothing new is sent until all that are in flight have been answered, and then they are sent again in
+order, one at a time until one succeeds. If the broker refuses the sequence of the very first one,
+it has lost what came before; the producer takes the next epoch, and the numbers begin at 0
+(KIP-360).
+
+The first batch under a producer id goes alone. A broker that does not know the id yet takes any
+sequence (Kafka's ProducerAppendInfo): if it refused the first one, as it does while the topic is
+just being made, and took the second, the order would be lost.
+
+Without idempotence there is one batch in flight at a time: two could change places when the first
+is sent again.
+"""
+
+from collections import deque
+from typing import Final
+
+from kohort.client.produce.batch import NO_SEQUENCE, NOBODY, ProduceBatch, ProducerId
+from kohort.protocol.batch_format import increment_sequence
+from kohort.types import TopicPartition
+
+NEVER: Final = float("inf")
+
+
+class ProducePartition:
+    """The state of one partition."""
+
+    def __init__(self, tp: TopicPartition, max_in_flight: int) -> None:
+        self.tp = tp
+        self.waiting: deque[ProduceBatch] = deque()
+        """The last one may be open."""
+        self.in_flight: list[ProduceBatch] = []
+        self.not_before = 0.0
+        """Backoff after a failure, by the loop's clock."""
+        self._max_in_flight = max_in_flight
+        self._recovering = False
+        """One batch at a time, until one succeeds: what is behind it could overtake it."""
+        self._reset = False
+        self._numbers = 0
+        self._producer = NOBODY
+        self._next_sequence = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProducePartition {self.tp} {len(self.waiting)} waiting, {len(self.in_flight)} "
+            "in flight>"
+        )
+
+    @property
+    def open(self) -> ProduceBatch | None:
+        """The batch that takes records."""
+        return self.waiting[-1] if self.waiting and not self.waiting[-1].is_closed else None
+
+    def next_number(self) -> int:
+        """Of a new batch."""
+        self._numbers += 1
+        return self._numbers
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.waiting and not self.in_flight
+
+    def due(self, linger_s: float, *, hurry: bool) -> float:
+        """When the next batch may be sent: at once (0), at that time, or not before an answer comes
+        (NEVER).
+        """
+        if not self.waiting or len(self.in_flight) >= self._max_in_flight:
+            return NEVER
+        if (self._recovering or self._reset) and self.in_flight:
+            return NEVER
+        first = self.waiting[0]
+        ripe = 0.0 if first.is_closed or hurry else first.created + linger_s
+        return max(ripe, self.not_before)
+
+    def take(self, producer: ProducerId) -> ProduceBatch | None:
+        """The next batch, to be sent under that producer id; None while older ones have to be
+        answered first.
+        """
+        if (self._reset or producer != self._producer) and not self._adopt(producer):
+            return None
+        batch = self.waiting.popleft()
+        batch.close()
+        if self._producer != NOBODY and batch.sequence == NO_SEQUENCE:
+            batch.producer, batch.sequence = self._producer, self._next_sequence
+            self._next_sequence = increment_sequence(self._next_sequence, batch.count)
+        batch.attempts += 1
+        self.in_flight.append(batch)
+        return batch
+
+    def _adopt(self, producer: ProducerId) -> bool:
+        """Go on under another producer id, with sequences from 0; or under the old one while
+        batches depend on it.
+
+        False if the old one cannot be gone on with, and not all its batches have been answered.
+        """
+        if self._reset:
+            if self.in_flight:
+                return False
+        elif self._producer != NOBODY and (
+            self.in_flight or self.waiting[0].sequence != NO_SEQUENCE
+        ):
+            return True
+        for batch in self.waiting:
+            batch.producer, batch.sequence = NOBODY, NO_SEQUENCE
+        self._producer, self._next_sequence, self._reset = producer, 0, False
+        self._recovering = True
+        return True
+
+    def succeeded(self, batch: ProduceBatch) -> None:
+        """The broker has it."""
+        self.in_flight.remove(batch)
+        self._recovering = False
+        self.not_before = 0.0
+
+    def gone(self, batch: ProduceBatch) -> None:
+        """It failed for good. Those behind it carry sequences that the broker does not expect now."""
+        self.in_flight.remove(batch)
+        if batch.sequence != NO_SEQUENCE:
+            self._recovering = self._recovering or bool(self.in_flight)
+
+    def again(self, batch: ProduceBatch, not_before: float) -> None:
+        """It has to be sent again, at its place."""
+        self.in_flight.remove(batch)
+        self._recovering = True
+        self.not_before = not_before
+        self._put_back(batch)
+
+    def replace(self, batch: ProduceBatch, halves: tuple[ProduceBatch, ProduceBatch]) -> None:
+        """It has to be sent in two."""
+        self.in_flight.remove(batch)
+        self._recovering = True
+        sequence = batch.sequence
+        for half in halves:
+            if sequence != NO_SEQUENCE:
+                half.producer, half.sequence = batch.producer, sequence
+                sequence = increment_sequence(sequence, half.count)
+        for half in reversed(halves):
+            self._put_back(half)
+
+    def is_first(self, batch: ProduceBatch) -> bool:
+        """Whether nothing that was sent before it is unsettled."""
+        others = (*self.in_flight, *self.waiting)
+        return all(each is batch or _place(each) > _place(batch) for each in others)
+
+    def begin_anew(self) -> None:
+        """The broker does not know the sequences any more: those of all that are not settled begin
+        at 0.
+        """
+        self._reset = True
+
+    def _put_back(self, batch: ProduceBatch) -> None:
+        behind = (at for at, each in enumerate(self.waiting) if _place(each) >= _place(batch))
+        self.waiting.insert(next(behind, len(self.waiting)), batch)
+
+    def expired(self, deadline: float) -> list[ProduceBatch]:
+        """Take out the batches that wait since before `deadline`."""
+        if not self.waiting or self.waiting[0].created > deadline:
+            return []
+        found = [batch for batch in self.waiting if batch.created <= deadline]
+        self.waiting = deque(batch for batch in self.waiting if batch.created > deadline)
+        return found
+
+
+def _place(batch: ProduceBatch) -> tuple[int, int]:
+    """Halves of a batch have its number, and sequences of their own."""
+    return batch.number, batch.sequence

@@ -1,0 +1,71 @@
+"""The producer id under which sequences count (Kafka's InitProducerId API, KIP-98 and KIP-360)."""
+
+import asyncio
+from typing import Final
+
+from kohort.client.backoff import retrying
+from kohort.client.cluster import Cluster
+from kohort.client.errors import UnsupportedVersionError
+from kohort.client.produce.batch import NOBODY, ProducerId
+from kohort.errors import ErrorCode, KafkaError
+
+_MAX_EPOCH: Final = 2**15 - 1
+
+
+class ProducerIds:
+    """The id of one producer: asked for when first needed, with the next epoch when a broker lost
+    its sequences.
+    """
+
+    def __init__(self, cluster: Cluster, *, enabled: bool) -> None:
+        self._cluster = cluster
+        self._enabled = enabled
+        self._current = NOBODY
+        self._lock = asyncio.Lock()
+
+    @property
+    def current(self) -> ProducerId | None:
+        """The id; NOBODY without idempotence, None while it has to be asked for (`acquire`)."""
+        return self._current if not self._enabled or self._current != NOBODY else None
+
+    async def acquire(self) -> None:
+        """Ask for an id, if there is none. Raises GaveUpError, KafkaError, UnsupportedVersionError."""
+        async with self._lock:
+            if self.current is None:
+                self._current = await retrying(
+                    self._ask,
+                    what="producer id for an idempotent producer",
+                    timeout_ms=self._cluster.config.default_api_timeout_ms,
+                    backoff=self._cluster.backoff(),
+                )
+
+    def next_epoch(self, of: ProducerId) -> None:
+        """The sequences under this id are lost. Partitions that are not concerned go on with it
+        until they are idle.
+        """
+        if of != self._current:
+            return  # the next one is there already
+        bumped = ProducerId(of.id, of.epoch + 1)
+        self._current = bumped if bumped.epoch < _MAX_EPOCH else NOBODY
+
+    def lost(self, of: ProducerId) -> None:
+        """The brokers take nothing under this id any more: another is needed."""
+        if of == self._current:
+            self._current = NOBODY
+
+    async def _ask(self) -> ProducerId:
+        connection = await self._cluster.any_connection()
+        try:
+            answer = await connection.send(
+                "init_producer_id",
+                transactional_id=None,
+                transaction_timeout_ms=2**31 - 1,
+                max_version=5,
+            )
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(
+                f"{error}; set enable_idempotence=False for such a broker"
+            ) from None
+        if answer.error_code is not ErrorCode.none:
+            raise KafkaError(answer.error_code, "to InitProducerId")
+        return ProducerId(answer.producer_id, answer.producer_epoch)

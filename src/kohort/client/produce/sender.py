@@ -1,0 +1,246 @@
+"""Sends what producers' partitions have ready; `Outcomes` deals with the answers.
+
+One task looks at all partitions with batches whenever something may have changed, and starts
+requests: each has one batch of as many partitions of a broker as there are, several requests may be
+on their way to a broker (Kafka's Sender).
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from kohort.client.cluster import Cluster
+from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
+from kohort.client.produce.batch import NO_OFFSET, ProduceBatch
+from kohort.client.produce.delivery_results import Outcomes
+from kohort.client.produce.partition import NEVER, ProducePartition
+from kohort.client.produce.producer_ids import ProducerIds
+from kohort.client.produce.request import VERSIONS, ZSTD_SINCE, produce_request
+from kohort.client.producer_config import ProducerConfig
+from kohort.errors import ErrorCode, KohortError
+from kohort.protocol.compression import Codec
+from kohort.types import TopicPartition
+
+log: Final = logging.getLogger("kohort.client.producer")
+
+
+class Sender:
+    """`on_settled` is called with every batch that is done with, also with one that was split into
+    two.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        ids: ProducerIds,
+        purpose: str,
+        on_settled: Callable[[ProduceBatch], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._ids = ids
+        self._purpose = purpose
+        self._outcomes = Outcomes(cluster, config, ids, on_settled)
+        self._active: dict[ProducePartition, None] = {}
+        self._wake = asyncio.Event()
+        self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._locating: set[TopicPartition] = set()
+        self._acquiring = False
+        self.hurry = 0
+        """How many wait for all to be sent: nothing lingers then."""
+        self._task = self._start(self._run())
+
+    def add(self, partition: ProducePartition) -> None:
+        """It has batches."""
+        self._active[partition] = None
+
+    def wake(self) -> None:
+        """Something may have become due."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End at once; what is not settled fails."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for partition in tuple(self._active):
+            for batch in (*partition.in_flight, *partition.waiting):
+                self._outcomes.settle(
+                    batch,
+                    DeliveryTimeoutError(
+                        batch.tp, (f"{batch.tp}: the producer was closed before its end")
+                    ),
+                )
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            due = self._step(loop.time())
+            try:
+                async with asyncio.timeout_at(None if due == NEVER else due):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _step(self, now: float) -> float:
+        """Start what is due; when something else will be."""
+        producer = self._ids.current
+        if producer is None:
+            if self._active and not self._acquiring:
+                self._acquiring = True
+                self._start(self._acquire())
+            return self._expire(now)
+        next_due = self._expire(now)
+        by_node: defaultdict[int, list[ProducePartition]] = defaultdict(list)
+        for partition in tuple(self._active):
+            due = partition.due(self._config.linger_s, hurry=self.hurry > 0)
+            if due > now:
+                next_due = min(next_due, due)
+                continue
+            leader = self._cluster.known_leader(partition.tp)
+            if leader is None:
+                self._locate(partition.tp)
+            elif (
+                self._requests[leader.node_id] < self._config.max_in_flight_requests_per_connection
+            ):
+                by_node[leader.node_id].append(partition)
+        for node_id, partitions in by_node.items():
+            next_due = min(next_due, self._send_ready(node_id, partitions, now))
+        return next_due
+
+    def _send_ready(
+        self, node_id: int, partitions: Sequence[ProducePartition], now: float
+    ) -> float:
+        """Start one request; at once again (`now`) if there is more for the same broker."""
+        producer = self._ids.current
+        assert producer is not None
+        batches, size = [], 0
+        for partition in partitions:
+            if size and size + partition.waiting[0].size > self._config.max_request_size:
+                self.wake()
+                break
+            batch = partition.take(producer)
+            if batch is not None:
+                batches.append((partition, batch))
+                self._active[partition] = self._active.pop(partition)  # others first next time
+                size += batch.sent_size
+            # The next batch of each goes with another request.
+            if partition.due(self._config.linger_s, hurry=self.hurry > 0) <= now:
+                self.wake()
+        if batches:
+            self._requests[node_id] += 1
+            self._start(self._request(node_id, batches))
+        return NEVER
+
+    def _expire(self, now: float) -> float:
+        """Give up what has waited for too long; when the next will have."""
+        timeout = self._config.delivery_timeout_s
+        earliest = NEVER
+        for partition in tuple(self._active):
+            for batch in partition.expired(now - timeout):
+                self._outcomes.settle(batch, self._outcomes.timed_out(batch))
+            if partition.is_idle:
+                del self._active[partition]
+            elif partition.waiting:
+                earliest = min(earliest, partition.waiting[0].created + timeout)
+        return earliest
+
+    # Requests
+
+    async def _request(
+        self, node_id: int, batches: Sequence[tuple[ProducePartition, ProduceBatch]]
+    ) -> None:
+        try:
+            found = await self._exchange(node_id, [batch for _, batch in batches])
+        except Exception as error:
+            if isinstance(error, KohortError):
+                self._cluster.stale(*{batch.tp.topic for _, batch in batches})
+            else:  # whoever sends is told, rather than left waiting
+                log.exception("a request to broker %s ended with an error that is our own", node_id)
+            for partition, batch in batches:
+                self._outcomes.failed(partition, batch, error)
+        else:
+            for partition, batch in batches:
+                self._outcomes.answered(partition, batch, found.get(batch.tp))
+        finally:
+            self._requests[node_id] -= 1
+            self.wake()
+
+    async def _exchange(
+        self, node_id: int, batches: Sequence[ProduceBatch]
+    ) -> dict[TopicPartition, Any]:
+        connection = await self._cluster.connection(node_id, self._purpose)
+        least, most = VERSIONS
+        least = ZSTD_SINCE if self._config.codec is Codec.ZSTD else least
+        how = connection.how("produce", least, most)
+        acks = self._config.required_acks
+        body = produce_request(how.version, acks, self._cluster.config.request_timeout_ms, batches)
+        frame = await connection.submit(how, *body, answered=acks != 0)
+        if not acks:
+            return {batch.tp: _UNTOLD for batch in batches}
+        answer = connection.decode(how, frame)
+        return {
+            TopicPartition(topic.name, each.index): each
+            for topic in answer.responses
+            for each in topic.partition_responses
+        }
+
+    # What requests need
+
+    def _locate(self, tp: TopicPartition) -> None:
+        if tp not in self._locating:
+            self._locating.add(tp)
+            self._start(self._find_leader(tp))
+
+    async def _find_leader(self, tp: TopicPartition) -> None:
+        try:
+            await self._cluster.leader(tp)
+        except Exception as error:
+            self._not_had([each for each in tuple(self._active) if each.tp == tp], error)
+        finally:
+            self._locating.discard(tp)
+            self.wake()
+
+    async def _acquire(self) -> None:
+        try:
+            await self._ids.acquire()
+        except Exception as error:
+            self._not_had(tuple(self._active), error)
+        finally:
+            self._acquiring = False
+            self.wake()
+
+    def _not_had(self, partitions: Iterable[ProducePartition], error: Exception) -> None:
+        """What their batches need could not be had: in vain for good, or until they have waited for
+        too long.
+        """
+        for partition in partitions:
+            if isinstance(error, GaveUpError) or is_retriable(error):
+                for batch in partition.waiting:
+                    batch.last_error = error
+            else:
+                for batch in partition.expired(NEVER):
+                    self._outcomes.settle(batch, error)
+
+    def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Untold:
+    """What is known of a batch that the broker was not asked to acknowledge."""
+
+    error_code = ErrorCode.none
+    base_offset = NO_OFFSET
+    log_append_time = None
+
+
+_UNTOLD: Final = _Untold()

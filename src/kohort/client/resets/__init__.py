@@ -1,0 +1,58 @@
+"""Offset resets as plans that are reviewed, executed, verified and undone."""
+
+from kohort.client.resets.csv import read_offsets, write_offsets
+from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
+from kohort.client.resets.resets import (
+    ActiveGroupError,
+    DriftError,
+    check,
+    committed_by_all,
+    execute,
+    members_told,
+    now_ms,
+    partitions_of,
+    plan_reset,
+    require_same_cluster,
+)
+from kohort.client.resets.specs import (
+    ShiftBy,
+    Specification,
+    ToCurrent,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToOffsets,
+    ToTime,
+)
+from kohort.client.resets.times import Moment, instant, parse_datetime, parse_duration
+
+__all__ = [
+    "ActiveGroupError",
+    "Change",
+    "Drift",
+    "DriftError",
+    "Moment",
+    "PlanError",
+    "ResetPlan",
+    "ShiftBy",
+    "Specification",
+    "ToCurrent",
+    "ToEarliest",
+    "ToLatest",
+    "ToOffset",
+    "ToOffsets",
+    "ToTime",
+    "check",
+    "committed_by_all",
+    "execute",
+    "instant",
+    "members_told",
+    "now_ms",
+    "parse_datetime",
+    "parse_duration",
+    "partitions_of",
+    "plan_reset",
+    "read_offsets",
+    "require_same_cluster",
+    "write_offsets",
+]

@@ -1,0 +1,213 @@
+"""A reset as a value: what was committed, what shall be, and the file that keeps both.
+
+A plan is made once and then is the truth about the reset: executing it commits every `new`, undoing
+it is executing its inverse, and both are refused when the group no longer stands where the plan
+says (`drift`). The file is JSON, so that it can be reviewed, kept and compared like any other
+change.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
+
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.resets.times import iso
+from kohort.errors import KohortError
+from kohort.types import GroupId, TopicPartition
+
+FORMAT: Final = "kohort offset reset"
+VERSION: Final = 1
+
+
+class PlanError(KohortError):
+    """A file that is no plan; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One partition of one group."""
+
+    group: GroupId
+    partition: TopicPartition
+    old: OffsetAndMetadata | None
+    """What was committed when the plan was made; None: nothing."""
+    new: OffsetAndMetadata | None
+    """What shall be committed; None: nothing, the commit is deleted."""
+    warning: str = ""
+    """Why `new` is not what was asked for."""
+
+    @property
+    def moves(self) -> int | None:
+        """By how many offsets, None where one of the two is none."""
+        return None if self.old is None or self.new is None else self.new.offset - self.old.offset
+
+    @property
+    def changes(self) -> bool:
+        return self.old != self.new
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A partition that no longer stands where the plan says."""
+
+    group: GroupId
+    partition: TopicPartition
+    expected: int | None
+    found: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPlan:
+    """What a reset does to one or more groups."""
+
+    specification: str
+    """In words, as in "to-datetime 2026-01-31T09:30:00.000Z"."""
+    cluster_id: str | None
+    made_at_ms: int
+    changes: tuple[Change, ...]
+    executed_at_ms: int | None = None
+
+    @property
+    def groups(self) -> tuple[GroupId, ...]:
+        """In the order in which they come first."""
+        return tuple(dict.fromkeys(change.group for change in self.changes))
+
+    def of(self, group: GroupId) -> tuple[Change, ...]:
+        return tuple(change for change in self.changes if change.group == group)
+
+    def inverse(self, now_ms: int) -> Self:
+        """The plan that brings back what was."""
+        return replace(
+            self,
+            specification=f"undo of {self.specification}",
+            made_at_ms=now_ms,
+            executed_at_ms=None,
+            changes=tuple(
+                replace(each, old=each.new, new=each.old, warning="") for each in self.changes
+            ),
+        )
+
+    def drift(
+        self, current: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]]
+    ) -> tuple[Drift, ...]:
+        """Where the groups stand elsewhere than at `old`. Offsets count, not their metadata."""
+        found = (
+            Drift(
+                each.group,
+                each.partition,
+                _offset(each.old),
+                _offset(current[each.group].get(each.partition)),
+            )
+            for each in self.changes
+        )
+        return tuple(drift for drift in found if drift.expected != drift.found)
+
+    # --- the file
+    # ------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """One object; one line per partition, so that a diff of two plans reads well."""
+        head = {
+            "format": FORMAT,
+            "version": VERSION,
+            "specification": self.specification,
+            "cluster_id": self.cluster_id,
+            "made_at": iso(self.made_at_ms),
+            "made_at_ms": self.made_at_ms,
+            "executed_at_ms": self.executed_at_ms,
+        }
+        lines = ",\n    ".join(
+            json.dumps(_as_fields(each), ensure_ascii=False) for each in self.changes
+        )
+        body = ",\n".join(
+            (f"  {json.dumps(name)}: {json.dumps(value)}") for name, value in head.items()
+        )
+        return f'{{\n{body},\n  "changes": [\n    {lines}\n  ]\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> "ResetPlan":
+        """Raises PlanError."""
+        try:
+            read = json.loads(text)
+        except ValueError as error:
+            raise PlanError(f"not JSON: {error}") from None
+        if not isinstance(read, dict) or read.get("format") != FORMAT:
+            raise PlanError(f'not a plan: "format" is not "{FORMAT}"')
+        if read.get("version") != VERSION:
+            raise PlanError(
+                f"version {read.get('version')} of a plan; this Kohort reads version {VERSION}"
+            )
+        try:
+            return ResetPlan(
+                specification=str(read["specification"]),
+                cluster_id=_string_or_none(read["cluster_id"]),
+                made_at_ms=_integer(read["made_at_ms"]),
+                executed_at_ms=None
+                if read["executed_at_ms"] is None
+                else _integer(read["executed_at_ms"]),
+                changes=_unique(_change(each) for each in read["changes"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(f"not a plan: {type(error).__name__}: {error}") from None
+
+
+def _offset(of: OffsetAndMetadata | None) -> int | None:
+    return None if of is None else of.offset
+
+
+def _as_fields(change: Change) -> dict[str, Any]:
+    return {
+        "group": change.group,
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "old": None if change.old is None else asdict(change.old),
+        "new": None if change.new is None else asdict(change.new),
+        "warning": change.warning,
+    }
+
+
+def _change(read: Mapping[str, Any]) -> Change:
+    return Change(
+        group=GroupId(_string(read["group"])),
+        partition=TopicPartition(_string(read["topic"]), _integer(read["partition"])),
+        old=_committed(read["old"]),
+        new=_committed(read["new"]),
+        warning=str(read["warning"]),
+    )
+
+
+def _committed(read: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
+    if read is None:
+        return None
+    offset = _integer(read["offset"])
+    if offset < 0:
+        raise ValueError(f"offset {offset}")
+    metadata = _string(read["metadata"])
+    return OffsetAndMetadata(
+        offset=offset, leader_epoch=_integer(read["leader_epoch"]), metadata=metadata
+    )
+
+
+def _unique(changes: Iterable[Change]) -> tuple[Change, ...]:
+    by_place: dict[tuple[GroupId, TopicPartition], Change] = {}
+    for change in changes:
+        if by_place.setdefault((change.group, change.partition), change) is not change:
+            raise ValueError(f"{change.partition} of {change.group} is there twice")
+    return tuple(by_place.values())
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a string")
+    return value
+
+
+def _string_or_none(value: Any) -> str | None:
+    return None if value is None else _string(value)

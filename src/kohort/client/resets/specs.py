@@ -1,0 +1,143 @@
+"""What `--to-…` and `--shift-by` mean for one partition: Kafka's ConsumerGroupCommand, decided
+without I/O.
+
+Every new offset stays within the log: one that lies before its start or behind its end becomes that
+end, with a warning, as Kafka does. A moment after the last record means the end of the log; a
+partition that never had a commit stands "currently" at the end. Only a shift needs a commit to
+start from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.client.admin import Standing
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import KohortError
+from kohort.types import GroupId, TopicPartition
+
+
+class NoCommitError(KohortError):
+    """A shift of a partition in which the group has committed nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    def __str__(self) -> str:
+        return "to-earliest"
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    def __str__(self) -> str:
+        return "to-latest"
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    def __str__(self) -> str:
+        return "to-current"
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    offset: int
+
+    def __str__(self) -> str:
+        return f"to-offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    offsets: int
+
+    def __str__(self) -> str:
+        return f"shift-by {self.offsets}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToTime:
+    """To the first record that is not older than this."""
+
+    at_ms: int
+    told: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return self.told or f"to-datetime {self.at_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """To an offset for each partition, as a CSV file has them."""
+
+    offsets: Mapping[tuple[GroupId, TopicPartition], int]
+    told: str = field(default="from-file", compare=False)
+
+    def __str__(self) -> str:
+        return self.told
+
+
+Specification: TypeAlias = (
+    ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToTime | ToOffsets
+)
+
+
+def new_offset(
+    wanted: Specification, group: GroupId, at: Standing, found: int | None = None
+) -> tuple[OffsetAndMetadata, str]:
+    """The offset to commit, and a warning, "" if there is none.
+
+    The log's ends must be known. `found`: the offset that ListOffsets gave for a moment, None when
+    no record is as new. Leader epoch and metadata stay as they are where the offset does. Raises
+    NoCommitError.
+    """
+    assert at.start is not None, at
+    assert at.end is not None, at
+    offset, warning = _asked_for(wanted, group, at, at.start, at.end, found)
+    if isinstance(wanted, ToCurrent):
+        # As in Kafka: what is committed is kept, wherever it is.
+        return (at.committed or OffsetAndMetadata(offset=offset)), warning
+    if offset < at.start:
+        warning = f"offset {offset} is before the log's start; set to {at.start}"
+    elif offset > at.end:
+        warning = f"offset {offset} is beyond the log's end; set to {at.end}"
+    offset = min(max(offset, at.start), at.end)
+    if at.committed is not None and at.committed.offset == offset:
+        return at.committed, warning
+    return OffsetAndMetadata(offset=offset), warning
+
+
+def _asked_for(
+    wanted: Specification, group: GroupId, at: Standing, start: int, end: int, found: int | None
+) -> tuple[int, str]:
+    match wanted:
+        case ToEarliest():
+            return start, ""
+        case ToLatest():
+            return end, ""
+        case ToCurrent():
+            return (
+                (end, ("nothing is committed; set to the log's end"))
+                if at.committed is None
+                else (_current(at), "")
+            )
+        case ToOffset(offset):
+            return offset, ""
+        case ShiftBy(offsets):
+            return _current(at) + offsets, ""
+        case ToTime():
+            return (
+                (end, ("no record is as new; set to the log's end"))
+                if found is None
+                else (found, "")
+            )
+        case ToOffsets(by_partition):
+            return by_partition[group, at.partition], ""
+
+
+def _current(at: Standing) -> int:
+    if at.committed is None:
+        raise NoCommitError(
+            f"{at.partition}: cannot be shifted, the group has committed nothing there"
+        )
+    return at.committed.offset

@@ -1,0 +1,70 @@
+"""Points in time as Kafka's `--to-datetime` and `--by-duration` take them.
+
+A date and time without a zone is UTC, as in Kafka's own tool; that surprises people, so
+`Moment.zone_given` tells whether a zone was there, and whoever shows the result says in which zone
+it was read.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from kohort.errors import ConfigError
+
+_DURATION: Final = re.compile(
+    r"(?P<sign>[-+])?P(?:(?P<days>[-+]?\d+)D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?\d+)H)?(?:(?P<minutes>[-+]?\d+)M)?(?:(?P<seconds>[-+]?\d+(?:[.,]\d{0,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_UNITS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time, and whether its zone was told or assumed."""
+
+    at_ms: int
+    zone_given: bool
+
+    def told(self, local: timezone | None = None) -> str:
+        """In UTC and in local time: what a person checks before executing."""
+        at = instant(self.at_ms)
+        return (
+            f"{iso(self.at_ms)} ({at.astimezone(local).isoformat(timespec='milliseconds')} "
+            "local time)"
+        )
+
+
+def parse_datetime(text: str) -> Moment:
+    """ISO 8601 with or without a zone: `2026-01-31T09:30:00.000+01:00`. Raises ConfigError."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is not a date and time as in 2026-01-31T09:30:00.000+01:00 (or "
+            "…Z; without a zone it is UTC)"
+        ) from None
+    given = at.tzinfo is not None
+    aware = at if given else at.replace(tzinfo=UTC)
+    return Moment((aware - _EPOCH) // timedelta(milliseconds=1), given)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of `PnDTnHnMnS`, as java.time.Duration reads it. Raises ConfigError."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text[-1] in "Pp" or text[-1] in "Tt":
+        raise ConfigError(f"{text!r} is not a duration as in P1DT2H30M (PnDTnHnMnS)")
+    total = sum(float((found[unit] or "0").replace(",", ".")) * ms for unit, ms in _UNITS.items())
+    return int(-total if found["sign"] == "-" else total)
+
+
+def instant(at_ms: int) -> datetime:
+    """Raises OverflowError for what no calendar has."""
+    return _EPOCH + timedelta(milliseconds=at_ms)
+
+
+def iso(at_ms: int) -> str:
+    """In UTC, as in 2026-01-31T09:30:00.000Z."""
+    return instant(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,95 @@
+"""Where Kohort answers otherwise than Apache Kafka on purpose: exactly which field gets which
+value, and why.
+
+Such an answer is counted as argued, not as a difference; any other value in the same place is a
+difference. The reasons are told at length in docs/differences.md.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.conformance.comparing import Difference
+from kohort.conformance.entities import Plain
+
+
+@dataclass(frozen=True)
+class Argued:
+    """A field of one scenario (as a shell pattern), the value that is argued for it, and the
+    argument.
+    """
+
+    scenario: str
+    field: str
+    got: Plain
+    why: str
+
+
+PENDING_STATIC: Final = (
+    "Kafka fails with an unknown server error when a pending member id comes with an "
+    "instance id; the id is simply "
+    "not one that may do so"
+)
+CREATED_AT_ONCE: Final = (
+    "one node that creates a topic knows it at once; a client of Kafka would ask again "
+    "until it gets this answer"
+)
+NOBODY_TO_WAIT_FOR: Final = (
+    "a member that is refused for want of room is removed, and everybody else has "
+    "joined: Kafka waits for the whole "
+    "rebalance timeout all the same"
+)
+
+NULL_TAG: Final = (
+    "a tagged field that is null is left out by everybody who writes one; the library "
+    "that reads requests knows no "
+    "null there"
+)
+NOTHING_DROPPED: Final = (
+    "of two batches for one partition in one request Kafka drops the first and says "
+    "nothing; Kohort appends and "
+    "answers both"
+)
+
+ARGUED: Final = (
+    Argued(
+        ("static_members.pending_id_with_instance_id"),
+        "error_code",
+        "UNKNOWN_MEMBER_ID (25)",
+        PENDING_STATIC,
+    ),
+    Argued("static_members.pending_id_with_instance_id", "member_id", "<member 1>", PENDING_STATIC),
+    Argued("metadata.auto_creation", "topics[[]0].error_code", "NONE (0)", CREATED_AT_ONCE),
+    Argued("metadata.auto_creation", "topics[[]0].partitions.length", 1, CREATED_AT_ONCE),
+    Argued("metadata.auto_creation", "topics[[]0].topic_id", "<topic id 1>", CREATED_AT_ONCE),
+    Argued(
+        "configured.late_member_finds_no_room", "value", "sooner than 2.5 s", NOBODY_TO_WAIT_FOR
+    ),
+    Argued("connections.known_tag_of_null", "outcome", "connection closed", NULL_TAG),
+    Argued(
+        "produce.same_partition_twice",
+        ("responses[[]0].partition_responses.length"),
+        2,
+        NOTHING_DROPPED,
+    ),
+    Argued("produce.same_partition_twice", "value", 2, NOTHING_DROPPED),
+)
+
+
+def argument(difference: Difference) -> str | None:
+    """Why this difference is right, or None when nobody argues for it."""
+    for one in ARGUED:
+        same_place = one.scenario == difference.scenario and fnmatch.fnmatchcase(
+            difference.field, one.field
+        )
+        if same_place and one.got == difference.got:
+            return one.why
+    return None
+
+
+def all_argued(differences: Iterable[Difference]) -> bool:
+    """Whether every one of them is argued."""
+    return all(argument(one) is not None for one in differences)

@@ -1,0 +1,22 @@
+"""kio without Hypothesis, for processes whose start somebody waits for: the command line, and
+Spark's Python processes.
+
+Where Hypothesis is installed kio imports it, to register test strategies for its types: 300 ms of
+CPU time that no server and no query needs.
+"""
+
+import importlib
+import sys
+
+
+def import_kio() -> None:
+    """Import what of kio would import Hypothesis; nothing happens if that has been imported
+    already.
+    """
+    if "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("kio.static.primitive")
+    finally:
+        del sys.modules["hypothesis"]

@@ -1,0 +1,295 @@
+"""Mends encoded messages that Apache Kafka reads and kio would stumble over.
+
+kio's native reader is fast, in ways that a server cannot leave to its peers. It reserves memory for
+as many array elements as the sender *declares*, and a count of 2^35 ends the process: every count
+has to be held against the bytes that are left. It takes null for an array that cannot be null. And
+it refuses what Kafka accepts: tagged fields that it does not know (that is what tags are for: a
+newer client may send them), text that is not UTF-8, a retention of more years than Python's
+timedelta has.
+
+So a message that is not as usual (`quick_walk`) is walked over step by step, along its lengths and
+counts. What cannot be read is refused; what kio would stumble over is cut out, or replaced by what
+Kafka makes of it. The steps are derived once from kio's own schema class, so there is no second
+description of the messages to keep in step.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import (
+    pack_compact_string,
+    pack_int64,
+    pack_string,
+    pack_varint,
+    read_varint,
+)
+from kohort.protocol.schema import Shape, fixed_size, shape
+
+MAX_ELEMENTS: Final = 1 << 20
+"""Array elements of one request, all arrays together. A frame of 100 MB of empty strings would keep
+the loop busy for half a minute; no client comes near this.
+"""
+
+MAX_PATCHES: Final = 1 << 12
+"""Fields of one request that have to be mended. Today's clients send none."""
+
+MAX_DURATION_MS: Final = (2**63 - 1) // 1000
+"""A duration that is longer is as good as for ever, and cut to this: kio counts microseconds in 64
+bits.
+"""
+
+_int8 = struct.Struct(">b").unpack_from
+_int16 = struct.Struct(">h").unpack_from
+_int32 = struct.Struct(">i").unpack_from
+_int64 = struct.Struct(">q").unpack_from
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message on its way: what was seen, and what has to be replaced in it."""
+
+    data: bytes
+    elements: int = 0
+    patches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    """(start, stop, replacement), in order."""
+
+    def count(self, elements: int, at: int) -> None:
+        """Refuse a count that the rest of the message cannot hold: an element takes a byte at
+        least.
+        """
+        self.elements += elements
+        if elements > len(self.data) - at or self.elements > MAX_ELEMENTS:
+            raise MalformedError(
+                f"array of {elements} elements, {len(self.data) - at} bytes are left"
+            )
+
+    def replace(self, start: int, stop: int, replacement: bytes = b"") -> None:
+        """Have other bytes, or none, in place of [start, stop)."""
+        if len(self.patches) >= MAX_PATCHES:
+            raise MalformedError(f"more than {MAX_PATCHES} fields that are not as they should be")
+        self.patches.append((start, stop, replacement))
+
+    def patched(self, at: int) -> bytes:
+        """The message from offset `at`, as kio can read it."""
+        parts: list[bytes] = []
+        for start, stop, replacement in self.patches:
+            parts += (self.data[at:start], replacement)
+            at = stop
+        return b"".join((*parts, self.data[at:]))
+
+
+_Step: TypeAlias = Callable[[_Message, int], int]
+"""Passes over a field that starts at the offset, gives the offset behind it. At the end of the
+data: IndexError, struct.error, or an offset beyond it.
+"""
+
+
+def mended(entity_type: Any, data: bytes, at: int = 0) -> bytes:
+    """The message that starts at offset `at`, as kio can read it; bytes behind it are ignored, as
+    Kafka does.
+
+    Raises `MalformedError` if it cannot be read.
+    """
+    message = _Message(data)
+    step: _Step = _struct_step(entity_type)
+    try:
+        end = step(message, at)
+    except (IndexError, struct.error):
+        end = len(data) + 1
+    if end > len(data):
+        raise MalformedError(f"{entity_type.__name__} v{entity_type.__version__} ends early")
+    return message.patched(at)
+
+
+# The plan of a class
+
+
+@cache
+def _struct_step(entity_type: Any) -> _Step:
+    plain = [each for each in fields(entity_type) if "tag" not in each.metadata]
+    steps = _merged([_field_step(shape(each), entity_type.__flexible__) for each in plain])
+    if entity_type.__flexible__:
+        steps.append(_tags_step(_known_tags(entity_type)))
+    if len(steps) == 1:
+        return steps[0]
+
+    def step(message: _Message, at: int) -> int:
+        for each in steps:
+            at = each(message, at)
+        return at
+
+    return step
+
+
+def _known_tags(entity_type: Any) -> dict[int, _Step]:
+    tagged: list[Field[Any]] = [each for each in fields(entity_type) if "tag" in each.metadata]
+    # A tag that is there is not null: nullable structs have no marker byte in a tagged field.
+    return {
+        each.metadata["tag"]: _field_step(shape(each)._replace(nullable=False), flexible=True)
+        for each in tagged
+    }
+
+
+class _Fixed:
+    """A field, or several in a row, whose size is known beforehand."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, _message: _Message, at: int) -> int:
+        return at + self.size
+
+
+def _merged(steps: list[_Step]) -> list[_Step]:
+    merged: list[_Step] = []
+    for each in steps:
+        last = merged[-1] if merged else None
+        if isinstance(each, _Fixed) and isinstance(last, _Fixed):
+            merged[-1] = _Fixed(last.size + each.size)
+        else:
+            merged.append(each)
+    return merged
+
+
+def _field_step(of: Shape, flexible: bool) -> _Step:
+    if not of.is_array:
+        step = _value_step(of, flexible)
+        return _nullable_step(step) if of.is_struct and of.nullable else step
+    return (_compact_array_step if flexible else _array_step)(
+        _value_step(of, flexible), of.nullable
+    )
+
+
+def _value_step(of: Shape, flexible: bool) -> _Step:
+    if of.is_struct:
+        return _struct_step(of.inner)
+    if of.kafka_type == "timedelta_i64":
+        return _duration_step
+    size = fixed_size(of._replace(is_array=False))
+    if size is not None:
+        return _Fixed(size)
+    if of.kafka_type == "string":
+        return _compact_string_step if flexible else _string_step
+    return _compact_bytes_step if flexible else _bytes_step
+
+
+# Steps. Whether a string may be null is left to kio.
+
+
+def _string_step(message: _Message, at: int) -> int:
+    length: int = _int16(message.data, at)[0]
+    end = at + 2 + max(length, 0)
+    text = _not_utf8(message.data[at + 2 : end])
+    if text is not None:
+        message.replace(at, end, pack_string(text))
+    return end
+
+
+def _compact_string_step(message: _Message, at: int) -> int:
+    end = _compact_bytes_step(message, at)
+    length, start = read_varint(message.data, at)
+    text = _not_utf8(message.data[start:end]) if length else None
+    if text is not None:
+        message.replace(at, end, pack_compact_string(text))
+    return end
+
+
+def _not_utf8(data: bytes) -> str | None:
+    """None if it is UTF-8, else what Java makes of it: U+FFFD for what cannot be read."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+    return None
+
+
+def _bytes_step(message: _Message, at: int) -> int:
+    length: int = _int32(message.data, at)[0]
+    return at + 4 + max(length, 0)
+
+
+def _compact_bytes_step(message: _Message, at: int) -> int:
+    length, at = read_varint(message.data, at)
+    return at + max(length - 1, 0)
+
+
+def _duration_step(message: _Message, at: int) -> int:
+    milliseconds: int = _int64(message.data, at)[0]
+    if abs(milliseconds) > MAX_DURATION_MS:
+        message.replace(
+            at, at + 8, pack_int64(MAX_DURATION_MS if milliseconds > 0 else -MAX_DURATION_MS)
+        )
+    return at + 8
+
+
+def _array_step(step: _Step, nullable: bool) -> _Step:
+    def array(message: _Message, at: int) -> int:
+        elements: int = _int32(message.data, at)[0]
+        return _elements(message, at + 4, elements, step, nullable)
+
+    return array
+
+
+def _compact_array_step(step: _Step, nullable: bool) -> _Step:
+    def array(message: _Message, at: int) -> int:
+        elements, at = read_varint(message.data, at)
+        return _elements(message, at, elements - 1, step, nullable)
+
+    return array
+
+
+def _elements(message: _Message, at: int, elements: int, step: _Step, nullable: bool) -> int:
+    if elements < 0:
+        if nullable:
+            return at
+        raise MalformedError("null for an array that cannot be null")
+    message.count(elements, at)
+    if isinstance(step, _Fixed):
+        return at + elements * step.size
+    for _ in range(elements):
+        at = step(message, at)
+    return at
+
+
+def _nullable_step(step: _Step) -> _Step:
+    """KIP-893: a byte in front of the struct, negative for null."""
+
+    def struct_or_null(message: _Message, at: int) -> int:
+        return at + 1 if _int8(message.data, at)[0] < 0 else step(message, at + 1)
+
+    return struct_or_null
+
+
+def _tags_step(known: Mapping[int, _Step]) -> _Step:
+    def tags(message: _Message, at: int) -> int:
+        return at + 1 if message.data[at] == 0 else _tag_section(message, at, known)
+
+    return tags
+
+
+def _tag_section(message: _Message, at: int, known: Mapping[int, _Step]) -> int:
+    """Pass over tagged fields in any order, duplicates among them (the last one counts, as in
+    Kafka).
+    """
+    data, section, head = message.data, at, len(message.patches)
+    count, at = read_varint(data, at)
+    first, kept = at, 0
+    for _ in range(count):  # ends with the data: each tag takes two bytes at least
+        tag_at = at
+        tag, at = read_varint(data, at)
+        size, at = read_varint(data, at)
+        if tag in known:
+            kept += 1
+            at = known[tag](message, at)
+        else:
+            at += size
+            message.replace(tag_at, at)
+    if kept < count:
+        message.patches.insert(head, (section, first, pack_varint(kept)))
+    return at

@@ -1,0 +1,93 @@
+"""Rings when timers are due, after whoever was in time has been heard."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from kohort.runtime.clock import Clock
+from kohort.runtime.timers import TimerHeap
+from kohort.types import Instant
+
+K = TypeVar("K", bound=Hashable)
+
+_TICK_S: Final = 0.001
+GIVES_WAY_MS: Final = 20
+"""How much later a timer fires at most because requests keep coming."""
+
+
+class Alarm(Generic[K]):
+    """Timers on the running event loop. A due timer gives way to the requests that have come by
+    then.
+
+    The loop looks at its own timers before it looks at its sockets. If timers fired right then, a
+    process that was held up (stopped, swapped out, busy with one large turn) would expire the
+    sessions of members whose heartbeats lie there unread, and a first rebalance without a delay
+    would end between the two requests that it takes to join. In Kafka a timer that fires queues up
+    behind the requests. Here it waits until the loop has turned without a request.
+    """
+
+    def __init__(self, clock: Clock, ring: Callable[[K], None]) -> None:
+        self.heard = False
+        """To be set with every request."""
+        self._clock = clock
+        self._ring_for = ring
+        self._timers: TimerHeap[K] = TimerHeap()
+        self._handle: asyncio.TimerHandle | None = None
+        self._at: Instant | None = None
+        self._listening_since: Instant | None = None
+        self._ringing_at: Instant | None = None
+
+    def __len__(self) -> int:
+        """How many timers are set."""
+        return len(self._timers)
+
+    def set(self, key: K, deadline: Instant) -> None:
+        """Set, or move, a timer. One that is set because another rang does not ring before requests
+        are heard again.
+        """
+        if self._ringing_at is not None:
+            deadline = max(deadline, Instant(self._ringing_at + 1))
+        self._timers.set(key, deadline)
+        if self._at is None or deadline < self._at:
+            self._arm()
+
+    def cancel(self, key: K) -> None:
+        """Forget a timer, if it is set."""
+        self._timers.cancel(key)
+
+    def close(self) -> None:
+        """Ring no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _arm(self) -> None:
+        deadline = self._timers.next_deadline()
+        if deadline is not None and (self._at is None or deadline < self._at):
+            # One that rings too early, because that timer was cancelled or moved, arms itself
+            # again.
+            self._ring_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
+
+    def _ring_after(self, seconds: float, at: Instant) -> None:
+        self.close()
+        self._at = at
+        self._handle = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        now, deadline = self._clock.now(), self._timers.next_deadline()
+        if deadline is not None and deadline <= now and self._listens(now):
+            self._ring_after(_TICK_S, deadline)
+            return
+        self._ringing_at = now
+        for key in self._timers.due(now):
+            self._ring_for(key)
+        self._at = self._listening_since = self._ringing_at = None
+        self._arm()
+
+    def _listens(self, now: Instant) -> bool:
+        """Whether what is due has to wait for one more turn of the loop."""
+        if self._listening_since is None:
+            self._listening_since = now
+        elif not self.heard or now - self._listening_since >= GIVES_WAY_MS:
+            return False
+        self.heard = False
+        return True

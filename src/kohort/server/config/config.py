@@ -1,0 +1,206 @@
+"""The configuration of one server: every name of the table with its value, and where that value
+came from.
+
+Of two settings the one nearer to the user wins: `--set`, then the other flags, environment, TOML
+file, the default. A configuration that exists is valid: whatever is wrong with names, values and
+how they fit together is reported at once, in one `ConfigError`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kohort.errors import ConfigError
+from kohort.server.addresses import Address, is_loopback, parse_address
+from kohort.server.config.definition import ConfigDef, Value, as_text, did_you_mean
+from kohort.server.config.sources import DEFAULT, SET, Given
+from kohort.server.config.table import TABLE
+
+__all__ = ["Config", "Setting"]
+
+DEFAULT_SOURCE = "default"
+_RETENTION = (
+    ("log.retention.ms", 1),
+    ("log.retention.minutes", 60_000),
+    ("log.retention.hours", 3_600_000),
+)
+_ROLL = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One configuration as it is in force."""
+
+    definition: ConfigDef
+    value: Value
+    source: str = DEFAULT_SOURCE
+    rank: int = DEFAULT
+
+    @property
+    def is_default(self) -> bool:
+        return self.rank == DEFAULT
+
+
+class Config(Mapping[str, Any]):
+    """`config["group.min.session.timeout.ms"]` is 6000, an int; a name that the table lacks is a
+    KeyError.
+
+    Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever
+    of their names it was set by.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        """Configuration of an embedded server. Raises ConfigError."""
+        given = [Given(name, value, "code", SET) for name, value in (settings or {}).items()]
+        self._settings = _settle(given, [])
+
+    @classmethod
+    def of(cls, given: Iterable[Given], problems: Iterable[str] = ()) -> "Config":
+        """Configuration of what the sources gave, and of what was wrong with it. Raises
+        ConfigError.
+        """
+        config = cls.__new__(cls)
+        config._settings = _settle(given, list(problems))
+        return config
+
+    def __getitem__(self, name: str) -> Any:
+        return self._settings[name].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{name}={as_text(setting.value)}"
+            for name, setting in self._settings.items()
+            if setting.rank
+        )
+        return f"<Config {' '.join(changed) or 'all defaults'}>"
+
+    def setting(self, name: str) -> Setting:
+        """The value with its definition and source."""
+        return self._settings[name]
+
+    @property
+    def listen(self) -> Address:
+        return parse_address(self["listeners"])
+
+    @property
+    def advertise(self) -> Address | None:
+        """What clients are told to connect to, None: what is listened on."""
+        text = self["advertised.listeners"]
+        return None if text is None else parse_address(text)
+
+    @property
+    def http_listen(self) -> Address | None:
+        text = self["http.listen"]
+        return None if text is None else parse_address(text)
+
+
+def _settle(given: Iterable[Given], problems: list[str]) -> dict[str, Setting]:
+    settings = {name: Setting(definition, definition.default) for name, definition in TABLE.items()}
+    for one in sorted(given, key=lambda one: one.rank):
+        setting = _judge(one, problems)
+        if setting is not None:
+            settings[one.name] = setting
+    _resolve_synonyms(settings)
+    problems += _misfits(settings)
+    if problems:
+        raise ConfigError(_report(problems))
+    return settings
+
+
+def _judge(given: Given, problems: list[str]) -> Setting | None:
+    label = given.name if given.name == given.source else f"{given.source}: {given.name}"
+    definition = TABLE.get(given.name)
+    if definition is None:
+        problems.append(f"{label}: unknown name{did_you_mean(given.name, TABLE)}")
+        return None
+    try:
+        return Setting(definition, definition.parse(given.value), given.source, given.rank)
+    except ValueError as error:
+        problems.append(f"{label}: {error}")
+        return None
+
+
+def _resolve_synonyms(settings: dict[str, Setting]) -> None:
+    for names in (_RETENTION, _ROLL):
+        _resolve_unit(settings, names)
+    old, new = settings["broker.id"], settings["node.id"]
+    if old.value is not None and new.is_default:
+        settings["node.id"] = Setting(
+            new.definition, old.value, f"{old.source}: broker.id", old.rank
+        )
+
+
+def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ...]) -> None:
+    """Let the strongest source win, and of one source the finest unit, which comes first in
+    `names`.
+    """
+    set_by = [(name, unit) for name, unit in names if settings[name].value is not None]
+    name, unit = max(set_by, key=lambda one: settings[one[0]].rank)
+    chosen, target = settings[name], names[0][0]
+    if name != target and isinstance(chosen.value, int):
+        value = chosen.value * unit if chosen.value > 0 else chosen.value
+        source = DEFAULT_SOURCE if chosen.is_default else f"{chosen.source}: {name}"
+        settings[target] = Setting(settings[target].definition, value, source, chosen.rank)
+
+
+def _misfits(settings: Mapping[str, Setting]) -> list[str]:
+    """What is wrong with values that are each right by themselves."""
+
+    def value(name: str) -> Any:
+        return settings[name].value
+
+    found = []
+    shortest, longest = value("group.min.session.timeout.ms"), value("group.max.session.timeout.ms")
+    if shortest > longest:
+        found.append(
+            f"group.min.session.timeout.ms: {shortest} is more than "
+            f"group.max.session.timeout.ms ({longest})"
+        )
+    if value("log.retention.ms") == 0:
+        found.append(
+            "log.retention.ms: 0 is out of range: -1 (never) or at least 1; the nearest is 1"
+        )
+    if value("broker.id") is not None and value("broker.id") != value("node.id"):
+        found.append(
+            f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set "
+            "only node.id"
+        )
+    return found + _exposed(settings)
+
+
+def _exposed(settings: Mapping[str, Setting]) -> list[str]:
+    found = []
+    for name in ("listeners", "http.listen"):
+        text = settings[name].value
+        if text is None or settings["insecure"].value:
+            continue
+        if not is_loopback(parse_address(str(text)).host):
+            found.append(
+                f"{name}: {text} can be reached by other machines, and there is no "
+                "authentication yet; "
+                "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            )
+    advertised = settings["advertised.listeners"].value or settings["listeners"].value
+    if parse_address(str(advertised)).is_any:
+        found.append(
+            f"advertised.listeners: clients cannot connect to {advertised}; "
+            "name an address that they can reach, as in --advertise kohort.example:9092"
+        )
+    return found
+
+
+def _report(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return "\n".join(
+        [
+            (f"{len(problems)} errors in the configuration:"),
+            *(f"  {problem}" for problem in problems),
+        ]
+    )

@@ -1,0 +1,169 @@
+"""What one configuration is: its name, type, default and range, and how a text or TOML value
+becomes it.
+
+Names, types and units are Kafka's, so a value that is right in a `server.properties` is right here.
+The rules for text are those of Kafka's ConfigDef: surrounding blanks are dropped, booleans are
+`true` or `false` in any case, a list is separated by commas. There are no unit suffixes: the unit
+is the last word of the name.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+Kind: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list"]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_WIDTH = {"int": (-(2**31), INT_MAX), "long": (-(2**63), LONG_MAX)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDef:
+    """One row of the table. `doc` says what the configuration does in Kohort."""
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    choices: tuple[str, ...] = ()
+    check: Callable[[str], object] | None = None
+    """Raises ValueError if a string is not of the form that is wanted."""
+    ours: bool = False
+    """True for the few names that Kafka does not have."""
+
+    def parse(self, given: object) -> Value:
+        """The typed value of a text, or of a value that TOML or a caller has typed already.
+
+        Raises ValueError, whose text completes "NAME: ", if it is not of this type or out of range.
+        """
+        if given is None or (self.default is None and given == ""):
+            if self.default is not None:
+                raise ValueError("a value is needed")
+            return None
+        value = _PARSERS[self.kind](given.strip() if isinstance(given, str) else given)
+        if isinstance(value, str | tuple):
+            self._validate_words(value)
+        elif not isinstance(value, bool):
+            self._validate_range(value)
+        return value
+
+    @property
+    def valid(self) -> str:
+        """The range or the choices in words, "" if the type says it all."""
+        if self.choices:
+            return " | ".join(self.choices)
+        low, high = self.minimum, self.maximum
+        if low is not None and high is not None:
+            return f"{low} to {high}"
+        if low is not None:
+            return f"at least {low}"
+        return f"at most {high}" if high is not None else ""
+
+    @property
+    def environment(self) -> str:
+        """Name of its environment variable."""
+        return f"KOHORT_{self.name.upper().replace('.', '_')}"
+
+    def _validate_range(self, value: int | float) -> None:
+        widest = _WIDTH.get(self.kind)
+        if widest is not None and not widest[0] <= value <= widest[1]:
+            raise ValueError(
+                f"{value} does not fit the type {self.kind} ({widest[0]} to {widest[1]})"
+            )
+        low, high = self.minimum, self.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            nearest = low if low is not None and value < low else high
+            raise ValueError(f"{value} is out of range: {self.valid}; the nearest is {nearest}")
+
+    def _validate_words(self, value: str | tuple[str, ...]) -> None:
+        for word in (value,) if isinstance(value, str) else value:
+            if self.choices and word not in self.choices:
+                raise ValueError(
+                    f"{word!r} is not one of {self.valid}{did_you_mean(word, self.choices)}"
+                )
+            if self.check is not None:
+                self.check(word)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name as the end of a sentence, "" if none is near."""
+    import difflib  # Only who is wrong waits for it.
+
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+def as_text(value: Value) -> str | None:
+    """The value as Kafka writes it in DescribeConfigs; None stays None."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return None if value is None else str(value)
+
+
+def _boolean(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.lower() in ("true", "false"):
+        return given.lower() == "true"
+    raise ValueError(f"{given!r} is neither true nor false")
+
+
+def _integer(given: object) -> int:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    # int() would also take 1_000 and other scripts' digits, which no Kafka tool does.
+    if (
+        isinstance(given, str)
+        and given.isascii()
+        and given.lstrip("+-").isdigit()
+        and len(given) <= 20
+    ):
+        try:
+            return int(given)
+        except ValueError:
+            pass
+    raise ValueError(f"{given!r} is not a whole number")
+
+
+def _double(given: object) -> float:
+    try:
+        value = (
+            float(given)
+            if isinstance(given, str | int | float) and not isinstance(given, bool)
+            else None
+        )
+    except (ValueError, OverflowError):
+        value = None
+    if value is None or value != value:
+        raise ValueError(f"{given!r} is not a number")
+    return value
+
+
+def _string(given: object) -> str:
+    if isinstance(given, str):
+        return given
+    raise ValueError(f"{given!r} is not a string")
+
+
+def _list(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return tuple(word.strip() for word in given.split(",")) if given else ()
+    if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+        return tuple(given)
+    raise ValueError(f"{given!r} is not a list of strings")
+
+
+_PARSERS: dict[Kind, Callable[[object], bool | int | float | str | tuple[str, ...]]] = {
+    "boolean": _boolean,
+    "int": _integer,
+    "long": _integer,
+    "double": _double,
+    "string": _string,
+    "list": _list,
+}

@@ -1,0 +1,30 @@
+"""What configs belong to, as DescribeConfigs and IncrementalAlterConfigs name it (Kafka's
+ConfigResource).
+"""
+
+from enum import IntEnum
+
+from kohort.errors import ErrorCode, KafkaError
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def validate_broker_id(name: str, node_id: int, expected: str) -> None:
+    """Raises KafkaError INVALID_REQUEST unless `name` is this broker's; `expected` says what else
+    would do.
+    """
+    if not name.removeprefix("-").isdecimal():
+        raise KafkaError(
+            ErrorCode.invalid_request, (f"Broker id must be an integer, but it is: {name}")
+        )
+    if int(name) != node_id:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            (f"Unexpected broker id, expected {expected} but received {name}"),
+        )

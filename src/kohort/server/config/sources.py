@@ -1,0 +1,95 @@
+"""Where settings are read from: a TOML file, the environment, `--set NAME=VALUE`.
+
+Each reader gives what it found as `Given`s and adds to `problems` what is wrong with its form;
+names and values are judged later, all together, so that one run tells of every mistake.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kohort.server.config.definition import did_you_mean
+from kohort.server.config.table import TABLE
+
+PREFIX: Final = "KOHORT_"
+
+# Not settings: what the command line, the demo and the tests read themselves, and what Kubernetes
+# puts into every pod beside a service that is called "kohort" (KOHORT_SERVICE_HOST,
+# KOHORT_PORT_9092_TCP_ADDR, ...).
+_NOT_SETTINGS = re.compile(
+    r"KOHORT_(CONFIG|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)"
+)
+_BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in TABLE.items()}
+
+
+class Given(NamedTuple):
+    """One setting as it was given."""
+
+    name: str
+    value: object
+    source: str
+    """For people: `kohort.toml`, `KOHORT_NUM_PARTITIONS`, `--set`."""
+    rank: int
+    """Of two that set the same name, the higher rank wins; of the same rank, the later."""
+
+
+DEFAULT, FILE, ENVIRONMENT, FLAG, SET = range(5)
+
+
+def read_toml(path: Path, problems: list[str]) -> list[Given]:
+    """Settings of a file, written as dotted keys, as tables, or quoted."""
+    import tomllib
+
+    try:
+        with path.open("rb") as file:
+            tree = tomllib.load(file)
+    except OSError as error:
+        problems.append(f"{path}: cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        problems.append(f"{path}: is not UTF-8")
+    except tomllib.TOMLDecodeError as error:
+        problems.append(f"{path}: {error}{_hint(str(error))}")
+    else:
+        return [Given(name, value, path.name, FILE) for name, value in _flat(tree)]
+    return []
+
+
+def _hint(error: str) -> str:
+    # To TOML, max.connections cannot be a number and hold max.connections.per.ip; to Kafka it can.
+    if "overwrite" in error or "redefine" in error or "twice" in error or "declare" in error:
+        return '; if one name begins with another, quote both: "max.connections.per.ip" = 10'
+    return ""
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def read_environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
+    """Settings of variables like KOHORT_GROUP_MIN_SESSION_TIMEOUT_MS."""
+    given = []
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(PREFIX) or _NOT_SETTINGS.fullmatch(variable):
+            continue
+        if variable in _BY_ENVIRONMENT:
+            given.append(Given(_BY_ENVIRONMENT[variable], value, variable, ENVIRONMENT))
+        else:
+            problems.append(f"{variable}: unknown name{did_you_mean(variable, _BY_ENVIRONMENT)}")
+    return given
+
+
+def read_sets(pairs: Iterable[str], problems: list[str]) -> list[Given]:
+    """Settings of `--set NAME=VALUE`."""
+    given = []
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if separator:
+            given.append(Given(name.strip(), value, "--set", SET))
+        else:
+            problems.append(f"--set {pair}: is not NAME=VALUE")
+    return given

@@ -1,0 +1,186 @@
+"""One Fetch, from its request to its answer: which partitions to read, in one pass or, when it
+waits, in several.
+
+A full fetch names all its partitions and is answered all of them. An incremental one
+(`fetch_sessions`) reads what is due in its session and is answered what the client does not know
+yet.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from kohort.server.fetch.partitions import PartitionKey, Partitions
+from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.types import Instant
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+MAX_EPOCH: Final = 2**31 - 1
+
+
+class FetchSession:
+    """What a client fetches, and what it was told of it last."""
+
+    __slots__ = ("_told", "by_id", "epoch", "id", "last_used", "partitions")
+
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now: Instant) -> None:
+        self.id = session_id
+        self.partitions = partitions
+        self.epoch = INITIAL_EPOCH + 1
+        """That of the next request."""
+        self.by_id = by_id
+        """Whether topics are named by id, from first to last request."""
+        self.last_used = now
+        self._told: dict[PartitionKey, tuple[int, int]] = {}
+
+    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]) -> None:
+        """One request: the epoch moves on."""
+        for each in wanted:
+            self.partitions.want(each)
+        for key in forgotten:
+            self.partitions.forget(key)
+            self._told.pop(key, None)
+        self.epoch = self.epoch % MAX_EPOCH + 1
+
+    def knows(self, fetched: Fetched) -> bool:
+        """Whether the client was told these offsets."""
+        offsets = (fetched.high_watermark, fetched.log_start_offset)
+        return self._told.get((fetched.wanted.topic, fetched.wanted.partition)) == offsets
+
+    def news(self, fetched: Iterable[Fetched]) -> list[Fetched]:
+        """What of it the client does not know yet, and now is told."""
+        return [each for each in fetched if self._is_news(each)]
+
+    def _is_news(self, fetched: Fetched) -> bool:
+        if not self.partitions.wants(fetched.wanted):
+            return True
+        key = (fetched.wanted.topic, fetched.wanted.partition)
+        if fetched.error or fetched.diverging:
+            self._told.pop(key, None)  # it is told until it is over
+            return True
+        known = self.knows(fetched)
+        self._told[key] = (fetched.high_watermark, fetched.log_start_offset)
+        if fetched.records:
+            self.partitions.put_last(key)
+            return True
+        if fetched.is_all:
+            self.partitions.watch(fetched, settled=True)
+        return not known
+
+    def __repr__(self) -> str:
+        return f"<FetchSession {self.id} epoch={self.epoch} partitions={len(self.partitions)}>"
+
+
+_OpenSession: TypeAlias = Callable[[Partitions], FetchSession | None]
+
+
+class FetchContext(ABC):
+    """One request: what to read, and what becomes of it.
+
+    It is read in passes: what is `due` is read and given to `took`; right after that comes either
+    `finish`, or `more` and another pass.
+    """
+
+    _read: Sequence[Fetched] = ()
+    """What the last pass gave."""
+
+    @property
+    @abstractmethod
+    def due(self) -> Sequence[Wanted]:
+        """What the next pass has to read, in this order."""
+
+    @property
+    @abstractmethod
+    def any_settled(self) -> bool:
+        """Whether there are partitions besides, of which only their logs can tell news."""
+
+    def took(self, fetched: Sequence[Fetched]) -> None:
+        """What was due was read."""
+        self._read = fetched
+
+    @abstractmethod
+    async def more(self, missing: int, deadline: float) -> None:
+        """Wait as `Partitions.more`."""
+
+    @abstractmethod
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        """(session id, what to answer)"""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind that this request alone needs."""
+
+
+class FullFetch(FetchContext):
+    """A request that names all its partitions; `open_session` makes a session of them, if there is
+    room.
+    """
+
+    def __init__(self, wanted: Iterable[Wanted], open_session: _OpenSession | None) -> None:
+        self._wanted = list({(each.topic, each.partition): each for each in wanted}.values())
+        self._open_session = open_session
+        self._partitions: Partitions | None = None
+        """None until it waits: most are answered after the first pass."""
+        self._found: dict[Wanted, Fetched] = {}
+
+    @property
+    def due(self) -> Sequence[Wanted]:
+        return self._wanted if self._partitions is None else self._partitions.due
+
+    @property
+    def any_settled(self) -> bool:
+        return self._partitions is not None and self._partitions.any_settled
+
+    async def more(self, missing: int, deadline: float) -> None:
+        if self._partitions is None:
+            self._partitions = Partitions(self._wanted)
+        for each in self._read:
+            self._found[each.wanted] = each
+            # if nothing comes, it is answered as it was found
+            self._partitions.watch(each, settled=each.is_all)
+        await self._partitions.more(missing, deadline)
+
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        found = self._read
+        if self._found:
+            found = list((self._found | {each.wanted: each for each in self._read}).values())
+        if self._open_session is None:
+            return NO_SESSION, found
+        session = self._open_session(self._partitions or Partitions(self._wanted))
+        if session is None:
+            return NO_SESSION, found
+        self._partitions = None  # they are the session's from now on
+        session.news(found)
+        return session.id, found
+
+    def close(self) -> None:
+        if self._partitions is not None:
+            self._partitions.close()
+
+
+class IncrementalFetch(FetchContext):
+    """A request of a session."""
+
+    def __init__(self, session: FetchSession) -> None:
+        self._session = session
+
+    @property
+    def due(self) -> Sequence[Wanted]:
+        return self._session.partitions.due
+
+    @property
+    def any_settled(self) -> bool:
+        return self._session.partitions.any_settled
+
+    async def more(self, missing: int, deadline: float) -> None:
+        partitions = self._session.partitions
+        for each in self._read:
+            partitions.watch(each, settled=each.is_all and self._session.knows(each))
+        await partitions.more(missing, deadline)
+
+    def finish(self) -> tuple[int, Sequence[Fetched]]:
+        return self._session.id, self._session.news(self._read)
+
+    def close(self) -> None:
+        pass  # the session goes on

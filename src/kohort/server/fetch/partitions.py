@@ -1,0 +1,145 @@
+"""The partitions of a fetch, and which of them are due: a consumer of hundreds asks again and
+again, and few have news.
+
+    due       it is read by the next pass: it is asked for anew, its log changed, it had records or an error, a limit
+              kept its records back, or the client does not know its offsets yet
+    settled   the client has all there is of it and knows so. Its log tells when it changes, and then it is due
+
+So a pass costs what the partitions that changed cost, and a fetch that waits costs nothing. A log
+tells a change once, unless a fetch waits here for more than that: nothing is left of a client that
+went without a word but one last call.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from kohort.log.base import Log
+from kohort.server.fetch.reading import Fetched, TopicKey, Wanted
+
+PartitionKey: TypeAlias = tuple[TopicKey, int]
+
+
+class Partitions:
+    """What one client fetches."""
+
+    __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches")
+
+    def __init__(self, wanted: Iterable[Wanted] = ()) -> None:
+        self._wanted: dict[PartitionKey, Wanted] = {}
+        self._due: dict[PartitionKey, None] = {}
+        self._watches: dict[PartitionKey, _Watch] = {}
+        self._waiting: dict[asyncio.Future[None], int] = {}
+        """Fetches that wait, and the bytes that each is still short of."""
+        self._closed = False
+        for each in wanted:
+            self.want(each)
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    @property
+    def due(self) -> list[Wanted]:
+        """Those to read, in the order in which to read them."""
+        wanted = self._wanted
+        return [wanted[key] for key in self._due]
+
+    @property
+    def any_settled(self) -> bool:
+        return len(self._due) < len(self._wanted)
+
+    def want(self, wanted: Wanted) -> None:
+        """Fetch it; in place of what was said of that partition before."""
+        key = (wanted.topic, wanted.partition)
+        self._wanted[key] = wanted
+        self._due[key] = None
+
+    def forget(self, key: PartitionKey) -> None:
+        """Fetch it no more; harmless if it was not."""
+        self._wanted.pop(key, None)
+        self._due.pop(key, None)
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            watch.stop()
+
+    def wants(self, wanted: Wanted) -> bool:
+        """Whether nothing else was said of the partition since it was read."""
+        return self._wanted.get((wanted.topic, wanted.partition)) is wanted
+
+    def put_last(self, key: PartitionKey) -> None:
+        """A partition that is due is read after all others."""
+        self._due.pop(key, None)
+        self._due[key] = None
+
+    def watch(self, fetched: Fetched, *, settled: bool = False) -> None:
+        """Be told when the log that was read changes; with `settled`, the partition is not due
+        until then.
+
+        Not to be called if anything else ran since it was read.
+        """
+        log = fetched.log
+        key = (fetched.wanted.topic, fetched.wanted.partition)
+        if self._closed or log is None or self._wanted.get(key) is not fetched.wanted:
+            return
+        known = self._watches.get(key)
+        if known is not None and known.log is not log:  # the topic was deleted and made again
+            known.stop()
+            known = None
+        if known is None:
+            self._watches[key] = _Watch(self, key, log)
+        if settled:
+            self._due.pop(key, None)
+
+    def changed(self, watch: "_Watch", grown: int) -> None:
+        """A log grew by so many bytes; one that did not grow was trimmed, cleaned or removed."""
+        self._due[watch.key] = None
+        if not self._waiting:
+            del self._watches[watch.key]
+            watch.stop()
+        for waiter, missing in self._waiting.items():
+            self._waiting[waiter] = missing - grown
+            if (missing <= grown or grown <= 0) and not waiter.done():
+                waiter.set_result(None)
+
+    async def more(self, missing: int, deadline: float) -> None:
+        """Return when the logs that are watched have grown by `missing` bytes together, when one
+        did anything else, or at the deadline (by the loop's time).
+        """
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        timer = loop.call_at(deadline, _end, waiter)
+        self._waiting[waiter] = missing
+        try:
+            await waiter
+        finally:
+            del self._waiting[waiter]
+            timer.cancel()
+
+    def close(self) -> None:
+        """Watch nothing any more. A fetch that still waits here does so until its deadline."""
+        self._closed = True
+        for watch in self._watches.values():
+            watch.stop()
+        self._watches.clear()
+
+
+class _Watch:
+    """Tells when a log changes, from now on until it is stopped."""
+
+    __slots__ = ("_partitions", "_size", "key", "log", "stop")
+
+    def __init__(self, partitions: Partitions, key: PartitionKey, log: Log) -> None:
+        self.key = key
+        self.log = log
+        self._partitions = partitions
+        self._size = log.size
+        self.stop = log.on_append(self._changed)
+
+    def _changed(self) -> None:
+        grown, self._size = self.log.size - self._size, self.log.size
+        self._partitions.changed(self, grown)
+
+
+def _end(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

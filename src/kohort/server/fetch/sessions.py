@@ -1,0 +1,109 @@
+"""Incremental fetch sessions (KIP-227): a consumer of many partitions says only what changed since
+its last Fetch.
+
+A request names a session and its epoch:
+
+    epoch -1   a full fetch without a session; ends the one it names
+    epoch 0    a full fetch that asks for a new session in place of the one it names
+    epoch n    the n-th fetch of a session: the partitions named are added or moved, the forgotten ones dropped, and the
+               answer has only partitions with records, an error, or offsets that moved
+
+The epoch counts the requests, so one that is lost or repeated is noticed and the client starts
+again. A session is known by its id alone, on any connection. Their number is bounded: when all
+slots are taken, the one that was idle longest gives way if it was so for `EVICTION_MS`; else the
+client gets session id 0, which means full fetches.
+
+Only partitions that are due are read (`fetch_partitions`). Those that gave records are put last, so
+that one busy partition does not starve the others.
+"""
+
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.fetch.context import (
+    INITIAL_EPOCH,
+    FetchContext,
+    FetchSession,
+    FullFetch,
+    IncrementalFetch,
+)
+from kohort.server.fetch.partitions import PartitionKey, Partitions
+from kohort.server.fetch.reading import Wanted
+from kohort.types import Instant
+
+FINAL_EPOCH: Final = -1
+EVICTION_MS: Final = 120_000
+_MAX_INT: Final = 2**31 - 1
+
+
+class FetchSessions:
+    """All sessions of a server."""
+
+    def __init__(self, slots: int) -> None:
+        """At most `slots` sessions at a time."""
+        self._slots = slots
+        self._sessions: dict[int, FetchSession] = {}  # in the order of their last use
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Iterable[Wanted],
+        forgotten: Iterable[PartitionKey],
+        *,
+        by_id: bool,
+        now: Instant,
+    ) -> FetchContext:
+        """Take one request in. Raises KafkaError FETCH_SESSION_ID_NOT_FOUND,
+        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new
+        session.
+        """
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._end(session_id)
+            if epoch == FINAL_EPOCH:
+                return FullFetch(wanted, None)
+            return FullFetch(wanted, lambda partitions: self._open(partitions, by_id, now))
+        session = self._resume(session_id, epoch, by_id)
+        session.last_used = now
+        session.update(wanted, forgotten)
+        return IncrementalFetch(session)
+
+    def _resume(self, session_id: int, epoch: int, by_id: bool) -> FetchSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def _open(self, partitions: Partitions, by_id: bool, now: Instant) -> FetchSession | None:
+        """A new session, None if there is no room for one."""
+        if not self._make_room(now):
+            return None
+        session_id = secrets.randbelow(_MAX_INT) + 1
+        while session_id in self._sessions:
+            session_id = secrets.randbelow(_MAX_INT) + 1
+        session = self._sessions[session_id] = FetchSession(session_id, partitions, by_id, now)
+        return session
+
+    def _make_room(self, now: Instant) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now - oldest.last_used <= EVICTION_MS:
+            return False
+        self._end(oldest.id)
+        return True
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.partitions.close()

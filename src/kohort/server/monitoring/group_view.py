@@ -1,0 +1,132 @@
+"""A group as JSON: what the HTTP port shows of it (`docs/operations.md` describes the fields).
+
+Reads what the coordinator holds, on the loop thread, and changes nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
+from kohort.coordinator.journal import Rebalance
+from kohort.coordinator.records import OffsetCommitValue
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.subscription import decode_assignment
+from kohort.server.topics import Topics
+from kohort.types import TopicPartition
+
+TYPE: Final = "classic"
+
+
+def summary(group: Group) -> dict[str, Any]:
+    """One line of the list of groups."""
+    return {
+        "group_id": group.id,
+        "state": str(group.state),
+        "protocol_type": group.protocol_type,
+        "type": TYPE,
+    }
+
+
+def details(group: Group, topics: Topics, journal: Sequence[Rebalance]) -> dict[str, Any]:
+    """Everything about one group."""
+    offsets = [
+        offset(partition, value, topics) for partition, value in sorted(group.offsets.items())
+    ]
+    return {
+        "group_id": group.id,
+        "state": str(group.state),
+        "type": TYPE,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol or None,
+        "generation": group.generation,
+        "leader": group.leader or None,
+        "members": members(group),
+        "offsets": offsets,
+        "lag": sum(one["lag"] or 0 for one in offsets),
+        "journal": [rebalance(one) for one in journal],
+    }
+
+
+def members(group: Group) -> list[dict[str, Any]]:
+    """The members with what the last synced generation assigned to them."""
+    logged = {} if group.logged is None else group.logged.members
+    return [
+        {
+            "member_id": session.member_id,
+            "instance_id": session.instance_id,
+            "client_id": session.client_id,
+            "client_host": session.client_host,
+            "assignment": assignment(
+                group, logged[member_id].assignment if member_id in logged else b""
+            ),
+        }
+        for member_id, session in group.sessions.items()
+    ]
+
+
+def assignment(group: Group, data: bytes) -> list[dict[str, Any]] | None:
+    """Assigned partitions by topic; None if the bytes are not those of a consumer."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    if not data:
+        return []
+    try:
+        assigned = decode_assignment(data).partitions
+    except MalformedError:
+        return None
+    return _by_topic(assigned)
+
+
+def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(assigned):
+        found.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": partitions} for topic, partitions in found.items()]
+
+
+def offset(partition: TopicPartition, value: OffsetCommitValue, topics: Topics) -> dict[str, Any]:
+    """One committed offset with the lag behind its partition's end; nulls if the partition is gone."""
+    log = topics.log(*partition)
+    start, end = (None, None) if log is None else (log.start_offset, log.end_offset)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "committed_offset": value.offset,
+        "leader_epoch": value.leader_epoch,
+        "metadata": value.metadata,
+        "start_offset": start,
+        "end_offset": end,
+        "lag": lag(value.offset, start, end),
+    }
+
+
+def lag(committed: int, start: int | None, end: int | None) -> int | None:
+    """Records between the committed offset and the end that can still be read."""
+    if start is None or end is None:
+        return None
+    return max(end - max(committed, start), 0)
+
+
+def rebalance(one: Rebalance) -> dict[str, Any]:
+    """One entry of the journal."""
+    return {
+        "generation": one.generation,
+        "causes": [
+            {
+                "what": cause.what,
+                "member_id": cause.member_id,
+                "client_id": cause.client_id,
+                "reason": cause.reason,
+            }
+            for cause in one.causes
+        ],
+        "more_causes": one.more_causes,
+        "outcome": one.outcome,
+        "started": one.started,
+        "joined": one.joined,
+        "ended": one.ended,
+        "join_ms": one.join_ms,
+        "sync_ms": one.sync_ms,
+        "members": list(one.members),
+        "awaited": list(one.awaited),
+    }

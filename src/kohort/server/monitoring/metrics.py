@@ -1,0 +1,170 @@
+"""The metrics of a server in Prometheus' text format, gathered when they are asked for.
+
+Nothing is counted for Prometheus on the way of a request: the parts of the server count for
+themselves, and this reads their counters. prometheus-client, which takes a tenth of a second to
+import, is imported by the first scrape.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client.metrics_core import Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from kohort import __version__
+from kohort.server.monitoring.group_view import lag
+
+if TYPE_CHECKING:
+    from kohort.server.broker import Broker
+    from kohort.server.monitoring.observer import Observer
+
+__all__ = ["CONTENT_TYPE", "exposition"]
+
+MAX_OFFSETS: Final = 20_000
+"""Committed offsets with a series of their own: rendering more would hold up the loop for too long.
+"""
+
+
+def exposition(broker: "Broker", observer: "Observer") -> bytes:
+    """All metrics as text."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Metrics(broker, observer))
+    return generate_latest(registry)
+
+
+class _Metrics(Collector):
+    def __init__(self, broker: "Broker", observer: "Observer") -> None:
+        self._broker = broker
+        self._observer = observer
+
+    def collect(self) -> Iterable[Metric]:
+        build = GaugeMetricFamily(
+            "kohort_build_info",
+            "1, labelled with version and cluster.",
+            labels=("version", "cluster"),
+        )
+        build.add_metric((__version__, self._broker.cluster_id), 1)
+        yield build
+        yield from self._traffic()
+        yield from self._group_counts()
+        yield from self._rebalances()
+        yield from self._offsets()
+        yield GaugeMetricFamily(
+            "kohort_event_loop_lag_seconds",
+            ("How late the loop was, at worst since the last scrape."),
+            self._loop_lag(),
+        )
+
+    def _loop_lag(self) -> float:
+        worst, self._observer.loop_lag_s = self._observer.loop_lag_s, 0.0
+        return worst
+
+    def _traffic(self) -> Iterator[Metric]:
+        traffic = self._broker.listener.statistics()
+        requests = CounterMetricFamily("kohort_requests", "Requests by API.", labels=("api",))
+        for api, count in traffic.requests.items():
+            requests.add_metric((api,), count)
+        yield requests
+        responses = CounterMetricFamily(
+            "kohort_responses",
+            ("Responses that bear an error, by API and error."),
+            labels=("api", "error"),
+        )
+        for labels, count in traffic.errors.items():
+            responses.add_metric(labels, count)
+        yield responses
+        yield GaugeMetricFamily("kohort_connections", "Connections now.", traffic.connections)
+        yield CounterMetricFamily(
+            "kohort_connections_accepted", "Connections that were taken.", traffic.accepted
+        )
+        yield CounterMetricFamily(
+            "kohort_connections_refused", "Connections beyond a limit.", traffic.refused
+        )
+        yield CounterMetricFamily(
+            "kohort_connections_malformed", "Closed for what they sent.", traffic.malformed
+        )
+        yield CounterMetricFamily(
+            "kohort_requests_failed", "Requests whose handler raised.", traffic.failed
+        )
+        yield CounterMetricFamily("kohort_received_bytes", "Bytes of requests.", traffic.bytes_in)
+        yield CounterMetricFamily("kohort_sent_bytes", "Bytes of responses.", traffic.bytes_out)
+        yield GaugeMetricFamily(
+            "kohort_request_memory_bytes", "Held by large requests now.", traffic.memory_bytes
+        )
+
+    def _group_counts(self) -> Iterator[Metric]:
+        counts = self._broker.groups.statistics()
+        states = GaugeMetricFamily("kohort_groups", "Groups by state.", labels=("state",))
+        for state, count in counts["groups"].items():
+            states.add_metric((state,), count)
+        yield states
+        shards = GaugeMetricFamily(
+            "kohort_group_partitions", "Partitions of the group log by state.", labels=("state",)
+        )
+        for state, count in counts["shards"].items():
+            shards.add_metric((state,), count)
+        yield shards
+        yield GaugeMetricFamily("kohort_group_members", "Members of all groups.", counts["members"])
+        yield GaugeMetricFamily(
+            "kohort_group_pending_members", "Ids handed out, not yet joined.", counts["pending"]
+        )
+        yield GaugeMetricFamily(
+            "kohort_group_parked_requests", "Joins and syncs that wait.", counts["parked"]
+        )
+        yield GaugeMetricFamily(
+            "kohort_group_offsets", "Committed offsets of all groups.", counts["offsets"]
+        )
+
+    def _rebalances(self) -> Iterator[Metric]:
+        rebalances = CounterMetricFamily(
+            "kohort_rebalances",
+            "Rebalances by first cause and outcome.",
+            labels=("cause", "outcome"),
+        )
+        for labels, count in self._observer.causes.items():
+            rebalances.add_metric(labels, count)
+        yield rebalances
+        seconds = HistogramMetricFamily(
+            "kohort_rebalance_seconds", "Duration of rebalances by phase.", labels=("phase",)
+        )
+        for phase, histogram in (
+            ("join", self._observer.phases.join),
+            ("sync", self._observer.phases.sync),
+        ):
+            seconds.add_metric((phase,), histogram.buckets(), histogram.sum_s)
+        yield seconds
+        appends = self._broker.groups.appends
+        yield HistogramMetricFamily(
+            "kohort_group_append_seconds",
+            "Duration of appends to the group log.",
+            appends.buckets(),
+            appends.sum_s,
+        )
+
+    def _offsets(self) -> Iterator[Metric]:
+        labels = ("group", "topic", "partition")
+        committed = GaugeMetricFamily(
+            "kohort_group_committed_offset", "Committed offset.", labels=labels
+        )
+        behind = GaugeMetricFamily(
+            "kohort_group_lag", ("Records behind the end of the partition."), labels=labels
+        )
+        all_offsets = (
+            (group.id, partition, value)
+            for group in self._broker.groups.groups()
+            for partition, value in group.offsets.items()
+        )
+        for group_id, partition, value in islice(all_offsets, MAX_OFFSETS):
+            values = (group_id, partition.topic, str(partition.partition))
+            committed.add_metric(values, value.offset)
+            log = self._broker.topics.log(*partition)
+            if log is not None:
+                behind.add_metric(values, lag(value.offset, log.start_offset, log.end_offset) or 0)
+        yield committed
+        yield behind

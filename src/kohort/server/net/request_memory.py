@@ -1,0 +1,59 @@
+"""Bytes of large requests that are being received or worked on, over all connections
+(`queued.max.request.bytes`).
+
+A connection takes the memory of a whole request when it knows its size and before it reads the
+rest, so that a request that was begun can always be finished: connections that each hold half of
+one can never lock each other out. Requests of up to `UNMETERED` bytes are not counted;
+`max.connections` bounds those.
+"""
+
+from collections import deque
+from typing import Final, Protocol
+
+UNMETERED: Final = 64 * 1024
+
+
+class Waiter(Protocol):
+    """Who wants memory."""
+
+    is_open: bool
+    """False: it does not want any more."""
+
+    def memory_granted(self, size: int) -> None:
+        """`size` bytes that `take` refused are the waiter's now."""
+        ...
+
+
+class RequestMemory:
+    """Hands out up to `limit` bytes, first come first served; no limit if it is not positive."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[tuple[int, Waiter]] = deque()
+        self.used = 0
+
+    def take(self, size: int, waiter: Waiter) -> bool:
+        """Whether `size` bytes are the caller's now; if not, they are granted to it later.
+
+        A request larger than the limit gets its memory when nobody else has any.
+        """
+        if self._waiting or not self._fits(size):
+            self._waiting.append((size, waiter))
+            return False
+        self.used += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Return what was taken or granted."""
+        self.used -= size
+        while self._waiting:
+            wanted, waiter = self._waiting[0]
+            if waiter.is_open and not self._fits(wanted):
+                return
+            self._waiting.popleft()
+            if waiter.is_open:
+                self.used += wanted
+                waiter.memory_granted(wanted)
+
+    def _fits(self, size: int) -> bool:
+        return self._limit <= 0 or self.used == 0 or self.used + size <= self._limit

@@ -1,0 +1,17 @@
+"""Topics as records of `__cluster_metadata`, and the logs of their partitions."""
+
+from kohort.server.topics.cluster_metadata import TopicRecord
+from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
+from kohort.server.topics.names import INTERNAL, validate_name
+from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topic, Topics
+
+__all__ = [
+    "INTERNAL",
+    "LEADER_EPOCH",
+    "MAX_PARTITIONS_PER_REQUEST",
+    "Topic",
+    "TopicRecord",
+    "Topics",
+    "judge",
+    "validate_name",
+]

@@ -1,0 +1,152 @@
+"""What a reader asks the cluster: which partitions there are, and where they begin and end.
+
+Everything here runs on the loop of `background`, is bounded in time by the client, and raises
+KohortError.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from kohort.client.cluster import EARLIEST as FIRST
+from kohort.client.cluster import LATEST as END
+from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
+from kohort.errors import ConfigError, unless_error
+from kohort.spark import background
+from kohort.spark.options import Bound, ReadOptions, Subscription
+from kohort.spark.positions import EARLIEST, Positions, validate_partitions
+from kohort.types import TopicPartition
+
+SOON_MS: Final = 5_000
+"""How long a partition is asked for before we look whether it is still there."""
+
+
+class Asking:
+    """Questions of one reader, asked from a plain function."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Those that the subscription names and that exist, sorted. Topics that do not exist have
+        none.
+        """
+        return background.run(self.existing())
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each begins, without those that are gone meanwhile."""
+        return background.run(self._of_those_there(partitions, FIRST))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
+        """Where each ends, without those that are gone meanwhile: under read_committed, before the
+        first transaction that is open.
+        """
+        return background.run(self._of_those_there(partitions, END))
+
+    def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
+        """The offsets that `bound` means. Raises ConfigError if they do not fit the partitions that
+        there are.
+        """
+        return background.run(self.resolved(bound, tuple(partitions)))
+
+    async def _cluster(self) -> Cluster:
+        return await background.cluster(self.options.kafka)
+
+    async def existing(self) -> tuple[TopicPartition, ...]:
+        """`partitions`, on the loop."""
+        subscription = self.options.subscription
+        names = subscription.topics or {tp.topic for tp in subscription.partitions} or None
+        metadata = await (await self._cluster()).metadata(names)
+        return tuple(sorted(_chosen(metadata, subscription)))
+
+    async def resolved(
+        self, bound: Bound, partitions: Collection[TopicPartition], *, of_all: bool = True
+    ) -> Positions:
+        """`resolve`, on the loop; `of_all`: these are all partitions, so `bound` has to name no
+        others.
+        """
+        if bound.everywhere is not None:
+            return await self._at(
+                dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END)
+            )
+        if bound.at is not None:
+            offsets = _for(bound.option, bound.at, partitions, of_all=of_all)
+            special = {
+                tp: FIRST if offset == EARLIEST else END
+                for tp, offset in offsets.items()
+                if offset < 0
+            }
+            return offsets | await self._at(special)
+        if bound.timestamps is not None:
+            return await self._by_time(
+                bound, _for(bound.option, bound.timestamps, partitions, of_all=of_all)
+            )
+        return await self._by_time(bound, dict.fromkeys(partitions, bound.timestamp or 0))
+
+    async def _by_time(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Positions:
+        found = await self._at(times)
+        too_young = sorted(tp for tp, offset in found.items() if offset < 0)
+        if (
+            too_young
+            and bound.option.startswith("starting")
+            and not self.options.latest_if_no_match
+        ):
+            raise ConfigError(
+                f"option {bound.option}: {too_young[0]} has no record at or after "
+                f"{times[too_young[0]]}; "
+                "set startingOffsetsByTimestampStrategy to latest to start at the end of "
+                "such partitions"
+            )
+        return found | await self._at(dict.fromkeys(too_young, END))
+
+    async def _of_those_there(self, partitions: Iterable[TopicPartition], when: int) -> Positions:
+        wanted = dict.fromkeys(partitions, when)
+        if not wanted:
+            return {}
+        found = await list_offsets(
+            await self._cluster(), wanted, self.options.isolation, timeout_ms=SOON_MS
+        )
+        told = {tp: outcome.offset for tp, outcome in found.items() if isinstance(outcome, Offset)}
+        doubtful = wanted.keys() - told.keys()
+        return (
+            told | await self._at(dict.fromkeys(doubtful & set(await self.existing()), when))
+            if doubtful
+            else told
+        )
+
+    async def _at(self, wanted: Mapping[TopicPartition, int]) -> Positions:
+        if not wanted:
+            return {}
+        found = await list_offsets(await self._cluster(), wanted, self.options.isolation)
+        return {tp: unless_error(outcome).offset for tp, outcome in found.items()}
+
+
+def _for(
+    option: str, given: Positions, partitions: Collection[TopicPartition], *, of_all: bool
+) -> Positions:
+    """What an option says of each of `partitions`."""
+    validate_partitions(option, given if of_all else given.keys() & set(partitions), partitions)
+    return {tp: given[tp] for tp in partitions}
+
+
+def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPartition]:
+    for name, topic in metadata.topics.items():
+        if subscription.pattern is not None and (
+            topic.is_internal or not re.fullmatch(subscription.pattern, name)
+        ):
+            continue
+        for partition in topic.partitions:
+            tp = TopicPartition(name, partition.index)
+            if not subscription.partitions or tp in subscription.partitions:
+                yield tp
+
+
+def validate_named(options: ReadOptions, there: Collection[TopicPartition]) -> None:
+    """Raise ConfigError for topics and partitions that were named and do not exist."""
+    subscription = options.subscription
+    if missing := sorted(set(subscription.topics) - {tp.topic for tp in there}):
+        raise ConfigError(f"option subscribe: topic {', '.join(missing)} does not exist")
+    if gone := [tp for tp in subscription.partitions if tp not in set(there)]:
+        raise ConfigError(
+            f"option assign: partition {gone[0].partition} of topic {gone[0].topic} does not exist"
+        )

@@ -1,0 +1,144 @@
+"""How rows wait until every task of a write has found its partitions, and get to the driver, which
+sends them then.
+
+Few rows travel in the message with which a task ends. Many lie in a file, where the driver can read
+it: when the task runs on the driver's machine, as under `local[*]`. On other machines they are sent
+by the task itself.
+"""
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.errors import KohortError
+
+RecordBatch: TypeAlias = Any
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def _directory() -> tuple[object, ...]:
+    """What tells the directory of temporary files from those of other machines, containers and
+    users.
+    """
+    found = os.stat(tempfile.gettempdir())
+    boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
+    return boot, socket.gethostname(), found.st_dev, found.st_ino, os.getuid()
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Of one write; made where it is planned, on the driver's machine, and picklable."""
+
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    directory: tuple[object, ...] = field(default_factory=_directory)
+
+    def reaches(self) -> bool:
+        """Whether a file that this process leaves is there for the driver too."""
+        return self.directory == _directory()
+
+    def new_file(self) -> Path:
+        """A file of this write, empty."""
+        descriptor, path = tempfile.mkstemp(prefix=self._prefix)
+        os.close(descriptor)
+        return Path(path)
+
+    def sweep(self) -> None:
+        """Remove what is left of all files, those of tasks that were killed too."""
+        for path in Path(tempfile.gettempdir()).glob(f"{self._prefix}*"):
+            path.unlink(missing_ok=True)
+
+    @property
+    def _prefix(self) -> str:
+        return f"kohort-rows-{self.token}-"
+
+
+class Spool:
+    """Rows that wait: in memory as long as they are few, then in a file; a context manager that
+    removes it.
+    """
+
+    def __init__(self, memory_bytes: int, handover: Handover) -> None:
+        self._memory_bytes = memory_bytes
+        self._handover = handover
+        self._batches: list[RecordBatch] = []
+        self._writer: Any = None
+        self._path: Path | None = None
+        self.size = 0
+        """Bytes, about."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._close()
+        finally:
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+
+    def add(self, batch: RecordBatch) -> None:
+        """Keep it. Raises OSError if there is no room on the disk."""
+        self.size += batch.nbytes
+        self._batches.append(batch)
+        if self.size > self._memory_bytes:
+            self._write()
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        self._close()
+        yield from self._batches if self._path is None else in_file(str(self._path))
+
+    def packed(self) -> bytes:
+        """All of it, as an Arrow stream; only while it is in memory."""
+        sink = pa.BufferOutputStream()
+        if self._batches:
+            with pa.ipc.new_stream(sink, self._batches[0].schema) as writer:
+                for batch in self._batches:
+                    writer.write_batch(batch)
+        return bytes(memoryview(sink.getvalue()))
+
+    def left_in_file(self) -> str:
+        """The file, with all of it; from now on it is the driver's."""
+        self._write()
+        self._close()
+        path, self._path = self._path, None
+        return str(path)
+
+    def _write(self) -> None:
+        for batch in self._batches:
+            if self._writer is None:
+                self._path = self._handover.new_file()
+                self._writer = pa.ipc.new_stream(str(self._path), batch.schema)
+            self._writer.write_batch(batch)
+        self._batches.clear()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def unpacked(stream: bytes) -> Iterator[RecordBatch]:
+    """What `Spool.packed` packed."""
+    if stream:
+        with pa.ipc.open_stream(stream) as reader:
+            yield from reader
+
+
+def in_file(path: str) -> Iterator[RecordBatch]:
+    """What `Spool.left_in_file` left. Raises KohortError if it is not there."""
+    try:
+        source = pa.OSFile(path)
+    except OSError as error:
+        raise KohortError(
+            f"rows that a task left in {path} cannot be read, write them again: {error}"
+        ) from None
+    with source, pa.ipc.open_stream(source) as reader:
+        yield from reader
