@@ -25,10 +25,10 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net import READ_AHEAD, WRITE_TOGETHER, Connection
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "protocol"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import itertools
 
-from wire_entities import VERSIONS, requests
+from protocol.wire_entities import VERSIONS, requests
 
 LARGEST_REQUEST = 20_000
 SLOWEST_S = 2.0

@@ -14,7 +14,7 @@ import pytest
 
 from cli.running import Outcome, Run, runner
 from cli.served import Served
-from client.admin_stage import at, join
+from client.admin.stage import at, join
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig

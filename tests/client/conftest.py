@@ -1,31 +1,13 @@
-"""Fixtures for tests of the client: a broker in the process, a cluster, and servers that misbehave."""
+"""Fixtures for tests of the client: a broker in the process, and a cluster of it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-from live_brokers import BROKERS, Site, opened
 
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
-
-
-@pytest.fixture(
-    scope="session",
-    params=[
-        pytest.param(name, marks=() if name == "kohort" else pytest.mark.clients)
-        for name in BROKERS
-    ],
-)
-def site(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
-    """A broker in a process of its own: started once for all tests on it, of which each leaves it
-    in order.
-    """
-    with opened(request.param, tmp_path_factory.mktemp("site")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Position
 
 from cli.running import Outcome, Run, runner
-from client.admin_stage import at, join
+from client.admin.stage import at, join
 from interop import targets
 from interop.programs import JAVA
 from interop.targets import Target

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
-from wire_entities import VERSIONS, name_of, requests
 
 from kohort.errors import ErrorCode
 from kohort.protocol import building
@@ -25,6 +24,7 @@ from kohort.protocol.messages import (
     request,
     response,
 )
+from protocol.wire_entities import VERSIONS, name_of, requests
 
 HEARTBEAT, METADATA, PRODUCE = (
     BY_NAME["heartbeat"].key,

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
-from wire_entities import entities
 
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import encode
@@ -21,6 +20,7 @@ from kohort.protocol.subscription import (
     subscribed_topics,
 )
 from kohort.types import TopicPartition
+from protocol.wire_entities import entities
 
 texts = st.text(max_size=5)
 partitions = st.dictionaries(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
-from wire_entities import VERSIONS, name_of, requests, responses
 
 from kohort.protocol.messages import encode, response
+from protocol.wire_entities import VERSIONS, name_of, requests, responses
 
 
 def written_by_kio(entity: Any) -> bytes:

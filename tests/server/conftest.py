@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from handler_bench import Bench
+
+from server.handlers.bench import Bench
 
 
 @pytest.fixture

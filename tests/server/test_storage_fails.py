@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from handler_bench import Bench
 
 from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
 
 FAILED = ErrorCode.kafka_storage_error
 SOON = 30_000

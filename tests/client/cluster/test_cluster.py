@@ -1,0 +1,335 @@
+"""A cluster's metadata, leaders and coordinators, and what happens when brokers are not there."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from client.fake_cluster import HANG, HANG_UP, FakeCluster
+from kohort.client.cluster.cluster import Cluster, Leader
+from kohort.client.errors import BrokerUnreachableError, GaveUpError
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.broker import Broker
+from kohort.types import TopicPartition
+
+TP = TopicPartition("orders", 0)
+
+
+async def test_metadata_of_our_own_server(broker: Broker, cluster: Cluster) -> None:
+    broker.topics.create("orders", 3)
+    metadata = await cluster.metadata(["orders", "nowhere"])
+    orders, nowhere = metadata.topics["orders"], metadata.topics["nowhere"]
+    assert [each.index for each in orders.partitions] == [0, 1, 2]
+    assert orders.id is not None
+    assert nowhere.error is ErrorCode.unknown_topic_or_partition
+    assert metadata.brokers[broker.node_id].port == broker.address.port
+    assert metadata.cluster_id == broker.cluster_id
+    assert "orders" in (await cluster.metadata()).topics
+    assert (await cluster.metadata([])).topics == {}
+    assert (await cluster.metadata(["made"], allow_auto_create=True)).topics["made"].error in (
+        ErrorCode.none,
+        ErrorCode.leader_not_available,
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+async def test_metadata_of_every_version(version: int) -> None:
+    async with FakeCluster(topics={"orders": 2}) as fake:
+        fake.brokers[0].versions["metadata"] = (0, version)
+        async with Cluster(fake.config()) as cluster:
+            topic = (await cluster.metadata(["orders"])).topics["orders"]
+            assert [each.leader for each in topic.partitions] == [0, 0]
+            assert (topic.id is not None) == (version >= 10)
+            assert [each.leader_epoch for each in topic.partitions] == (
+                [0, 0] if version >= 7 else [-1, -1]
+            )
+
+
+async def test_a_leader_is_asked_for_once_until_it_is_stale() -> None:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 2}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
+        assert await cluster.leader(TP) == Leader(0, 0)
+        assert await cluster.leader(TopicPartition("orders", 1)) == Leader(1, 0)
+        fake.lead("orders", 0, node=1, epoch=1)
+        assert await cluster.leader(TP) == Leader(0, 0)
+        assert len(fake.asked("metadata")) == 1
+        cluster.stale("orders")
+        assert await cluster.leader(TP) == Leader(1, 1)
+
+
+async def test_what_is_old_is_asked_for_again() -> None:
+    async with (
+        FakeCluster(topics={"orders": 1}) as fake,
+        Cluster(fake.config(metadata_max_age_ms=20)) as cluster,
+    ):
+        await cluster.leader(TP)
+        fake.lead("orders", 0, node=0, epoch=1)
+        await asyncio.sleep(0.03)
+        assert (await cluster.leader(TP)).epoch == 1
+
+
+async def test_leaders_that_are_wanted_at_once_are_asked_for_together() -> None:
+    async with (
+        FakeCluster(topics={f"t{n}": 1 for n in range(20)}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
+        await asyncio.gather(*(cluster.leader(TopicPartition(f"t{n}", 0)) for n in range(20)))
+        assert [len(request.topics) for request in fake.asked("metadata")] == [20]
+
+
+async def test_an_answer_with_an_older_epoch_is_not_believed() -> None:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 1}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
+        fake.lead("orders", 0, node=1, epoch=7)
+        assert await cluster.leader(TP) == Leader(1, 7)
+        fake.lead("orders", 0, node=0, epoch=6)
+        cluster.stale("orders")
+        assert await cluster.leader(TP) == Leader(1, 7)
+        # But of a topic that was made anew everything is.
+        fake.topics["orders"].id = uuid4()
+        cluster.stale("orders")
+        assert await cluster.leader(TP) == Leader(0, 6)
+
+
+async def test_a_leader_is_waited_for() -> None:
+    async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+        fake.lead("orders", 0, node=-1, epoch=0)
+        wanted = asyncio.create_task(cluster.leader(TP))
+        await asyncio.sleep(0.02)
+        assert not wanted.done()
+        fake.lead("orders", 0, node=0, epoch=1)
+        assert await wanted == Leader(0, 1)
+
+
+async def test_no_leader_for_too_long_tells_what_was_tried() -> None:
+    async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+        fake.lead("orders", 0, node=-1, epoch=0)
+        with pytest.raises(
+            GaveUpError, match=(r"leader of orders-0: gave up after \d+ attempts.*LEADER_NOT_AV")
+        ) as info:
+            await cluster.leader(TP, timeout_ms=50)
+        assert info.value.code is ErrorCode.leader_not_available
+        with pytest.raises(GaveUpError, match=r"UNKNOWN_TOPIC_OR_PARTITION: topic nowhere"):
+            await cluster.leader(TopicPartition("nowhere", 0), timeout_ms=50)
+        with pytest.raises(GaveUpError, match=r"orders-5: the topic has 1 partitions"):
+            await cluster.leader(TopicPartition("orders", 5), timeout_ms=50)
+
+
+async def test_what_does_not_pass_is_raised_at_once() -> None:
+    async with FakeCluster(topics={}) as fake, Cluster(fake.config()) as cluster:
+        answer = fake.metadata
+        refused = {"error_code": 29, "name": "orders", "topic_id": None}
+        fake.on("metadata", lambda request: answer(request.body) | {"topics": [refused]})
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED: topic orders"):
+            await cluster.leader(TP)
+        assert len(fake.asked("metadata")) == 1
+
+
+# Brokers that are not there
+
+
+async def test_every_bootstrap_server_is_tried() -> None:
+    async with FakeCluster(nodes=3, topics={"orders": 1}) as fake:
+        await fake.brokers[0].stop()
+        fake.brokers[1].on("api_versions", lambda _request: HANG_UP)
+        async with Cluster(fake.config()) as cluster:
+            assert "orders" in (await cluster.metadata()).topics
+            assert fake.brokers[2].asked("metadata")
+
+
+async def test_nobody_there_is_told_with_every_address() -> None:
+    async with FakeCluster(nodes=3) as fake:
+        for broker in fake.brokers:
+            await broker.stop()
+        async with Cluster(fake.config(default_api_timeout_ms=60)) as cluster:
+            with pytest.raises(GaveUpError) as info:
+                await cluster.metadata()
+            for broker in fake.brokers:
+                assert broker.address in str(info.value)
+            assert "advertised listeners" in str(info.value)
+            with pytest.raises(BrokerUnreachableError, match="no broker could be reached"):
+                await cluster.any_connection()
+
+
+async def test_a_server_that_hangs_does_not_hold_up_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kohort.client.net.connections.NEXT_AFTER_S", 0.02)
+    async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
+        fake.brokers[0].on("api_versions", lambda _request: HANG)
+        async with (
+            Cluster(fake.config(bootstrap=[each.address for each in fake.brokers])) as cluster,
+            asyncio.timeout(1),
+        ):
+            await cluster.metadata()
+
+
+async def test_a_broker_that_hangs_is_left_for_another() -> None:
+    async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
+        fake.brokers[0].on("metadata", lambda _request: HANG)
+        async with Cluster(fake.config(request_timeout_ms=30)) as cluster:
+            await cluster.metadata()
+            assert len(fake.brokers[0].asked("metadata")) == 1
+
+
+async def test_a_broker_that_moved_is_found_at_its_new_address() -> None:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 2}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
+        node = (await cluster.leader(TopicPartition("orders", 1))).node_id
+        first = await cluster.connection(node, "fetch")
+        await fake.brokers[1].stop()
+        fake.brokers[1].port = 0
+        await fake.brokers[1].start()
+        await asyncio.sleep(0.01)
+        second = await cluster.connection(node, "fetch")
+        assert first.closed
+        assert second.address == ("127.0.0.1", fake.brokers[1].port)
+
+
+async def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again() -> None:
+    async with FakeCluster(nodes=3, topics={"orders": 1}) as fake:
+        fake.alive = fake.brokers[1:2]
+        async with Cluster(fake.config(bootstrap=fake.brokers[0].address)) as cluster:
+            await cluster.metadata()
+            assert set(cluster.brokers) == {1}
+            await fake.brokers[1].stop()
+            fake.brokers[0].hang_up()
+            fake.alive = fake.brokers[2:]
+            await asyncio.sleep(0.01)
+            await cluster.metadata()
+            assert set(cluster.brokers) == {2}
+
+
+async def test_a_broker_may_ask_for_a_new_start() -> None:
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 1}) as fake,
+        Cluster(fake.config()) as cluster,
+    ):
+        await cluster.metadata()
+        plain = fake.metadata
+        answers = iter([{"error_code": 129}])
+        fake.on("metadata", lambda request: plain(request.body) | next(answers, {}))
+        before = sum(broker.connections for broker in fake.brokers)
+        await cluster.metadata()
+        assert sum(broker.connections for broker in fake.brokers) > before
+
+
+async def test_purposes_have_connections_of_their_own() -> None:
+    async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        one, again, other = [await cluster.connection(0, purpose) for purpose in ("a", "a", "b")]
+        assert one is again
+        assert one is not other
+        many = await asyncio.gather(*(cluster.connection(0, "c") for _ in range(5)))
+        assert len(set(many)) == 1
+        await cluster.release("c")
+        assert many[0].closed
+        assert not one.closed
+
+
+async def test_a_broken_connection_is_opened_again() -> None:
+    async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        first = await cluster.connection(0)
+        fake.brokers[0].hang_up()
+        await asyncio.sleep(0.01)
+        assert first.closed
+        assert not (await cluster.connection(0)).closed
+
+
+async def test_a_node_that_is_not_in_the_cluster() -> None:
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        with pytest.raises(
+            BrokerUnreachableError, match=(r"broker 9 is not in the cluster; its brokers are 0, 1")
+        ):
+            await cluster.connection(9)
+
+
+async def test_after_closing_nothing_is_opened() -> None:
+    async with FakeCluster() as fake:
+        async with Cluster(fake.config(default_api_timeout_ms=20)) as cluster:
+            await cluster.metadata()
+        with pytest.raises(GaveUpError, match="the client is closed"):
+            await cluster.metadata()
+
+
+# Coordinators
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_coordinators_of_every_version(version: int) -> None:
+    async with FakeCluster(nodes=2) as fake:
+        for broker in fake.brokers:
+            broker.versions["find_coordinator"] = (0, version)
+        fake.coordinator = 1
+        async with Cluster(fake.config()) as cluster:
+            assert await cluster.coordinators(["a", "b"]) == {"a": 1, "b": 1}
+            assert len(fake.asked("find_coordinator")) == (1 if version >= 4 else 2)
+
+
+async def test_a_coordinator_is_asked_for_again_when_it_moved() -> None:
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        first = await cluster.coordinator("g", "heartbeat")
+        assert await cluster.coordinator("g", "heartbeat") is first
+        assert await cluster.coordinator("g", "commit") is not first
+        assert len(fake.asked("find_coordinator")) == 1
+        fake.coordinator = 1
+        cluster.coordinator_moved("g")
+        assert (await cluster.coordinator("g", "heartbeat")).address[1] == fake.brokers[1].port
+
+
+async def test_a_coordinator_that_cannot_be_reached_is_asked_for_again() -> None:
+    async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
+        await cluster.coordinator("g")
+        await fake.brokers[0].stop()
+        fake.coordinator = 1
+        await asyncio.sleep(0.01)
+        assert (await cluster.coordinator("g")).address[1] == fake.brokers[1].port
+
+
+async def test_no_coordinator_for_too_long_is_an_error() -> None:
+    async with FakeCluster() as fake:
+        fake.on("find_coordinator", lambda request: {"coordinators": [
+            {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": 15, "error_message": "not yet"}
+            for key in request.body.coordinator_keys
+        ]})  # fmt: skip
+        async with Cluster(fake.config(default_api_timeout_ms=50)) as cluster:
+            with pytest.raises(
+                GaveUpError,
+                match=(r"coordinator of group 'g': gave up.*COORDINATOR_NOT_AVAILABLE: not"),
+            ):
+                await cluster.coordinator("g")
+
+
+async def test_a_group_that_we_may_not_see_is_told_at_once() -> None:
+    async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
+        fake.on("find_coordinator", {"coordinators": [
+            {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None}
+        ]})  # fmt: skip
+        with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+            await cluster.coordinator("g")
+        assert len(fake.asked("find_coordinator")) == 1
+
+
+async def test_a_connection_that_is_still_being_opened_is_released_too() -> None:
+    """Whoever asked for it is gone: nobody would close it."""
+    async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
+        await cluster.metadata()
+        asked = asyncio.Event()
+
+        def hang(_request: object) -> object:
+            asked.set()
+            return HANG
+
+        fake.brokers[0].on("api_versions", hang)
+        asking = asyncio.ensure_future(cluster.connection(0, "fetch 1"))
+        await asked.wait()
+        asking.cancel()
+        await cluster.release("fetch 1")
+        assert cluster._connections._opening == {}

@@ -1,0 +1,385 @@
+"""What ends a membership, what does not, and what is told about it."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from client.group.simulated import FOREVER, App, simulated, until
+from client.group.world import ANSWERS
+from kohort.assignors.base import Assignor
+from kohort.client.group_errors import CoordinatorUnavailableError, GroupError, StuckError
+from kohort.client.membership.events import End
+from kohort.types import TopicPartition
+
+
+async def idle(generation, partition):
+    await generation.ending()
+
+
+# --- the coordinator ---
+
+
+@simulated()
+async def test_a_restart_of_the_coordinator_is_not_noticed(world):
+    app = App(world)
+    await app.assigned(4)
+    world.is_up = False
+    world.coordinator.restart()
+    await asyncio.sleep(10)
+    world.coordinator.restart()
+    world.is_up = True
+    await asyncio.sleep(60)
+    assert len(app.generations) == 1
+    await app.stop()
+
+
+@simulated()
+async def test_a_broker_that_is_away_for_30_seconds_costs_the_generation_but_not_the_member(world):
+    app = App(world)
+    await app.assigned(4)
+    world.is_up = False
+    await asyncio.sleep(35)
+    world.is_up = True
+    await until(lambda: len(app.generations) == 2)
+    assert app.generations[0].end is End.LOST
+    await app.assigned(4)
+    await app.stop()
+
+
+@simulated()
+async def test_one_that_stays_away_is_raised_with_what_was_tried(world):
+    app = App(world)
+    await app.assigned(4)
+    began = world.now
+    world.is_up = False
+    with pytest.raises(
+        CoordinatorUnavailableError,
+        match=(r"\d+ tries in \d+ ms, the last one: .*no broker answers"),
+    ):
+        await app.task
+    assert 140_000 < world.now - began < 170_000
+
+
+@simulated()
+async def test_pauses_grow_up_to_the_backoff(world):
+    world.is_up = False
+    events = []
+    app = App(
+        world, on_event=lambda event: events.append((world.now, event)), join_group_backoff_ms=5_000
+    )
+    with pytest.raises(CoordinatorUnavailableError):
+        await app.task
+    times = [at for at, event in events if event.what == "retry"]
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses[0] < 300
+    assert 4_000 <= max(pauses) <= 6_500
+
+
+@simulated(topics={"orders": 4}, max_size=1)
+async def test_a_full_group_is_raised(world):
+    first = App(world)
+    await first.assigned(4)
+    second = App(world)
+    with pytest.raises(GroupError, match=r"GROUP_MAX_SIZE_REACHED.*group.max.size"):
+        await second.task
+    await first.stop()
+
+
+@simulated()
+async def test_a_session_timeout_that_the_broker_refuses_is_raised(world):
+    with pytest.raises(GroupError, match=r"INVALID_SESSION_TIMEOUT.*group.min.session.timeout.ms"):
+        await App(world, session_timeout_ms=1_000, heartbeat_interval_ms=300).task
+
+
+@simulated()
+async def test_assignors_that_the_group_does_not_know_are_raised(world):
+    first = App(world, assignors=["range"])
+    await first.assigned(4)
+    with pytest.raises(
+        GroupError, match=(r"INCONSISTENT_GROUP_PROTOCOL.*configure one that all have")
+    ):
+        await App(world, assignors=["sticky"]).task
+    await first.stop()
+
+
+@simulated()
+async def test_priority_decides_among_assignors(world):
+    first = App(world, assignors=["roundrobin", "range"])
+    second = App(world, assignors=["sticky", "roundrobin", "range"])
+    await until(lambda: len(first.assignment) == len(second.assignment) == 2)
+    assert first.generation.protocol == second.generation.protocol == "roundrobin"
+    await asyncio.gather(first.stop(), second.stop())
+
+
+class Broken(Assignor):
+    name = "broken"
+
+    def assign(self, topics, members):
+        raise ZeroDivisionError("by no member")
+
+
+@simulated()
+async def test_an_assignor_that_fails_is_raised_by_the_leader(world):
+    with pytest.raises(
+        GroupError, match=(r"assignment of generation 1 could not be made.*by no member")
+    ) as raised:
+        await App(world, assignors=[Broken()]).task
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+# --- static members ---
+
+
+@simulated()
+async def test_a_static_member_restarts_without_a_rebalance(world):
+    def start():
+        return App(world, instance_id="i1", session_timeout_ms=20_000)
+
+    first, other = start(), App(world, instance_id="i2")
+    await until(lambda: len(first.assignment) == len(other.assignment) == 2)
+    rebalances = world.coordinator.rebalances
+    mine = set(first.assignment)
+    await first.stop()
+    assert first.sent("leave_group") == []
+    await asyncio.sleep(10)
+    again = start()
+    await again.assigned(2)
+    await asyncio.sleep(30)
+    assert world.coordinator.rebalances == rebalances
+    assert set(again.assignment) == mine
+    assert other.generation.end is None
+    await asyncio.gather(again.stop(), other.stop())
+
+
+@simulated()
+async def test_the_second_of_an_instance_fences_the_first(world):
+    first = App(world, instance_id="i1")
+    await first.assigned(4)
+    second = App(world, instance_id="i1")
+    with pytest.raises(GroupError, match=r"FENCED_INSTANCE_ID.*one of its own"):
+        await first.task
+    assert first.generations[-1].end is End.LOST
+    await second.assigned(4)
+    await second.stop()
+
+
+# --- slow, stuck, silent ---
+
+
+@simulated()
+async def test_long_work_costs_no_membership(world):
+    world.produce(10)
+    finished = []
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):
+            await asyncio.sleep(600)
+            await generation.commit({partition: batch.next_offset})
+            finished.append(partition)
+
+    app = App(world, work)
+    await until(lambda: len(finished) >= 4, seconds=2_000)
+    assert len(app.generations) == 1
+    await app.stop()
+
+
+@simulated()
+async def test_a_stuck_task_is_named_with_where_it_stands(world):
+    world.produce(50)
+    stuck = TopicPartition("orders", 2)
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):
+            if partition == stuck:
+                await wait_for_ever()
+            await generation.commit({partition: batch.next_offset})
+
+    app = App(world, work, max_poll_interval_ms=60_000)
+    with pytest.raises(
+        StuckError, match=(r"orders-2 is stuck: the batch before offset \d+.*in work")
+    ) as raised:
+        await app.task
+    assert "Raise max_poll_interval_ms" in str(raised.value)
+    assert 60_000 <= world.now < 70_000
+    assert world.coordinator.bench.shard.groups["g"].sessions == {}
+
+
+async def wait_for_ever():
+    await asyncio.sleep(FOREVER)
+
+
+@simulated()
+async def test_the_group_goes_on_even_if_the_stuck_task_does_not_end(world):
+    world.produce(50)
+
+    async def work(generation, partition):
+        async for _ in generation.records(partition):
+            for _ in range(20):
+                try:
+                    await asyncio.sleep(FOREVER)
+                except asyncio.CancelledError:
+                    continue
+
+    stubborn = App(world, work, max_poll_interval_ms=60_000)
+    await stubborn.assigned(4)
+    other = App(world, idle)
+    await other.assigned(4)
+    assert not stubborn.task.done()
+    with pytest.raises(StuckError):
+        await stubborn.task
+    await other.stop()
+
+
+@simulated()
+async def test_a_generation_that_nobody_takes_is_told(world):
+    async with world.member(max_poll_interval_ms=60_000) as group:
+        await asyncio.sleep(100)
+        with pytest.raises(StuckError, match="nobody asked for"):
+            await group.next()
+
+
+@simulated()
+async def test_work_within_the_limit_is_left_alone(world):
+    world.produce(200)
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):
+            await asyncio.sleep(50)
+            await generation.commit({partition: batch.next_offset})
+
+    app = App(world, work, max_poll_interval_ms=60_000)
+    await until(lambda: sum(world.committed().values()) == 200, seconds=5_000)
+    assert len(app.generations) == 1
+    await app.stop()
+
+
+@simulated()
+async def test_a_slow_member_does_not_keep_the_others_waiting_beyond_its_drain_timeout(world):
+    async def stubborn(generation, partition):
+        await asyncio.sleep(FOREVER)
+
+    slow = App(world, stubborn, drain_timeout_ms=10_000)
+    await slow.assigned(4)
+    began = world.now
+    quick = App(world, idle)
+    await quick.assigned(2)
+    assert 10_000 <= world.now - began <= 14_500
+    await asyncio.gather(slow.stop(), quick.stop())
+
+
+@simulated()
+async def test_a_killed_member_is_missed_after_its_session(world):
+    first, second = App(world), App(world)
+    await until(lambda: len(first.assignment) == len(second.assignment) == 2)
+    began = world.now
+    second.kill()
+    await first.assigned(4)
+    assert world.now - began <= 30_000 + 3_000 + 1_000
+    await first.stop()
+
+
+# --- heartbeats ---
+
+
+@simulated()
+async def test_heartbeats_and_joins_have_connections_of_their_own(world):
+    app = App(world)
+    await app.assigned(4)
+    await until(
+        lambda: (
+            {name.split()[0] for name in app.group.sim.connections}
+            == {"join", "heartbeat", "commit"}
+        )
+    )
+    await app.stop()
+
+
+@simulated()
+async def test_events_tell_the_story(world):
+    events = []
+    app = App(world, on_event=events.append)
+    await app.assigned(4)
+    app.group.sim.reachable.clear()
+    await asyncio.sleep(40)
+    app.group.sim.reachable.set()
+    await until(lambda: len(app.generations) == 2)
+    await app.stop()
+    whats = [event.what for event in events]
+    assert whats[:2] == ["join", "generation"]
+    assert (
+        whats.index("heartbeat failed")
+        < whats.index("lost")
+        < whats.index("retry")
+        < len(whats) - 1
+    )
+    assert whats[-1] == "left"
+    assert {event.group_id for event in events} == {"g"}
+
+
+@simulated()
+async def test_statistics_tell_the_state(world):
+    app = App(world)
+    world.produce(20)
+    await until(lambda: sum(world.committed().values()) == 20)
+    told = app.group.statistics()
+    assert (told["state"], told["generation"], told["partitions"], told["rebalances"]) == (
+        "stable",
+        1,
+        4,
+        1,
+    )
+    assert told["member_id"] == app.group.member_id
+    assert app.group.generation_id == 1
+    assert "stable gen=1" in repr(app.group)
+    await app.stop()
+
+
+@simulated()
+async def test_a_signal_like_stop_during_a_join_is_quick(world):
+    world.is_up = False
+    app = App(world)
+    await asyncio.sleep(3)
+    began = world.now
+    await app.stop()
+    assert world.now - began < 6_000
+
+
+@simulated()
+async def test_closing_is_bounded_when_the_coordinator_is_away(world):
+    app = App(world)
+    await app.assigned(4)
+    world.is_up = False
+    began = world.now
+    await app.stop()
+    assert world.now - began < 6_000
+
+
+# --- faults of our own, and of the application's ---
+
+
+@pytest.mark.parametrize("api", ["join_group", "sync_group", "heartbeat"])
+@simulated()
+async def test_a_fault_of_the_client_is_raised_and_no_silence(world, api, monkeypatch):
+    async def broken(*_):
+        raise ZeroDivisionError("by no answer")
+
+    monkeypatch.setitem(ANSWERS, api, broken)
+    with pytest.raises(
+        GroupError, match=(r"a fault of the client, report it: .*by no answer")
+    ) as raised:
+        await App(world).task
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+@simulated()
+async def test_what_on_event_raises_ends_nothing(world, caplog):
+    def broken(event):
+        raise ZeroDivisionError(event.what)
+
+    app = App(world, on_event=broken)
+    await app.assigned(4)
+    await asyncio.sleep(60)
+    assert len(app.generations) == 1
+    await app.stop()
+    assert "on_event raised; the membership goes on" in caplog.text

@@ -1,0 +1,498 @@
+"""One connection, against brokers that answer, hang, hang up, and answer garbage."""
+
+import asyncio
+import shutil
+import ssl
+import struct
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from client.fake_cluster import HANG, HANG_UP, FakeBroker, FakeCluster
+from client.test_security import scram_server
+from kohort.client.config import ClientConfig
+from kohort.client.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
+from kohort.client.net.connection import Connection
+from kohort.client.security import Security
+from kohort.errors import ErrorCode
+from kohort.server.broker import Broker
+
+HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeBroker]:
+    async with FakeCluster() as cluster:
+        cluster.brokers[0].on("heartbeat", {"error_code": 0})
+        yield cluster.brokers[0]
+
+
+async def opened(broker: FakeBroker, **options: Any) -> Connection:
+    return await Connection.open(("127.0.0.1", broker.port), broker.cluster.config(**options))
+
+
+async def test_speaks_with_our_own_server(broker: Broker, config: ClientConfig) -> None:
+    connection = await Connection.open(config.servers[0], config)
+    answer = await connection.send("heartbeat", **HEARTBEAT)
+    assert answer.error_code is ErrorCode.unknown_member_id
+    assert connection.version("heartbeat") == 4
+    assert connection.version("consumer_group_heartbeat") is None
+    await connection.close()
+    with pytest.raises(BrokerUnreachableError, match="closed by us"):
+        await connection.send("heartbeat", **HEARTBEAT)
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 4])
+async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
+    fake: FakeBroker, most: int
+) -> None:
+    fake.versions["api_versions"] = (0, most)
+    connection = await opened(fake)
+    assert connection.version("heartbeat") == 4
+    # It was refused without being read, if it was refused at all.
+    assert len(fake.asked("api_versions")) == 1
+    await connection.close()
+
+
+async def test_the_highest_common_version_within_what_the_caller_can_use(fake: FakeBroker) -> None:
+    fake.versions["heartbeat"] = (1, 3)
+    connection = await opened(fake)
+    await connection.send("heartbeat", **HEARTBEAT)
+    await connection.send("heartbeat", max_version=2, **HEARTBEAT)
+    assert [each.__version__ for each in fake.asked("heartbeat")] == [3, 2]
+    with pytest.raises(
+        UnsupportedVersionError, match=("heartbeat v4 to v4 is needed, the broker speaks v1 to v3")
+    ):
+        await connection.send("heartbeat", min_version=4, **HEARTBEAT)
+    with pytest.raises(UnsupportedVersionError, match="does not know it"):
+        await connection.send("describe_cluster")
+    await connection.close()
+
+
+async def test_requests_are_pipelined(fake: FakeBroker) -> None:
+    gate = asyncio.Event()
+
+    async def answer(request: SimpleNamespace) -> dict[str, int]:
+        await gate.wait()
+        return {"error_code": request.body.generation_id}
+
+    fake.on("heartbeat", answer)
+    connection = await opened(fake)
+    calls = [
+        asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n}))
+        for n in range(20)
+    ]
+    await asyncio.sleep(0.01)
+    assert connection.in_flight == 20
+    gate.set()
+    assert [int((await call).error_code) for call in calls] == list(range(20))
+    await connection.close()
+
+
+async def test_requests_in_flight_are_bounded(fake: FakeBroker) -> None:
+    fake.on("heartbeat", lambda _request: HANG)
+    connection = await opened(fake, max_in_flight_requests_per_connection=3)
+    calls = [asyncio.create_task(connection.send("heartbeat", **HEARTBEAT)) for _ in range(10)]
+    await asyncio.sleep(0.01)
+    assert connection.in_flight == 3
+    await connection.close()
+    assert all(
+        isinstance(each, BrokerUnreachableError)
+        for each in await asyncio.gather(*calls, return_exceptions=True)
+    )
+
+
+async def test_a_request_that_times_out_takes_the_connection_with_it(fake: FakeBroker) -> None:
+    fake.on("heartbeat", lambda _request: HANG)
+    connection = await opened(fake)
+    patient = asyncio.create_task(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0)
+    with pytest.raises(RequestTimeoutError, match="heartbeat was not answered within"):
+        await connection.send("heartbeat", timeout_ms=20, **HEARTBEAT)
+    with pytest.raises(BrokerUnreachableError):
+        await patient
+    assert connection.closed
+
+
+async def test_an_answered_request_does_not_time_out(fake: FakeBroker) -> None:
+    connection = await opened(fake)
+    await connection.send("heartbeat", timeout_ms=5, **HEARTBEAT)
+    await asyncio.sleep(0.02)
+    assert not connection.closed
+    await connection.close()
+
+
+async def test_a_cancelled_call_leaves_the_order_intact(fake: FakeBroker) -> None:
+    gate = asyncio.Event()
+
+    async def answer(request: SimpleNamespace) -> dict[str, int]:
+        await gate.wait()
+        return {"error_code": request.body.generation_id}
+
+    fake.on("heartbeat", answer)
+    connection = await opened(fake)
+    first, second = (
+        asyncio.create_task(connection.send("heartbeat", **HEARTBEAT | {"generation_id": n}))
+        for n in (1, 2)
+    )
+    await asyncio.sleep(0)
+    first.cancel()
+    gate.set()
+    assert int((await second).error_code) == 2
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (struct.pack(">ii", 4, 999), "correlation id 999"),
+        (struct.pack(">i", 2**31 - 1), "accepted"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot be read"),
+        (struct.pack(">iib", 5, 2, 0), "ends early"),
+        (struct.pack(">iib", 5, 2, 0) * 2, "ends early|nobody asked"),
+        (HANG_UP, "closed the connection"),
+    ],
+)
+async def test_answers_that_are_none(fake: FakeBroker, answer: Any, told: str) -> None:
+    fake.on("heartbeat", lambda _request: answer)
+    connection = await opened(fake)
+    with pytest.raises(BrokerUnreachableError, match=told):
+        await connection.send("heartbeat", **HEARTBEAT)
+    assert connection.closed
+
+
+async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
+    fake.on(
+        "heartbeat",
+        lambda _request: struct.pack(">iib", 11, 2, 0) + b"\0" * 6 + struct.pack(">ii", 4, 3),
+    )
+    connection = await opened(fake)
+    await asyncio.gather(connection.send("heartbeat", **HEARTBEAT), return_exceptions=True)
+    assert connection.closed
+    assert "nobody asked for" in connection.reason
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    version=st.sampled_from([1, 5, 9, 12]),
+    head=st.sampled_from([b"", b"\0", b"\0\0\0\0", b"\0\0\0\0\0"]),
+    count=st.sampled_from(
+        [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x80"]
+    ),
+    rest=st.binary(max_size=60),
+)
+async def test_a_count_that_lies_ends_nothing_but_the_connection(
+    fake: FakeBroker, version: int, head: bytes, count: bytes, rest: bytes
+) -> None:
+    body = head + count + rest
+    fake.on("metadata", lambda _request: struct.pack(">ii", 4 + len(body), 2) + body)
+    connection = await opened(fake)
+    answer = (
+        await asyncio.gather(
+            connection.send("metadata", max_version=version, topics=[]), return_exceptions=True
+        )
+    )[0]
+    assert (
+        isinstance(answer, BrokerUnreachableError)
+        or answer.__class__.__name__ == "MetadataResponse"
+    )
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [HANG_UP, b"SSH-2.0-OpenSSH_9.6\r\n", struct.pack(">iib", 5, 1, 0)]
+)
+async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any) -> None:
+    fake.on("api_versions", lambda _request: answer)
+    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}"):
+        await opened(fake)
+
+
+async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker) -> None:
+    fake.on("api_versions", lambda _request: HANG)
+    with pytest.raises(
+        BrokerUnreachableError, match=(r"did not complete a connection within 0\.05 s")
+    ):
+        await opened(fake, socket_connection_setup_timeout_ms=50)
+
+
+async def test_a_port_that_nobody_listens_on(fake: FakeBroker) -> None:
+    await fake.stop()
+    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}"):
+        await opened(fake)
+
+
+async def test_an_idle_connection_is_closed(fake: FakeBroker) -> None:
+    connection = await opened(fake, connections_max_idle_ms=30)
+    for _ in range(3):
+        await asyncio.sleep(0.02)
+        await connection.send("heartbeat", **HEARTBEAT)
+    assert not connection.closed
+    await asyncio.sleep(0.08)
+    assert connection.closed
+    assert "idle" in connection.reason
+
+
+async def test_large_requests_and_answers(fake: FakeBroker) -> None:
+    size = 3_000_000
+    fake.on("sasl_authenticate", lambda request: {"auth_bytes": request.body.auth_bytes[::-1]})
+    connection = await opened(fake)
+    sent = bytes(range(250)) * (size // 250)
+    answers = await asyncio.gather(
+        *(connection.send("sasl_authenticate", auth_bytes=sent) for _ in range(3))
+    )
+    assert [each.auth_bytes == sent[::-1] for each in answers] == [True] * 3
+    await connection.close()
+
+
+# Authentication
+
+
+def sasl(mechanism: str = "PLAIN", **options: Any) -> Security:
+    given: dict[str, Any] = {"username": "u", "password": "secret"}
+    return Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, **given | options)
+
+
+async def test_sasl_plain(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {"mechanisms": ["PLAIN"]})
+    fake.on("sasl_authenticate", {"auth_bytes": b""})
+    connection = await opened(fake, security=sasl())
+    assert [name for name, _ in fake.requests] == [
+        "api_versions",
+        "sasl_handshake",
+        "sasl_authenticate",
+    ]
+    assert fake.asked("sasl_authenticate")[0].auth_bytes == b"\0u\0secret"
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "digest"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
+)
+async def test_sasl_scram(fake: FakeBroker, mechanism: str, digest: str) -> None:
+    server = scram_server(digest, "secret")
+    fake.on("sasl_handshake", {"mechanisms": [mechanism]})
+    fake.on("sasl_authenticate", lambda request: {"auth_bytes": server(request.body.auth_bytes)})
+    connection = await opened(fake, security=sasl(mechanism))
+    assert len(fake.asked("sasl_authenticate")) == 2
+    await connection.close()
+
+
+async def test_a_wrong_password_is_told(fake: FakeBroker) -> None:
+    server = scram_server("sha256", "another")
+    fake.on("sasl_handshake", {"mechanisms": ["SCRAM-SHA-256"]})
+    fake.on("sasl_authenticate", lambda request: {"auth_bytes": server(request.body.auth_bytes)})
+    with pytest.raises(AuthenticationError, match="invalid-proof"):
+        await opened(fake, security=sasl("SCRAM-SHA-256"))
+
+
+async def test_what_the_broker_says_of_refused_credentials_is_told(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    fake.on(
+        "sasl_authenticate", {"error_code": 58, "error_message": "Invalid username or password"}
+    )
+    with pytest.raises(AuthenticationError, match="PLAIN: Invalid username or password"):
+        await opened(fake, security=sasl())
+
+
+async def test_a_mechanism_that_is_not_offered(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {"error_code": 33, "mechanisms": ["GSSAPI", "PLAIN"]})
+    with pytest.raises(
+        AuthenticationError, match=("does not offer SCRAM-SHA-512, it offers GSSAPI, PLAIN")
+    ):
+        await opened(fake, security=sasl("SCRAM-SHA-512"))
+
+
+async def test_a_session_is_renewed_before_it_ends(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 40})
+    connection = await opened(fake, security=sasl())
+    for _ in range(30):
+        await connection.send("heartbeat", **HEARTBEAT)
+        await asyncio.sleep(0.003)
+    assert not connection.closed
+    names = [name for name, _ in fake.requests]
+    begins = [at for at, name in enumerate(names) if name == "sasl_handshake"]
+    assert len(begins) >= 2
+    assert all(names[at + 1] == "sasl_authenticate" for at in begins), (
+        "another request came in between"
+    )
+    await connection.close()
+
+
+async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBroker) -> None:
+    answers = iter(
+        (
+            {"auth_bytes": b"", "session_lifetime_ms": 20},
+            {"error_code": 58, "error_message": "expired"},
+        )
+    )
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", lambda _request: next(answers))
+    connection = await opened(fake, security=sasl())
+    await asyncio.sleep(0.05)
+    with pytest.raises(BrokerUnreachableError, match="could not be renewed: PLAIN: expired"):
+        await connection.send("heartbeat", **HEARTBEAT)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not on the PATH")
+    directory = tmp_path_factory.mktemp("tls")
+    cert, key = directory / "cert.pem", directory / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    names = ["-subj", "/CN=kohort", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run(
+        [*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    return cert, key
+
+
+@pytest.fixture
+async def tls(certificate: tuple[Path, Path]) -> AsyncIterator[FakeBroker]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    cluster = FakeCluster()
+    cluster.brokers[0].ssl = context
+    async with cluster:
+        cluster.brokers[0].on("heartbeat", {"error_code": 0})
+        yield cluster.brokers[0]
+
+
+async def test_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
+    connection = await opened(
+        tls, security=Security(protocol="SSL", ssl_cafile=str(certificate[0]))
+    )
+    assert (await connection.send("heartbeat", **HEARTBEAT)).error_code is ErrorCode.none
+    await connection.close()
+
+
+async def test_tls_and_sasl(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
+    tls.on("sasl_handshake", {})
+    tls.on("sasl_authenticate", {"auth_bytes": b""})
+    both = Security(
+        protocol="SASL_SSL",
+        ssl_cafile=str(certificate[0]),
+        mechanism="PLAIN",
+        username="u",
+        password="p",
+    )
+    connection = await opened(tls, security=both)
+    await connection.close()
+    assert tls.asked("sasl_authenticate")
+
+
+async def test_a_certificate_that_nobody_vouches_for(tls: FakeBroker) -> None:
+    with pytest.raises(AuthenticationError, match="certificate verify failed"):
+        await opened(tls, security=Security(protocol="SSL"))
+
+
+async def test_plaintext_to_a_tls_listener(tls: FakeBroker) -> None:
+    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{tls.port}"):
+        await opened(tls)
+
+
+# --- quotas (KIP-219) ---
+
+
+async def test_a_broker_that_asks_for_a_pause_gets_one(fake: FakeBroker) -> None:
+    pauses = iter([150, 0])
+    fake.on("heartbeat", lambda _request: {"error_code": 0, "throttle_time_ms": next(pauses)})
+    connection = await opened(fake)
+    await connection.send("heartbeat", **HEARTBEAT)
+    began = asyncio.get_running_loop().time()
+    await connection.send("heartbeat", **HEARTBEAT)
+    assert asyncio.get_running_loop().time() - began >= 0.149
+    await connection.close()
+
+
+async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request(
+    fake: FakeBroker,
+) -> None:
+    connection = await opened(fake, request_timeout_ms=120)
+    began = asyncio.get_running_loop().time()
+    connection.throttle(86_400)
+    connection.throttle(0.001)
+    await connection.send("heartbeat", **HEARTBEAT)
+    assert asyncio.get_running_loop().time() - began >= 0.119
+    await connection.close()
+
+
+async def test_who_waits_for_a_pause_to_end_learns_that_the_connection_broke(
+    fake: FakeBroker,
+) -> None:
+    connection = await opened(fake)
+    connection.throttle(20)
+    waiting = asyncio.ensure_future(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0)
+    fake.hang_up()
+    with pytest.raises(BrokerUnreachableError):
+        await waiting
+
+
+async def test_a_full_transport_stays_full_when_a_pause_ends(fake: FakeBroker) -> None:
+    """Each obstacle has to go for itself."""
+    connection = await opened(fake)
+    connection.pause_writing()
+    connection.throttle(0.001)
+    waiting = asyncio.ensure_future(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    connection.resume_writing()
+    await waiting
+    await connection.close()
+
+
+async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker) -> None:
+    """Not even what had to wait for others' answers when it began: a broker takes nothing else
+    then.
+    """
+    lifetimes = [300, 0]
+
+    async def handshake(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(0.05)
+        return {"mechanisms": ["PLAIN"]}
+
+    async def slowly(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(0.35)
+        return {}
+
+    fake.on("sasl_handshake", handshake)
+    fake.on(
+        "sasl_authenticate", lambda _: {"auth_bytes": b"", "session_lifetime_ms": lifetimes.pop(0)}
+    )
+    fake.on("heartbeat", slowly)
+    security = Security(
+        protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="user", password="secret"
+    )
+    connection = await opened(fake, security=security, max_in_flight_requests_per_connection=1)
+    await asyncio.gather(*(connection.send("heartbeat", **HEARTBEAT) for _ in range(2)))
+    await connection.close()
+    names = [name for name, _ in fake.requests]
+    renewal = len(names) - 1 - names[::-1].index("sasl_handshake")
+    assert names.count("sasl_handshake") == 2
+    assert names[renewal + 1] == "sasl_authenticate"

@@ -1,0 +1,27 @@
+"""Fixtures for tests of the client in real time: brokers in processes of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from client.conftest import broker, cluster, config
+from live.client.brokers import BROKERS, Site, opened
+
+__all__ = ["broker", "cluster", "config", "site"]
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(name, marks=() if name == "kohort" else pytest.mark.clients)
+        for name in BROKERS
+    ],
+)
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A broker in a process of its own: started once for all tests on it, of which each leaves it
+    in order.
+    """
+    with opened(request.param, tmp_path_factory.mktemp("site")) as running:
+        yield running

@@ -1,0 +1,3 @@
+from coordinator.conftest import bench
+
+__all__ = ["bench"]

@@ -1,0 +1,111 @@
+"""CreatePartitions v0-3."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
+
+
+async def grow(
+    bench: Bench,
+    *topics: tuple[str, int] | tuple[str, int, list[list[int]]],
+    version: int = 3,
+    **fields: Any,
+) -> list[tuple[str, ErrorCode, str | None]]:
+    asked = [
+        {"name": each[0], "count": each[1], "assignments": [{"broker_ids": ids} for ids in each[2]]}
+        if len(each) == 3
+        else {"name": each[0], "count": each[1], "assignments": None}
+        for each in topics
+    ]
+    fields = {"timeout_ms": 5_000} | fields
+    results = (await bench.ask("create_partitions", version, topics=asked, **fields)).results
+    return [(each.name, each.error_code, each.error_message) for each in results]
+
+
+def count(bench: Bench, topic: str) -> int:
+    return len(bench.topics.get(topic).partitions)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_grown(bench: Bench, topic: str, version: int) -> None:
+    assert await grow(bench, (topic, 5), version=version) == [(topic, ErrorCode.none, None)]
+    bench.fill(topic, 4)
+    bench.restart()
+    assert count(bench, topic) == 5
+
+
+async def test_validate_only(bench: Bench, topic: str) -> None:
+    assert await grow(bench, (topic, 5), validate_only=True) == [(topic, ErrorCode.none, None)]
+    assert count(bench, topic) == 3
+
+
+@pytest.mark.parametrize(
+    ("total", "code", "message"),
+    [
+        (3, ErrorCode.invalid_partitions, "Topic already has 3 partition(s)."),
+        (
+            2,
+            ErrorCode.invalid_partitions,
+            ("The topic orders currently has 3 partition(s); 2 would not be an increase."),
+        ),
+        (
+            -1,
+            ErrorCode.invalid_partitions,
+            "The topic orders currently has 3 partition(s); -1 would not be an increase.",
+        ),
+        (20_000, ErrorCode.policy_violation, "Excessively large number of partitions per request."),
+    ],
+)
+async def test_totals(bench: Bench, topic: str, total: int, code: ErrorCode, message: str) -> None:
+    assert await grow(bench, (topic, total)) == [(topic, code, message)]
+    assert count(bench, topic) == 3
+
+
+async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert await grow(bench, ("nope", 3), ("", 3)) == [("nope", unknown, None), ("", unknown, None)]
+    assert await grow(bench, (topic, 4), (topic, 5)) == [
+        (topic, ErrorCode.invalid_request, "Duplicate topic name.")
+    ]
+    assert await grow(bench, (topic, 4), timeout_ms=0) == [
+        (topic, ErrorCode.request_timed_out, None)
+    ]
+    assert await grow(bench) == []
+    assert count(bench, topic) == 3
+
+
+async def test_assignments(bench: Bench, topic: str) -> None:
+    assert await grow(bench, (topic, 5, [[0], [0]])) == [(topic, ErrorCode.none, None)]
+    for total, assignments, message in (
+        (
+            7,
+            [[0]],
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            6,
+            [],
+            "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (
+            6,
+            [[5]],
+            "The manual partition assignment includes broker 5, but no such broker is registered.",
+        ),
+        (6, [[0, 0]], "The manual partition assignment includes the broker 0 more than once."),
+        (6, [[]], "The manual partition assignment includes an empty replica list."),
+    ):
+        assert await grow(bench, (topic, total, assignments)) == [
+            (topic, ErrorCode.invalid_replica_assignment, message)
+        ]
+    assert count(bench, topic) == 5
+
+
+async def test_the_number_of_group_partitions_is_fixed(bench: Bench) -> None:
+    bench.topics.create("__consumer_offsets", 2, internal=True)
+    ((_, code, _),) = await grow(bench, ("__consumer_offsets", 3))
+    assert code is ErrorCode.policy_violation
+    assert count(bench, "__consumer_offsets") == 2

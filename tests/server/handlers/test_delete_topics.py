@@ -1,0 +1,107 @@
+"""DeleteTopics v1-6."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
+
+
+async def delete(bench: Bench, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
+    asked: dict[str, Any] = (
+        {"topic_names": names} if version < 6 else {"topics": [{"name": name} for name in names]}
+    )
+    return list(
+        (await bench.ask("delete_topics", version, timeout_ms=timeout_ms, **asked)).responses
+    )
+
+
+async def delete_by_id(bench: Bench, *ids: Any) -> list[Any]:
+    asked = [{"name": None, "topic_id": each} for each in ids]
+    return list((await bench.ask("delete_topics", 6, topics=asked, timeout_ms=5_000)).responses)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_deleted(bench: Bench, topic: str, version: int) -> None:
+    topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
+    told: list[frozenset[str]] = []
+    bench.topics.on_deleted.append(told.append)
+    done, missing = await delete(bench, topic, "nope", version=version)
+    assert (done.name, done.error_code) == (topic, ErrorCode.none)
+    assert (missing.name, missing.error_code) == ("nope", ErrorCode.unknown_topic_or_partition)
+    if version >= 5:
+        assert done.error_message is None
+        assert missing.error_message == "This server does not host this topic-partition."
+    if version >= 6:
+        assert done.topic_id == topic_id
+    assert told == [frozenset({topic})]
+    bench.restart()
+    assert list(bench.topics.all()) == []
+
+
+async def test_by_id(bench: Bench, topic: str) -> None:
+    topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
+    results = await delete_by_id(bench, topic_id, unknown)
+    assert [
+        (each.name, each.topic_id, each.error_code, each.error_message) for each in results
+    ] == [
+        (topic, topic_id, ErrorCode.none, None),
+        (None, unknown, ErrorCode.unknown_topic_id, "This server does not host this topic ID."),
+    ]
+
+
+async def test_neither_and_both(bench: Bench, topic: str) -> None:
+    topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
+    (neither,) = await delete_by_id(bench, None)
+    assert (neither.error_code, neither.error_message) == (
+        ErrorCode.invalid_request,
+        "Neither topic name nor id were specified.",
+    )
+    asked = [{"name": topic, "topic_id": topic_id}]
+    (both,) = (await bench.ask("delete_topics", 6, topics=asked, timeout_ms=5_000)).responses
+    assert (both.error_code, both.error_message) == (
+        ErrorCode.invalid_request,
+        "You may not specify both topic name and topic id.",
+    )
+    assert bench.topics.get(topic) is not None
+
+
+async def test_twice(bench: Bench, topic: str) -> None:
+    (result,) = await delete(bench, topic, topic)
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.invalid_request,
+        "Duplicate topic name.",
+    )
+    assert bench.topics.get(topic) is not None
+
+
+async def test_the_time_is_up(bench: Bench, topic: str) -> None:
+    (result,) = await delete(bench, topic, timeout_ms=0)
+    assert result.error_code is ErrorCode.request_timed_out
+    assert bench.topics.get(topic) is not None
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
+)
+async def test_switched_off(version: int, code: ErrorCode) -> None:
+    bench = Bench(delete_topic_enable=False)
+    bench.topics.create("a", 1)
+    (result,) = await delete(bench, "a", version=version)
+    assert result.error_code is code
+    assert bench.topics.get("a") is not None
+
+
+async def test_the_log_of_groups_stays(bench: Bench) -> None:
+    bench.topics.create("__consumer_offsets", 1, internal=True)
+    (result,) = await delete(bench, "__consumer_offsets")
+    assert result.error_code is ErrorCode.policy_violation
+    assert bench.topics.get("__consumer_offsets") is not None
+
+
+async def test_names_no_topic_can_have_are_unknown(bench: Bench) -> None:
+    results = await delete(bench, "bad name", "")
+    assert [each.error_code for each in results] == [ErrorCode.unknown_topic_or_partition] * 2
+    assert await delete(bench) == []

@@ -1,0 +1,171 @@
+"""DescribeCluster v0-2, DescribeTopicPartitions v0 and ListPartitionReassignments v0."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
+
+NOT_ASKED = -(2**31)
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_cluster(bench: Bench, version: int) -> None:
+    answer = await bench.ask("describe_cluster", version, endpoint_type=1)
+    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (
+        ErrorCode.none,
+        bench.cluster_id,
+        0,
+    )
+    assert [(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers] == [
+        (0, "broker.test", 9092, None)
+    ]
+    assert answer.cluster_authorized_operations == NOT_ASKED
+    answer = await bench.ask(
+        "describe_cluster", version, endpoint_type=1, include_cluster_authorized_operations=True
+    )
+    assert answer.cluster_authorized_operations == 8096
+    if version >= 1:
+        assert answer.endpoint_type == 1
+    if version >= 2:
+        assert not answer.brokers[0].is_fenced
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("wanted", "code", "message"),
+    [
+        (
+            2,
+            ErrorCode.mismatched_endpoint_type,
+            "The request was sent to an endpoint of type BROKER, but we wanted an "
+            "endpoint of type CONTROLLER",
+        ),
+        (3, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 3"),
+    ],
+)
+async def test_other_endpoints(
+    bench: Bench, version: int, wanted: int, code: ErrorCode, message: str
+) -> None:
+    answer = await bench.ask("describe_cluster", version, endpoint_type=wanted)
+    assert (answer.error_code, answer.error_message) == (code, message)
+    assert (answer.cluster_id, answer.controller_id, answer.brokers, answer.endpoint_type) == (
+        "",
+        -1,
+        (),
+        1,
+    )
+
+
+async def test_nothing_is_ever_reassigned(bench: Bench, topic: str) -> None:
+    for topics in (None, (), [{"name": topic, "partition_indexes": [0, 9]}], [{"name": "nope"}]):
+        answer = await bench.ask("list_partition_reassignments", 0, topics=topics, timeout_ms=1_000)
+        assert (answer.error_code, answer.error_message, answer.topics) == (
+            ErrorCode.none,
+            None,
+            (),
+        )
+
+
+Cursor = tuple[str, int] | None
+
+
+class TestDescribeTopicPartitions:
+    @pytest.fixture(autouse=True)
+    def topics(self, bench: Bench) -> None:
+        bench.topics.create("u", 5)
+        bench.topics.create("uv", 2)
+        bench.topics.create("a", 1)
+
+    async def ask(
+        self, bench: Bench, *names: str, limit: int = 2_000, cursor: Cursor = None
+    ) -> Any:
+        asked = {"topic_name": cursor[0], "partition_index": cursor[1]} if cursor else None
+        topics = [{"name": name} for name in names]
+        return await bench.ask(
+            "describe_topic_partitions",
+            0,
+            topics=topics,
+            response_partition_limit=limit,
+            cursor=asked,
+        )
+
+    async def page(
+        self, bench: Bench, *names: str, **how: Any
+    ) -> tuple[dict[str, list[int]], Cursor]:
+        answer = await self.ask(bench, *names, **how)
+        following = answer.next_cursor
+        return (
+            {
+                each.name: [partition.partition_index for partition in each.partitions]
+                for each in answer.topics
+            },
+            following and (following.topic_name, following.partition_index),
+        )
+
+    async def test_a_topic(self, bench: Bench) -> None:
+        (topic,) = (await self.ask(bench, "a")).topics
+        assert (topic.error_code, topic.name, topic.is_internal) == (ErrorCode.none, "a", False)
+        assert topic.topic_id == bench.topics.get("a").id  # type: ignore[union-attr]
+        assert topic.topic_authorized_operations == 3576
+        (partition,) = topic.partitions
+        assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
+            ErrorCode.none,
+            0,
+            0,
+        )
+        assert partition.replica_nodes == partition.isr_nodes == (0,)
+        assert (
+            partition.eligible_leader_replicas
+            == partition.last_known_elr
+            == partition.offline_replicas
+            == ()
+        )
+
+    async def test_unknown_topics(self, bench: Bench) -> None:
+        answer = await self.ask(bench, "u", "nope", "bad name")
+        assert [(each.name, each.error_code) for each in answer.topics] == [
+            ("bad name", ErrorCode.invalid_topic_exception),
+            ("nope", ErrorCode.unknown_topic_or_partition),
+            ("u", ErrorCode.none),
+        ]
+        assert {each.topic_authorized_operations for each in answer.topics} == {3576}
+
+    async def test_each_once_in_the_order_of_names(self, bench: Bench) -> None:
+        pages = {"a": [0], "u": [0, 1, 2, 3, 4], "uv": [0, 1]}
+        assert await self.page(bench, "uv", "a", "uv", "u") == (pages, None)
+        assert await self.page(bench) == (pages, None)
+
+    async def test_pages(self, bench: Bench) -> None:
+        assert await self.page(bench, "u", "uv", limit=3) == ({"u": [0, 1, 2]}, ("u", 3))
+        assert await self.page(bench, "u", "uv", limit=3, cursor=("u", 3)) == (
+            {"u": [3, 4], "uv": [0]},
+            ("uv", 1),
+        )
+        assert await self.page(bench, "u", "uv", limit=3, cursor=("uv", 1)) == ({"uv": [1]}, None)
+        assert await self.page(bench, "u", "uv", limit=5) == ({"u": [0, 1, 2, 3, 4]}, ("uv", 0))
+        assert await self.page(bench, "u", limit=5) == ({"u": [0, 1, 2, 3, 4]}, None)
+        assert await self.page(bench, limit=2) == ({"a": [0], "u": [0]}, ("u", 1))
+
+    async def test_a_page_has_one_partition_at_least_and_two_thousand_at_most(
+        self, bench: Bench
+    ) -> None:
+        for limit in (0, -1):
+            assert await self.page(bench, "u", limit=limit) == ({"u": [0]}, ("u", 1))
+        bench.topics.create("large", 2_001)
+        pages, following = await self.page(bench, "large", limit=5_000)
+        assert (len(pages["large"]), following) == (2_000, ("large", 2_000))
+
+    async def test_cursors(self, bench: Bench) -> None:
+        assert await self.page(bench, "u", cursor=("u", 9)) == ({"u": []}, None)
+        assert await self.page(bench, cursor=("b", 3)) == (
+            {"u": [0, 1, 2, 3, 4], "uv": [0, 1]},
+            None,
+        )
+        for cursor in (("nope", 0), ("zzz", 0), ("u", -1)):
+            answer = await self.ask(bench, "u", "uv", cursor=cursor)
+            assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
+                ("u", ErrorCode.invalid_request, ()),
+                ("uv", ErrorCode.invalid_request, ()),
+            ]

@@ -1,0 +1,155 @@
+"""DescribeConfigs v1-4."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.server.config.resources import ResourceType
+from kohort.server.config.table import TABLE
+from kohort.server.config.topic_table import TOPIC_CONFIGS
+from server.handlers.bench import Bench
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+
+
+async def describe(
+    bench: Bench,
+    kind: int,
+    name: str,
+    keys: list[str] | None = None,
+    *,
+    version: int = 4,
+    **fields: Any,
+) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (result,) = (
+        await bench.ask("describe_configs", version, resources=[resource], **fields)
+    ).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def refused(bench: Bench, kind: int, name: str) -> tuple[ErrorCode, str]:
+    result = await describe(bench, kind, name)
+    assert result.configs == ()
+    return result.error_code, result.error_message
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_a_topic(bench: Bench, version: int) -> None:
+    bench.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
+    result = await describe(bench, TOPIC, "orders", version=version, include_synonyms=True)
+    assert (result.error_code, result.error_message) == (ErrorCode.none, "")
+    configs = {each.name: each for each in result.configs}
+    assert configs.keys() == TOPIC_CONFIGS.keys()
+    policy = configs["cleanup.policy"]
+    assert (policy.value, policy.config_source, policy.read_only, policy.is_sensitive) == (
+        "compact,delete",
+        1,
+        False,
+        False,
+    )
+    assert [(each.name, each.value, each.source) for each in policy.synonyms] == [
+        ("cleanup.policy", "compact,delete", 1),
+        ("log.cleanup.policy", "delete", 5),
+    ]
+    if version >= 3:
+        kinds = {name: configs[name].config_type for name in configs}
+        assert kinds["cleanup.policy"] == 7
+        assert kinds["retention.ms"] == 5
+        assert kinds["segment.bytes"] == 3
+        assert kinds["preallocate"] == 1
+        assert kinds["compression.type"] == 2
+        assert kinds["min.cleanable.dirty.ratio"] == 6
+        assert policy.documentation is None
+
+
+async def test_documentation_and_synonyms_are_only_given_if_asked_for(
+    bench: Bench, topic: str
+) -> None:
+    plain = await describe(bench, TOPIC, topic)
+    assert all(each.documentation is None and each.synonyms == () for each in plain.configs)
+    full = await describe(bench, TOPIC, topic, include_documentation=True)
+    assert all(each.documentation for each in full.configs)
+
+
+async def test_some_names(bench: Bench, topic: str) -> None:
+    for keys, names in (
+        (["retention.ms"], ["retention.ms"]),
+        (["nope"], []),
+        ([], list(TOPIC_CONFIGS)),
+        (None, list(TOPIC_CONFIGS)),
+    ):
+        result = await describe(bench, TOPIC, topic, keys)
+        assert [each.name for each in result.configs] == names
+
+
+async def test_topics_that_there_are_not(bench: Bench) -> None:
+    assert await refused(bench, TOPIC, "nope") == (ErrorCode.unknown_topic_or_partition, "")
+    assert await refused(bench, TOPIC, "") == (
+        ErrorCode.invalid_topic_exception,
+        "Topic name is invalid: the empty string is not allowed",
+    )
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_the_broker(version: int) -> None:
+    bench = Bench(num_partitions=4)
+    result = await describe(
+        bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True
+    )
+    configs = {each.name: each for each in result.configs}
+    assert configs.keys() == TABLE.keys()
+    assert all(each.read_only and not each.is_sensitive for each in result.configs)
+    changed, default = configs["num.partitions"], configs["message.max.bytes"]
+    assert (changed.value, changed.config_source) == ("4", 4)
+    assert [(each.value, each.source) for each in changed.synonyms] == [("4", 4), ("1", 5)]
+    assert (default.value, default.config_source) == ("1048588", 5)
+    assert configs["auto.create.topics.enable"].value == "true"
+    if version >= 3:
+        assert default.documentation == TABLE["message.max.bytes"].doc
+
+
+async def test_brokers_that_there_are_not(bench: Bench) -> None:
+    assert await refused(bench, BROKER, "2") == (
+        ErrorCode.invalid_request,
+        "Unexpected broker id, expected 0 or empty string, but received 2",
+    )
+    assert await refused(bench, BROKER, "x") == (
+        ErrorCode.invalid_request,
+        "Broker id must be an integer, but it is: x",
+    )
+    assert await refused(bench, ResourceType.BROKER_LOGGER, "2") == (
+        ErrorCode.invalid_request,
+        "Unexpected broker id, expected 0 but received 2",
+    )
+    assert await refused(bench, BROKER, "²") == (
+        ErrorCode.invalid_request,
+        "Broker id must be an integer, but it is: ²",
+    )
+
+
+async def test_what_has_no_configs_here(bench: Bench) -> None:
+    for kind, name in (
+        (BROKER, ""),
+        (ResourceType.BROKER_LOGGER, "0"),
+        (ResourceType.GROUP, "g"),
+        (ResourceType.CLIENT_METRICS, "m"),
+    ):
+        assert await refused(bench, kind, name) == (ErrorCode.none, "")
+    assert (await refused(bench, ResourceType.GROUP, ""))[1] == "Group name must not be empty"
+    assert (await refused(bench, ResourceType.CLIENT_METRICS, ""))[0] is ErrorCode.invalid_request
+    for kind in (0, 1, 3, 5, 64, -1):
+        assert (await refused(bench, kind, "x"))[0] is ErrorCode.invalid_request
+
+
+async def test_many_resources(bench: Bench, topic: str) -> None:
+    resources = [{"resource_type": TOPIC, "resource_name": name} for name in (topic, "nope", topic)]
+    results = (await bench.ask("describe_configs", 4, resources=resources)).results
+    assert [each.error_code for each in results] == [
+        ErrorCode.none,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.none,
+    ]
+    assert (await bench.ask("describe_configs", 4, resources=())).results == ()

@@ -1,0 +1,480 @@
+"""Fetch v4-18: limits, errors, waiting, sessions. What Kafka 4.3 answers, but for whole batches
+where it cuts them.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.batches import decode_records, iterate
+from server.handlers.bench import Bench
+
+ALL = range(4, 19)
+NONE = ErrorCode.none
+WAIT_MS = 60_000
+"""Longer than any test: what comes, comes because something happened."""
+
+
+def ask_for(
+    bench: Bench, version: int, *partitions: dict[str, Any], topic: Any = "orders"
+) -> list[dict[str, Any]]:
+    asked = [{"fetch_offset": 0, "partition_max_bytes": 1 << 20} | each for each in partitions]
+    if version < 13:
+        return [{"topic": topic, "partitions": asked}]
+    found = bench.topics.get(topic) if isinstance(topic, str) else None
+    return [{"topic_id": found.id if found else topic, "partitions": asked}]
+
+
+def fields_for(
+    bench: Bench, version: int, partitions: tuple[dict[str, Any], ...], topic: Any, **fields: Any
+) -> dict[str, Any]:
+    request = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 50 << 20, "session_epoch": -1}
+    topics = ask_for(bench, version, *partitions, topic=topic) if partitions else []
+    return request | {"topics": topics} | fields
+
+
+async def fetch(
+    bench: Bench,
+    *partitions: dict[str, Any],
+    version: int = 12,
+    topic: Any = "orders",
+    **fields: Any,
+) -> Any:
+    return await bench.ask(
+        "fetch", version, **fields_for(bench, version, partitions, topic, **fields)
+    )
+
+
+def begin(
+    bench: Bench,
+    *partitions: dict[str, Any],
+    version: int = 12,
+    topic: Any = "orders",
+    **fields: Any,
+) -> Any:
+    """A fetch that waits: (exchange, task)."""
+    fields = {"max_wait_ms": WAIT_MS} | fields
+    return bench.begin("fetch", version, **fields_for(bench, version, partitions, topic, **fields))
+
+
+def found(answer: Any) -> list[Any]:
+    return [partition for topic in answer.responses for partition in topic.partitions]
+
+
+def sizes(answer: Any) -> list[int]:
+    """Batches of each partition."""
+    return [len(list(iterate(each.records))) for each in found(answer)]
+
+
+def p(index: int, offset: int = 0, **more: Any) -> dict[str, Any]:
+    return {"partition": index, "fetch_offset": offset} | more
+
+
+@pytest.fixture
+def filled(bench: Bench, topic: str) -> Bench:
+    """Five batches of ten records in partition 0, two in partition 1, none in partition 2."""
+    for partition, batches in ((0, 5), (1, 2)):
+        for _ in range(batches):
+            bench.fill(topic, partition, records=10, size=100)
+    return bench
+
+
+def batch_size(bench: Bench) -> int:
+    return len(bench.topics.log("orders", 0).read(0, 1))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_records(filled: Bench, version: int) -> None:
+    answer = await fetch(filled, p(0), p(1), p(2), version=version)
+    (topic,) = answer.responses
+    if version < 13:
+        assert topic.topic == "orders"
+    else:
+        assert topic.topic_id == filled.topics.get("orders").id  # type: ignore[union-attr]
+    assert getattr(answer, "error_code", NONE) is NONE
+    assert getattr(answer, "session_id", 0) == 0
+    assert [
+        (each.partition_index, each.error_code, each.high_watermark) for each in topic.partitions
+    ] == [
+        (0, NONE, 50),
+        (1, NONE, 20),
+        (2, NONE, 0),
+    ]
+    assert [each.last_stable_offset for each in topic.partitions] == [50, 20, 0]
+    assert [getattr(each, "log_start_offset", 0) for each in topic.partitions] == [0, 0, 0]
+    assert sizes(answer) == [5, 2, 0]
+    assert topic.partitions[2].records == b""
+    assert [each.aborted_transactions for each in topic.partitions] == [None, None, None]
+
+
+async def test_from_the_middle_of_a_batch(filled: Bench) -> None:
+    (partition,) = found(await fetch(filled, p(0, 15)))
+    assert [each.offset for each in decode_records(partition.records)] == list(range(10, 20))
+
+
+async def test_read_committed_lists_no_aborted_transactions(filled: Bench) -> None:
+    answer = await fetch(filled, p(0), p(0, 99), p(9), isolation_level=1)
+    # the last request for 0 counts
+    assert [each.aborted_transactions for each in found(answer)] == [None, ()]
+    (partition,) = found(await fetch(filled, p(0), isolation_level=1))
+    assert partition.aborted_transactions == ()
+
+
+class TestErrors:
+    """They are answered at once, however long the client would wait."""
+
+    @pytest.mark.parametrize("version", ALL)
+    async def test_unknown(self, filled: Bench, version: int) -> None:
+        nowhere: Any = "nope" if version < 13 else uuid4()
+        unknown = (
+            ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
+        )
+        answer = await fetch(filled, p(0), topic=nowhere, version=version, max_wait_ms=WAIT_MS)
+        (partition,) = found(answer)
+        assert (partition.error_code, partition.high_watermark, partition.records) == (
+            unknown,
+            -1,
+            b"",
+        )
+        assert partition.aborted_transactions == ()
+        answer = await fetch(filled, p(3), p(-1), version=version, max_wait_ms=WAIT_MS)
+        assert [each.error_code for each in found(answer)] == [
+            ErrorCode.unknown_topic_or_partition
+        ] * 2
+
+    async def test_the_zero_topic_id(self, filled: Bench) -> None:
+        (partition,) = found(await fetch(filled, p(0), topic=UUID(int=0), version=13))
+        assert partition.error_code is ErrorCode.unknown_topic_id
+
+    @pytest.mark.parametrize("version", ALL)
+    async def test_out_of_range(self, filled: Bench, version: int) -> None:
+        filled.topics.log("orders", 0).trim(10)  # type: ignore[union-attr]
+        for offset in (-1, 9, 51):
+            (partition,) = found(
+                await fetch(filled, p(0, offset), version=version, max_wait_ms=WAIT_MS)
+            )
+            assert partition.error_code is ErrorCode.offset_out_of_range
+            assert (partition.high_watermark, partition.last_stable_offset) == (-1, -1)
+            assert partition.aborted_transactions is None
+        for offset in (10, 50):
+            (partition,) = found(await fetch(filled, p(0, offset), version=version))
+            assert partition.error_code is NONE
+
+    async def test_leader_epochs(self, filled: Bench) -> None:
+        async def error(**epochs: int) -> ErrorCode:
+            (partition,) = found(await fetch(filled, p(0, 5, **epochs)))
+            return partition.error_code  # type: ignore[no-any-return]
+
+        assert await error(current_leader_epoch=0, last_fetched_epoch=0) is NONE
+        assert await error(current_leader_epoch=-1, last_fetched_epoch=-1) is NONE
+        assert await error(current_leader_epoch=1) is ErrorCode.unknown_leader_epoch
+        assert await error(last_fetched_epoch=1) is ErrorCode.offset_out_of_range
+
+    @pytest.mark.parametrize(
+        ("version", "who"),
+        [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": 0}})],
+    )
+    async def test_nobody_replicates(
+        self, filled: Bench, version: int, who: dict[str, Any]
+    ) -> None:
+        (partition,) = found(await fetch(filled, p(0), version=version, **who))
+        assert partition.error_code is ErrorCode.not_leader_or_follower
+
+    async def test_one_error_does_not_keep_the_records_of_others_back(self, filled: Bench) -> None:
+        answer = await fetch(filled, p(0, 51), p(1), max_wait_ms=WAIT_MS)
+        assert [each.error_code for each in found(answer)] == [ErrorCode.offset_out_of_range, NONE]
+        assert sizes(answer) == [0, 2]
+
+    async def test_a_storage_that_fails(
+        self, filled: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Broken:
+            start_offset, end_offset = 0, 5
+
+            def read(self, *_: object, **__: object) -> None:
+                raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(filled.topics.get("orders"), "partitions", (Broken(),))
+        (partition,) = found(await fetch(filled, p(0)))
+        assert partition.error_code is ErrorCode.kafka_storage_error
+
+
+class TestLimits:
+    async def test_the_first_batch_is_given_whatever_its_size_but_only_one(
+        self, filled: Bench
+    ) -> None:
+        for small in (10, 0, -1):
+            assert sizes(await fetch(filled, p(0), p(1), max_bytes=small)) == [1, 0]
+            assert sizes(
+                await fetch(filled, *(p(i, partition_max_bytes=small) for i in (0, 1)))
+            ) == [1, 0]
+
+    async def test_an_empty_partition_does_not_use_up_the_first_batch(self, filled: Bench) -> None:
+        assert sizes(await fetch(filled, p(2), p(0, 50), p(1), max_bytes=10)) == [0, 0, 1]
+
+    async def test_whole_batches_within_the_limits(self, filled: Bench) -> None:
+        size = batch_size(filled)
+        assert sizes(await fetch(filled, p(0, partition_max_bytes=2 * size + 9), p(1))) == [2, 2]
+        assert sizes(await fetch(filled, p(0), p(1), max_bytes=6 * size + 9)) == [5, 1]
+        answer = await fetch(filled, p(0), p(1), max_bytes=5 * size)
+        assert sizes(answer) == [5, 0]
+        assert found(answer)[1].high_watermark == 20
+
+    async def test_the_brokers_own_limit(self) -> None:
+        bench = Bench(fetch_max_bytes=1_024)
+        bench.topics.create("orders", 1)
+        for _ in range(20):
+            bench.fill("orders", size=100)
+        (partition,) = found(await fetch(bench, p(0)))
+        assert 900 < len(partition.records) <= 1_024
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class TestWaiting:
+    async def test_an_append_ends_it(self, filled: Bench) -> None:
+        exchange, task = begin(filled, p(0, 50), p(1, 20))
+        await settle()
+        assert exchange.packed is None
+        filled.fill("orders", 1)
+        await asyncio.wait_for(task, 1)
+        assert sizes(exchange.outcome) == [0, 1]
+        assert [each.high_watermark for each in found(exchange.outcome)] == [50, 21]
+
+    async def test_an_append_elsewhere_does_not(self, filled: Bench) -> None:
+        exchange, task = begin(filled, p(0, 50))
+        filled.fill("orders", 1)
+        await settle()
+        assert exchange.packed is None
+        task.cancel()
+
+    async def test_the_time_is_up(self, filled: Bench) -> None:
+        answer = await fetch(filled, p(0, 50), max_wait_ms=3)
+        assert [(each.error_code, each.high_watermark) for each in found(answer)] == [(NONE, 50)]
+
+    @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": -5}, {"min_bytes": 0}])
+    async def test_who_does_not_want_to_wait(self, filled: Bench, fields: dict[str, Any]) -> None:
+        exchange, task = begin(filled, p(0, 50), **fields)
+        assert task is None
+        assert sizes(exchange.outcome) == [0]
+
+    async def test_nothing_to_wait_for(self, filled: Bench) -> None:
+        exchange, task = begin(filled)
+        assert task is None
+        assert exchange.outcome.responses == ()
+
+    async def test_min_bytes_are_waited_for(self, filled: Bench) -> None:
+        size = batch_size(filled)
+        exchange, task = begin(filled, p(0, 40), p(1, 20), min_bytes=3 * size)
+        for partition in (1, 0):
+            await settle()
+            assert exchange.packed is None
+            filled.fill("orders", partition, records=10, size=100)
+        await asyncio.wait_for(task, 1)
+        assert sizes(exchange.outcome) == [2, 1]
+
+    async def test_min_bytes_that_never_come(self, filled: Bench) -> None:
+        answer = await fetch(filled, p(0, 40), min_bytes=1 << 20, max_wait_ms=3)
+        assert sizes(answer) == [1]
+
+    async def test_what_a_limit_holds_back_is_not_waited_for(self, filled: Bench) -> None:
+        size = batch_size(filled)
+        exchange, task = begin(
+            filled, p(0, partition_max_bytes=2 * size + 50), min_bytes=2 * size + 50
+        )
+        assert task is None
+        assert sizes(exchange.outcome) == [2]
+        _, task = begin(filled, p(0, 30), p(1), min_bytes=3 * size, max_bytes=2 * size)
+        assert task is None
+
+    async def test_a_deleted_topic_ends_it(self, filled: Bench) -> None:
+        for version, code in (
+            (12, ErrorCode.unknown_topic_or_partition),
+            (13, ErrorCode.unknown_topic_id),
+        ):
+            filled.topics.create("gone", 1)
+            exchange, task = begin(filled, p(0), topic="gone", version=version)
+            await settle()
+            filled.topics.delete("gone")
+            await asyncio.wait_for(task, 1)
+            assert [each.error_code for each in found(exchange.outcome)] == [code]
+
+    async def test_records_that_are_deleted_end_it(self, filled: Bench) -> None:
+        exchange, task = begin(filled, p(0, 40), min_bytes=1 << 20)
+        await settle()
+        filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
+        await asyncio.wait_for(task, 1)
+        assert [each.error_code for each in found(exchange.outcome)] == [
+            ErrorCode.offset_out_of_range
+        ]
+
+    async def test_many_wait_for_one_append(self, filled: Bench) -> None:
+        waiting = [begin(filled, p(2)) for _ in range(20)]
+        await settle()
+        filled.fill("orders", 2)
+        await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 1)
+        assert all(sizes(exchange.outcome) == [1] for exchange, _ in waiting)
+
+    async def test_who_gives_up_leaves_nothing_behind(self, filled: Bench) -> None:
+        log = filled.topics.log("orders", 0)
+        assert log is not None
+        calls = 0
+
+        def counted(callback: Any, register: Any = log.on_append) -> Any:
+            nonlocal calls
+            calls += 1
+            stop = register(callback)
+
+            def stopped() -> None:
+                nonlocal calls
+                calls -= 1
+                stop()
+
+            return stopped
+
+        class Watched:
+            on_append = staticmethod(counted)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(log, name)
+
+        filled.topics.get("orders").partitions = (Watched(),)  # type: ignore[union-attr,assignment]
+        exchange, task = begin(filled, p(0, 50))
+        await settle()
+        assert calls == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert calls == 0
+        assert exchange.packed is None
+
+
+class TestSessions:
+    async def open(
+        self, bench: Bench, *partitions: dict[str, Any], version: int = 12, **fields: Any
+    ) -> int:
+        answer = await fetch(bench, *partitions, version=version, session_epoch=0, **fields)
+        assert answer.error_code is NONE
+        return answer.session_id  # type: ignore[no-any-return]
+
+    @pytest.mark.parametrize("version", range(7, 19))
+    async def test_only_what_is_new(self, filled: Bench, version: int) -> None:
+        session_id = await self.open(filled, p(0, 50), p(1, 20), p(2), version=version)
+        assert session_id > 0
+        session = {"session_id": session_id, "version": version}
+        answer = await fetch(filled, session_epoch=1, **session)
+        assert (answer.error_code, answer.session_id, answer.responses) == (NONE, session_id, ())
+        filled.fill("orders", 1)
+        for epoch in (2, 3):
+            answer = await fetch(filled, session_epoch=epoch, **session)
+            assert [(each.partition_index, each.high_watermark) for each in found(answer)] == [
+                (1, 21)
+            ]
+        answer = await fetch(filled, p(1, 21), session_epoch=4, **session)
+        assert answer.responses == ()
+
+    async def test_it_waits_for_what_it_knows(self, filled: Bench) -> None:
+        session_id = await self.open(filled, p(0, 50), p(1, 20))
+        exchange, task = begin(filled, session_id=session_id, session_epoch=1)
+        await settle()
+        assert exchange.packed is None
+        filled.fill("orders", 0)
+        await asyncio.wait_for(task, 1)
+        assert [each.partition_index for each in found(exchange.outcome)] == [0]
+        answer = await fetch(
+            filled, p(0, 51), session_id=session_id, session_epoch=2, max_wait_ms=2
+        )
+        assert answer.responses == ()
+
+    @pytest.mark.parametrize("version", [12, 13])
+    async def test_partitions_are_forgotten(self, filled: Bench, version: int) -> None:
+        session_id = await self.open(filled, p(0, 50), p(1), version=version)
+        key: Any = (
+            {"topic": "orders"} if version < 13 else {"topic_id": filled.topics.get("orders").id}
+        )  # type: ignore[union-attr]
+        gone = [key | {"partitions": [1]}]
+        session = {"session_id": session_id, "version": version}
+        answer = await fetch(filled, session_epoch=1, forgotten_topics_data=gone, **session)
+        assert answer.responses == ()
+
+    @pytest.mark.parametrize("version", [7, 12, 18])
+    async def test_what_is_wrong_with_it(self, filled: Bench, version: int) -> None:
+        session_id = await self.open(filled, p(0, 50), version=version)
+        for session, epoch, code in (
+            (session_id + 1, 1, ErrorCode.fetch_session_id_not_found),
+            (0, 1, ErrorCode.fetch_session_id_not_found),
+            (session_id, 5, ErrorCode.invalid_fetch_session_epoch),
+        ):
+            answer = await fetch(
+                filled,
+                version=version,
+                session_id=session,
+                session_epoch=epoch,
+                max_wait_ms=WAIT_MS,
+            )
+            assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, ())
+
+    async def test_names_and_ids_do_not_mix(self, filled: Bench) -> None:
+        session_id = await self.open(filled, p(0, 50), version=13)
+        answer = await fetch(filled, version=12, session_id=session_id, session_epoch=1)
+        assert answer.error_code is ErrorCode.fetch_session_topic_id_error
+        answer = await fetch(filled, version=13, session_id=session_id, session_epoch=1)
+        assert answer.error_code is NONE
+
+    async def test_it_is_ended(self, filled: Bench) -> None:
+        session_id = await self.open(filled, p(0, 50))
+        answer = await fetch(filled, p(0, 50), session_id=session_id, session_epoch=-1)
+        assert (answer.error_code, answer.session_id) == (NONE, 0)
+        answer = await fetch(filled, session_id=session_id, session_epoch=1)
+        assert answer.error_code is ErrorCode.fetch_session_id_not_found
+
+    async def test_without_slots_there_are_none(self) -> None:
+        bench = Bench(max_incremental_fetch_session_cache_slots=0)
+        bench.topics.create("orders", 1)
+        assert await self.open(bench, p(0)) == 0
+
+    async def test_a_busy_partition_does_not_starve_the_others(self, filled: Bench) -> None:
+        limit = {"max_bytes": 2 * batch_size(filled)}
+        session_id = await self.open(filled, p(0), p(1), **limit)
+        turns = []
+        for epoch in range(1, 5):
+            answer = await fetch(filled, session_id=session_id, session_epoch=epoch, **limit)
+            turns += [each.partition_index for each in found(answer) if each.records]
+        assert turns == [1, 0, 1, 0]
+
+    async def test_a_deleted_topic_is_told_until_it_is_forgotten(self, filled: Bench) -> None:
+        session_id = await self.open(filled, p(0, 50), version=13)
+        filled.topics.delete("orders")
+        for epoch in (1, 2):
+            answer = await fetch(filled, version=13, session_id=session_id, session_epoch=epoch)
+            assert [each.error_code for each in found(answer)] == [ErrorCode.unknown_topic_id]
+
+
+# What comes in the turn of the loop in which a fetch begins to wait
+
+
+@pytest.mark.parametrize("names_it", [True, False])
+async def test_an_append_between_reading_and_waiting_is_told_at_once(
+    bench: Bench, topic: str, names_it: bool
+) -> None:
+    first = await fetch(bench, p(0), session_epoch=0, session_id=0)
+    named = (p(0),) if names_it else ()
+    exchange, task = begin(bench, *named, session_id=first.session_id, session_epoch=1)
+    bench.fill(topic, 0)
+    await asyncio.wait_for(task, 5)
+    assert sizes(exchange.outcome) == [1]
+
+
+async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
+    """Whose partitions are read again only when something happens in them."""
+    bench.fill(topic, 0)
+    exchange, task = begin(bench, p(0, 1), session_id=0, session_epoch=0, max_wait_ms=10)
+    bench.fill(topic, 0)
+    await task
+    later = await fetch(bench, session_id=exchange.outcome.session_id, session_epoch=1)
+    assert 1 in sizes(exchange.outcome) + sizes(later)

@@ -1,0 +1,54 @@
+"""InitProducerId v0-5."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
+
+
+async def ask(bench: Bench, version: int = 5, **fields: Any) -> tuple[ErrorCode, int, int]:
+    answer = await bench.ask("init_producer_id", version, **{"transactional_id": None} | fields)
+    return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_new_id_each_time_over_restarts_too(bench: Bench, version: int) -> None:
+    seen = set()
+    for _ in range(3):
+        error, producer_id, epoch = await ask(bench, version)
+        assert (error, epoch) == (ErrorCode.none, 0)
+        seen.add(producer_id)
+        bench.restart()
+    assert len(seen) == 3
+
+
+async def test_a_producer_that_says_who_it_was_gets_a_new_id(bench: Bench) -> None:
+    error, producer_id, epoch = await ask(bench, producer_id=5, producer_epoch=3)
+    assert (error, epoch) == (ErrorCode.none, 0)
+    assert producer_id != 5
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"transactional_id": ""},
+        {"producer_id": 5, "producer_epoch": -1},
+        {"producer_id": -1, "producer_epoch": 3},
+    ],
+)
+async def test_invalid(bench: Bench, fields: dict[str, Any]) -> None:
+    assert await ask(bench, **fields) == (ErrorCode.invalid_request, -1, -1)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_transactions_are_not_served_yet(
+    bench: Bench, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await ask(bench, version, transactional_id="tx") == (
+        ErrorCode.transactional_id_authorization_failed,
+        -1,
+        -1,
+    )
+    assert "transaction" in caplog.text

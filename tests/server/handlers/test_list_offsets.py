@@ -1,0 +1,178 @@
+"""ListOffsets v1-11 and OffsetForLeaderEpoch v2-4."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.batches import Record, build
+from server.handlers.bench import Bench
+
+NOTHING = (ErrorCode.none, -1, -1, -1)
+
+
+async def ask(
+    bench: Bench,
+    *partitions: tuple[int, int],
+    topic: str = "orders",
+    version: int = 11,
+    **more: Any,
+) -> Any:
+    asked = [
+        {"partition_index": index, "timestamp": timestamp} | more for index, timestamp in partitions
+    ]
+    answer = await bench.ask(
+        "list_offsets", version, replica_id=-1, topics=[{"name": topic, "partitions": asked}]
+    )
+    return answer.topics
+
+
+async def find(
+    bench: Bench, timestamp: int, *, partition: int = 0, **more: Any
+) -> tuple[ErrorCode, int, int, int]:
+    """(error, timestamp, offset, leader epoch)"""
+    ((found,),) = [each.partitions for each in await ask(bench, (partition, timestamp), **more)]
+    assert found.partition_index == partition
+    return found.error_code, found.timestamp, found.offset, getattr(found, "leader_epoch", 0)
+
+
+@pytest.fixture
+def filled(bench: Bench, topic: str) -> Bench:
+    """Offsets 0-11 in four batches whose first timestamps are 1000, 2000, 3000 and 2500, then 10
+    and 20 ms later.
+    """
+    log = bench.topics.log(topic, 0)
+    assert log is not None
+    for first in (1000, 2000, 3000, 2500):
+        records = [Record(None, b"x", (), first + delta) for delta in (0, 10, 20)]
+        log.append(build(records), bench.clock.now())
+    return bench
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_ends(filled: Bench, version: int) -> None:
+    assert await find(filled, -1, version=version) == (ErrorCode.none, -1, 12, 0)
+    assert await find(filled, -2, version=version) == (ErrorCode.none, -1, 0, 0)
+    filled.topics.log("orders", 0).trim(4)  # type: ignore[union-attr]
+    assert await find(filled, -2, version=version) == (ErrorCode.none, -1, 4, 0)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+async def test_by_timestamp(filled: Bench, version: int) -> None:
+    for asked, timestamp, offset in (
+        (0, 1000, 0),
+        (1000, 1000, 0),
+        (1005, 1010, 1),
+        (1011, 1020, 2),
+        (2001, 2010, 4),
+        (2510, 3000, 6),
+        (3020, 3020, 8),
+    ):
+        assert await find(filled, asked, version=version) == (ErrorCode.none, timestamp, offset, 0)
+    error, timestamp, offset, _ = await find(filled, 3021, version=version)
+    assert (error, timestamp, offset) == (ErrorCode.none, -1, -1)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+@pytest.mark.parametrize(
+    ("name", "since", "found"),
+    [
+        (-3, 7, (ErrorCode.none, 3020, 8, 0)),
+        (-4, 8, (ErrorCode.none, -1, 0, 0)),
+        (-5, 9, NOTHING),
+        (-6, 11, NOTHING),
+        (-7, 99, None),
+        (-100, 99, None),
+    ],
+)
+async def test_names_since_a_version(
+    filled: Bench, version: int, name: int, since: int, found: Any
+) -> None:
+    if version >= since:
+        assert await find(filled, name, version=version) == found
+    else:
+        error, timestamp, offset, _ = await find(filled, name, version=version)
+        assert (error, timestamp, offset) == (ErrorCode.unsupported_version, -1, -1)
+
+
+async def test_an_empty_log(bench: Bench, topic: str) -> None:
+    for name in (-1, -2, -4):
+        assert await find(bench, name) == (ErrorCode.none, -1, 0, 0)
+    for name in (-3, -5, -6, 0):
+        assert await find(bench, name) == NOTHING
+
+
+async def test_unknown(bench: Bench, topic: str) -> None:
+    unknown = (ErrorCode.unknown_topic_or_partition, -1, -1, -1)
+    assert await find(bench, -1, topic="nope") == unknown
+    assert await find(bench, -1, partition=3) == unknown
+    assert await find(bench, -1, partition=-1) == unknown
+
+
+async def test_leader_epochs(filled: Bench) -> None:
+    assert (await find(filled, -1, current_leader_epoch=1))[0] is ErrorCode.unknown_leader_epoch
+    assert await find(filled, -1, current_leader_epoch=0) == (ErrorCode.none, -1, 12, 0)
+    assert await find(filled, -1, version=4, current_leader_epoch=-1) == (ErrorCode.none, -1, 12, 0)
+
+
+@pytest.mark.parametrize("version", [1, 11])
+async def test_a_partition_twice_is_refused_once(filled: Bench, version: int) -> None:
+    (topic,) = await ask(filled, (0, -1), (0, -2), (1, -1), version=version)
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (0, ErrorCode.invalid_request),
+        (1, ErrorCode.none),
+    ]
+
+
+async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
+    asked = [
+        {"name": "orders", "partitions": [{"partition_index": index, "timestamp": -1}]}
+        for index in (0, 1)
+    ]
+    answer = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
+    ((topic),) = answer.topics
+    assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]
+
+
+async def test_a_storage_that_fails(filled: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def offset_for_timestamp(self, _: int) -> None:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(filled.topics.get("orders"), "partitions", (Broken(),))
+    assert await find(filled, 5) == (ErrorCode.kafka_storage_error, -1, -1, -1)
+
+
+class TestOffsetForLeaderEpoch:
+    async def end(
+        self,
+        bench: Bench,
+        epoch: int,
+        current: int = -1,
+        *,
+        topic: str = "orders",
+        partition: int = 0,
+        version: int = 4,
+    ) -> tuple[ErrorCode, int, int]:
+        asked = {"partition": partition, "leader_epoch": epoch, "current_leader_epoch": current}
+        topics = [{"topic": topic, "partitions": [asked]}]
+        answer = await bench.ask("offset_for_leader_epoch", version, topics=topics, replica_id=-1)
+        ((found,),) = [each.partitions for each in answer.topics]
+        assert (answer.topics[0].topic, found.partition) == (topic, partition)
+        return found.error_code, found.leader_epoch, found.end_offset
+
+    @pytest.mark.parametrize("version", [2, 3, 4])
+    async def test_the_one_epoch_ends_where_the_log_does(self, filled: Bench, version: int) -> None:
+        assert await self.end(filled, 0, version=version) == (ErrorCode.none, 0, 12)
+        assert await self.end(filled, 0, 0, version=version) == (ErrorCode.none, 0, 12)
+        assert await self.end(filled, 0, partition=1, version=version) == (ErrorCode.none, 0, 0)
+
+    async def test_other_epochs_never_were(self, filled: Bench) -> None:
+        for epoch in (-1, 1, 5):
+            assert await self.end(filled, epoch) == (ErrorCode.none, -1, -1)
+
+    async def test_errors(self, filled: Bench) -> None:
+        unknown = (ErrorCode.unknown_topic_or_partition, -1, -1)
+        assert await self.end(filled, 0, topic="nope") == unknown
+        assert await self.end(filled, 0, partition=9) == unknown
+        assert await self.end(filled, 0, 1) == (ErrorCode.unknown_leader_epoch, -1, -1)

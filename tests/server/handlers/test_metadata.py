@@ -1,0 +1,203 @@
+"""Metadata v0-13."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from kohort.errors import ErrorCode
+from server.handlers.bench import Bench
+
+ALL = range(14)
+UNKNOWN = ErrorCode.unknown_topic_or_partition
+
+
+def by_name(answer: Any) -> dict[str, Any]:
+    return {topic.name: topic for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
+    answer = await bench.ask("metadata", version, topics=[{"name": topic}])
+    (broker,) = answer.brokers
+    assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
+    (found,) = answer.topics
+    assert (found.error_code, found.name) == (ErrorCode.none, topic)
+    assert [each.partition_index for each in found.partitions] == [0, 1, 2]
+    for each in found.partitions:
+        assert (each.error_code, each.leader_id) == (ErrorCode.none, 0)
+        assert each.replica_nodes == each.isr_nodes == (0,)
+        assert getattr(each, "leader_epoch", 0) == 0
+        assert getattr(each, "offline_replicas", ()) == ()
+    if version >= 1:
+        assert answer.controller_id == 0
+        assert not found.is_internal
+    if version >= 2:
+        assert answer.cluster_id == bench.cluster_id
+    if version >= 10:
+        assert found.topic_id == bench.topics.get(topic).id  # type: ignore[union-attr]
+
+
+async def test_all_topics(bench: Bench) -> None:
+    bench.topics.create("a", 1)
+    bench.topics.create("__consumer_offsets", 1, internal=True)
+    for version, everything in ((0, ()), (1, None), (12, None)):
+        answer = await bench.ask("metadata", version, topics=everything)
+        assert set(by_name(answer)) == {"a", "__consumer_offsets"}
+    assert by_name(answer)["__consumer_offsets"].is_internal
+    assert (await bench.ask("metadata", 1, topics=())).topics == ()
+
+
+@pytest.mark.parametrize("version", ALL)
+async def test_a_missing_topic_is_created_and_answered_at_once(bench: Bench, version: int) -> None:
+    answer = await bench.ask(
+        "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=True
+    )
+    assert by_name(answer)["new"].error_code is ErrorCode.none
+    bench.fill("new")
+    bench.restart()
+    assert bench.topics.get("new") is not None
+
+
+async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> None:
+    bench = Bench(num_partitions=4)
+    await bench.ask("metadata", 12, topics=[{"name": "new"}], allow_auto_topic_creation=True)
+    assert len(bench.topics.get("new").partitions) == 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("version", [4, 9, 13])
+async def test_the_client_may_forbid_creation(bench: Bench, version: int) -> None:
+    answer = await bench.ask(
+        "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=False
+    )
+    assert by_name(answer)["new"].error_code is UNKNOWN
+    assert bench.topics.get("new") is None
+
+
+async def test_the_broker_may_forbid_creation() -> None:
+    bench = Bench(auto_create_topics_enable=False)
+    answer = await bench.ask("metadata", 3, topics=[{"name": "new"}])
+    assert by_name(answer)["new"].error_code is UNKNOWN
+
+
+async def test_internal_topics_are_never_created_on_the_way(bench: Bench) -> None:
+    answer = await bench.ask(
+        "metadata", 9, topics=[{"name": "__transaction_state"}], allow_auto_topic_creation=True
+    )
+    (found,) = answer.topics
+    assert (found.error_code, found.is_internal, found.partitions) == (UNKNOWN, True, ())
+    assert list(bench.topics.all()) == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_names_that_no_topic_can_have(bench: Bench, allowed: bool) -> None:
+    bench.topics.create("a.b", 1)
+    wanted = [{"name": name} for name in ("bad name", "", "a.b", "a.b", "a_b")]
+    answer = await bench.ask("metadata", 12, topics=wanted, allow_auto_topic_creation=allowed)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("bad name", ErrorCode.invalid_topic_exception),
+        ("", ErrorCode.invalid_topic_exception),
+        ("a.b", ErrorCode.none),
+        ("a_b", ErrorCode.invalid_topic_exception if allowed else UNKNOWN),
+    ]
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_by_id(bench: Bench, topic: str, version: int) -> None:
+    topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
+    wanted = [
+        {"topic_id": topic_id, "name": None},
+        {"topic_id": unknown, "name": "x"},
+        {"topic_id": None, "name": "never-looked-at"},
+    ]
+    answer = await bench.ask(
+        "metadata", version, topics=wanted, include_topic_authorized_operations=True
+    )
+    assert [(each.error_code, each.name, each.topic_id) for each in answer.topics] == [
+        (ErrorCode.none, topic, topic_id),
+        (ErrorCode.unknown_topic_id, None, unknown),
+    ]
+    assert [each.topic_authorized_operations for each in answer.topics] == [3576, -(2**31)]
+    assert bench.topics.get("never-looked-at") is None
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(
+    ("topic_id", "name"), [(UUID(int=7), None), (UUID(int=7), "a"), (None, None)]
+)
+async def test_ids_before_v12_are_refused(
+    bench: Bench, version: int, topic_id: UUID | None, name: str | None
+) -> None:
+    answer = await bench.ask("metadata", version, topics=[{"topic_id": topic_id, "name": name}])
+    assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
+    (found,) = answer.topics
+    assert (found.error_code, found.name, found.topic_id) == (
+        ErrorCode.invalid_request,
+        name or "",
+        topic_id,
+    )
+
+
+async def test_neither_name_nor_id(bench: Bench) -> None:
+    answer = await bench.ask("metadata", 13, topics=[{"topic_id": None, "name": None}])
+    assert answer.error_code is ErrorCode.invalid_request
+
+
+async def test_authorized_operations(bench: Bench, topic: str) -> None:
+    asked = {
+        "include_cluster_authorized_operations": True,
+        "include_topic_authorized_operations": True,
+    }
+    wanted = [{"name": topic}, {"name": "nope"}]
+    answer = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False, **asked)
+    assert answer.cluster_authorized_operations == 8096
+    assert [each.topic_authorized_operations for each in answer.topics] == [3576, 3576]
+    answer = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False)
+    assert answer.cluster_authorized_operations == -(2**31)
+    assert [each.topic_authorized_operations for each in answer.topics] == [-(2**31), -(2**31)]
+
+
+async def test_an_answer_is_encoded_once_until_a_topic_changes(bench: Bench, topic: str) -> None:
+    async def packed() -> bytes | None:
+        exchange, _ = bench.begin("metadata", 12, topics=None)
+        return exchange.packed
+
+    first = await packed()
+    assert await packed() == first
+    bench.topics.add_partitions(topic, 4)
+    second = await packed()
+    assert second != first
+    bench.topics.delete(topic)
+    third = await packed()
+    assert third not in (first, second)
+    bench.topics.create(topic, 3)
+    assert await packed() not in (first, second, third)
+
+
+async def test_unknown_names_are_not_remembered(bench: Bench) -> None:
+    for number in range(100):
+        await bench.ask(
+            "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=False
+        )
+    assert bench.topics.answers._bodies == {}
+
+
+async def test_remembered_answers_are_bounded(bench: Bench) -> None:
+    for number in range(100):
+        await bench.ask(
+            "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=True
+        )
+    for number in range(100):
+        await bench.ask("metadata", 9, topics=[{"name": f"t{number}"}])
+    assert len(bench.topics.answers._bodies) == 64
+
+
+async def test_a_request_that_names_a_topic_many_times_is_not_kept(
+    bench: Bench, topic: str
+) -> None:
+    for count in (1, 10_000):
+        answer = await bench.ask(
+            "metadata", 12, topics=[{"name": topic}] * count, allow_auto_topic_creation=False
+        )
+        assert list(by_name(answer)) == [topic]
+    assert [len(key[-1].topics) for key in bench.topics.answers._bodies] == [1]

@@ -1,0 +1,97 @@
+"""What a server tells about itself, asked in the same process."""
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from kohort.coordinator.journal import Cause, Rebalance
+from kohort.server.broker import Broker
+from kohort.server.config.config import Config
+from kohort.server.logs import TextFormatter
+from kohort.server.monitoring.observer import Observer
+from kohort.types import Instant
+
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
+REBALANCE = Rebalance(
+    group="orders",
+    generation=3,
+    causes=(Cause("expired", "b-1", "worker-2"), Cause("left", "c-1", "", "going home")),
+    outcome="stable",
+    started=Instant(0),
+    joined=Instant(120),
+    ended=Instant(150),
+    members=("a-1",),
+    awaited=("d-1",),
+)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    config = Config({"listeners": "127.0.0.1:0", "http.listen": "127.0.0.1:0", "storage": "memory"})
+    async with Broker(config) as broker:
+        await broker.groups.loaded()
+        yield broker
+
+
+@pytest.fixture
+def observer(broker: Broker) -> Observer:
+    return broker.observer
+
+
+async def test_health_is_bad_while_groups_are_loaded() -> None:
+    async with Broker(Config({"listeners": "127.0.0.1:0", "storage": "memory"})) as broker:
+        if not broker.groups.is_loaded:
+            answer = broker.observer.health("")
+            assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
+            assert "50 of 50 group partitions are loading" in json.loads(answer.body)["reasons"][0]
+        await broker.groups.loaded()
+        assert broker.observer.health("").status is HTTPStatus.OK
+
+
+async def test_health_is_bad_when_the_directory_is_gone(tmp_path: Path) -> None:
+    data = tmp_path / "d"
+    async with Broker(Config({"listeners": "127.0.0.1:0", "log.dir": str(data)})) as broker:
+        await broker.groups.loaded()
+        assert broker.observer.health("").status is HTTPStatus.OK
+        data.rename(tmp_path / "elsewhere")
+        assert broker.observer.health("").status is HTTPStatus.SERVICE_UNAVAILABLE
+        (tmp_path / "elsewhere").rename(data)
+
+
+async def test_a_rebalance_is_one_line_with_its_causes(
+    observer: Observer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="kohort.groups"):
+        observer.on_rebalance(REBALANCE)
+    (record,) = caplog.records
+    assert TextFormatter().format(record).partition(": ")[2] == (
+        "rebalance group=orders generation=3 outcome=stable members=1 join_ms=120 sync_ms=30 "
+        'causes=["expired worker-2", "left c-1 (going home)"] awaited=["d-1"]'
+    )
+
+
+async def test_rebalances_are_counted_by_cause_and_phase(observer: Observer) -> None:
+    observer.on_rebalance(REBALANCE)
+    text = observer.metrics("").body.decode()
+    assert 'kohort_rebalances_total{cause="expired",outcome="stable"} 1.0' in text
+    assert 'kohort_rebalance_seconds_bucket{le="0.25",phase="join"} 1.0' in text
+    assert 'kohort_rebalance_seconds_sum{phase="sync"} 0.03' in text
+
+
+async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
+    types = re.findall(
+        r"^# TYPE (kohort_\w+) (\w+)$", observer.metrics("").body.decode(), re.MULTILINE
+    )
+    served = {name for name, _ in types}
+    documented = set(re.findall(r"`(kohort_\w+)`", OPERATIONS.read_text(encoding="utf-8")))
+    assert served == documented
+
+
+async def test_groups_as_json(observer: Observer) -> None:
+    assert json.loads(observer.groups("").body) == {"groups": []}
+    assert observer.group("none").status is HTTPStatus.NOT_FOUND

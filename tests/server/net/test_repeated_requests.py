@@ -1,0 +1,237 @@
+"""A heartbeat that comes again, word for word, is answered as one that comes for the first time."""
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.coordinator.requests import Heartbeat
+from kohort.coordinator.responses import HeartbeatResponse
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
+from kohort.protocol.messages import frame_head
+from kohort.runtime.host import HostState
+from kohort.server.broker import Broker
+from kohort.server.config.config import Config
+from kohort.server.net.repeated_requests import Repeat
+from server.net.bench import Peer, Wire
+
+MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
+HEARTBEAT = BY_NAME["heartbeat"].key
+A_MINUTE_MS = 60_000
+
+
+class Asked:
+    """What a handler made of a request, in place of a group."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> bytes:
+        self.times += 1
+        return b"answer %d" % self.times
+
+
+def frame(key: int, version: int, correlation_id: int, rest: bytes) -> bytes:
+    content = struct.pack(">hhi", key, version, correlation_id) + rest
+    return struct.pack(">i", len(content)) + content
+
+
+ids = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.sampled_from([0, 4]), ids, ids, st.binary(max_size=20))
+def test_all_but_the_correlation_id_has_to_be_the_same(
+    version: int, first: int, second: int, rest: bytes
+) -> None:
+    asked = Asked()
+    repeat = Repeat(frame(HEARTBEAT, version, first, rest), HEARTBEAT, version, asked)
+    for times, correlation_id in enumerate((first, second), 1):
+        body = b"answer %d" % times
+        answer = frame_head(HEARTBEAT, version, correlation_id, len(body)) + body
+        assert repeat.answer(frame(HEARTBEAT, version, correlation_id, rest)) == answer
+
+
+@given(st.binary(min_size=2, max_size=20), st.integers(0, 30), st.integers(1, 255))
+def test_a_frame_that_differs_anywhere_else_is_not_it(rest: bytes, at: int, change: int) -> None:
+    asked = Asked()
+    data = frame(HEARTBEAT, 4, 7, rest)
+    repeat = Repeat(data, HEARTBEAT, 4, asked)
+    at %= len(data)
+    if not 8 <= at < 12:
+        assert repeat.answer(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]) is None
+    assert repeat.answer(data[:-1]) is None
+    assert repeat.answer(data + b"\0") is None
+    assert asked.times == 0
+
+
+class Members:
+    """Members of one group of a real broker, and a connection whose heartbeat has been asked
+    before.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._peers: list[Peer] = []
+
+    async def peer(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection(*self.broker.address))
+        self._peers.append(peer)
+        return peer
+
+    def leave(self) -> None:
+        for peer in self._peers:
+            peer.leave()
+
+    async def join(self, peer: Peer, member_id: str = "", instance_id: str | None = "i") -> Any:
+        """Its answer; a new member gets its id first if it is dynamic."""
+        fields = {
+            "group_id": "g",
+            "session_timeout_ms": A_MINUTE_MS,
+            "rebalance_timeout_ms": A_MINUTE_MS,
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+        }
+        answer = await peer.ask("join_group", 7, **fields)
+        return (
+            await self.join(peer, answer.member_id, instance_id)
+            if answer.error_code == 79
+            else answer
+        )
+
+    async def sync(self, peer: Peer, joined: Any) -> None:
+        assignments = [{"member_id": joined.member_id, "assignment": b"x"}]
+        fields = {
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+            "assignments": assignments,
+        }
+        assert (await peer.ask("sync_group", 4, group_id="g", **fields)).error_code == 0
+
+
+@pytest.mark.parametrize("instance_id", ["i", None])
+async def test_a_repeated_heartbeat_is_judged_anew_each_time(instance_id: str | None) -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        await broker.groups.loaded()
+        members = Members(broker)
+        one, again = await members.peer(), await members.peer()
+        first = await members.join(one, instance_id=instance_id)
+        fields = {
+            "group_id": "g",
+            "generation_id": first.generation_id,
+            "member_id": first.member_id,
+            "group_instance_id": instance_id,
+        }
+
+        async def beat() -> int:
+            """The error that all ways agree on: asked again, for the first time, and read by kio
+            (v3).
+            """
+            fresh = await members.peer()
+            answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
+            answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
+            (error,) = {int(each.error_code) for each in answers}
+            return error
+
+        assert await beat() == 0, "the generation is being synced"
+        await members.sync(one, first)
+        assert await beat() == 0
+        two = await members.peer()
+        second = asyncio.ensure_future(members.join(two, instance_id=None))
+        while broker.groups.statistics()["parked"] == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert await beat() == ErrorCode.rebalance_in_progress
+        rejoined = await members.join(one, first.member_id, instance_id)
+        await second
+        assert await beat() == ErrorCode.illegal_generation
+        await members.sync(one, rejoined)
+        fields["generation_id"] = rejoined.generation_id
+        assert await beat() == 0
+        if instance_id is None:
+            await two.ask("leave_group", 1, group_id="g", member_id=first.member_id)
+            assert await beat() == ErrorCode.unknown_member_id
+        else:
+            replaced = await members.join(await members.peer(), instance_id=instance_id)
+            assert replaced.member_id != first.member_id
+            assert await beat() == ErrorCode.fenced_instance_id
+        members.leave()
+
+
+async def test_a_repeated_heartbeat_is_refused_while_its_shard_does_not_serve() -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        await broker.groups.loaded()
+        members = Members(broker)
+        one, again = await members.peer(), await members.peer()
+        joined = await members.join(one)
+        fields = {
+            "group_id": "g",
+            "generation_id": joined.generation_id,
+            "member_id": joined.member_id,
+            "group_instance_id": "i",
+        }
+        host = broker.groups._host("g")
+        for state in HostState:
+            host.state = state
+            fresh = await members.peer()
+            answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
+            answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
+            assert len({each.error_code for each in answers}) == 1
+            told = {HostState.FAILED: 15, HostState.CLOSED: 16}
+            assert answers[0].error_code == told.get(state, 0)
+        host.state = HostState.ACTIVE
+        members.leave()
+
+
+async def test_repeated_heartbeats_are_counted_as_any_other_and_their_errors_too() -> None:
+    async with Wire() as wire:
+        errors = iter([ErrorCode.none, ErrorCode.none, ErrorCode.unknown_member_id])
+        wire.groups.answers[Heartbeat] = lambda _: HeartbeatResponse(next(errors))
+        peer = await wire.peer()
+        data = peer.request("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+        for _ in range(3):
+            peer.send(data)
+            await peer.content()
+        statistics = wire.listener.statistics()
+        assert statistics.requests == {"heartbeat": 3}
+        assert statistics.errors == {("heartbeat", "UNKNOWN_MEMBER_ID"): 1}
+        assert (statistics.bytes_in, statistics.bytes_out) == (3 * len(data), 3 * 16)
+
+
+async def test_a_bug_in_a_repeated_request_closes_its_connection_with_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Wire() as wire:
+        answers = iter([HeartbeatResponse()])
+        wire.groups.answers[Heartbeat] = lambda _: next(answers)
+        peer = await wire.peer()
+        data = peer.request("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+        peer.send(data)
+        await peer.content()
+        peer.send(data)
+        assert await peer.closed() == b""
+        assert wire.listener.statistics().failed == 1
+    assert len(caplog.records) == 1
+
+
+async def test_a_request_is_repeated_behind_others() -> None:
+    """Frames that come together, or in parts, go through the reader; they are answered in order all
+    the same.
+    """
+    async with Wire() as wire:
+        wire.groups.answers[Heartbeat] = HeartbeatResponse()
+        peer = await wire.peer()
+        fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        frames = [peer.request("heartbeat", 4, **fields) for _ in range(6)]
+        peer.send(frames[0])
+        assert await peer.correlation_id() == 1
+        peer.send(frames[1] + frames[2] + frames[3][:5])
+        assert [await peer.correlation_id() for _ in range(2)] == [2, 3]
+        peer.send(frames[3][5:] + frames[4])
+        assert [await peer.correlation_id() for _ in range(2)] == [4, 5]
+        peer.send(frames[5])
+        assert await peer.correlation_id() == 6

@@ -1,0 +1,132 @@
+"""Topics on files, seen as a killed server leaves them: the directory as it is, with nothing closed
+or flushed.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+
+import pytest
+
+from kohort.errors import KafkaError
+from kohort.log.local import LocalDirectory
+from kohort.server.config.config import Config
+from kohort.server.topics.topics import Topics
+from kohort.types import TopicPartition
+from server.handlers.bench import START, batch_of
+
+
+class Disk:
+    """A data directory, and servers that are killed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._lives = root, 0
+        self._opened: list[LocalDirectory] = []
+
+    def start(self) -> Topics:
+        """Another server on what the last one left."""
+        before, self._lives = self._life(), self._lives + 1
+        if before.exists():
+            copytree(before, self._life(), ignore=ignore_patterns("~removed*"))
+        self.directory = LocalDirectory(self._life())
+        self._opened.append(self.directory)
+        return Topics(self.directory, Config(), lambda: START)
+
+    def close(self) -> None:
+        for directory in self._opened:
+            directory.close()
+
+    def _life(self) -> Path:
+        return self._root / str(self._lives)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    made = Disk(tmp_path)
+    yield made
+    made.close()
+
+
+def test_what_was_acknowledged_is_there(disk: Disk) -> None:
+    topics = disk.start()
+    cluster_id = topics.cluster_id
+    topics.create("orders", 2, {"retention.ms": "-1"})
+    topics.add_partitions("orders", 3)
+    topics.create("gone", 1)
+    topics.delete("gone")
+    first_id = topics.producer_ids.next()
+    topics.log("orders", 2).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
+    topics = disk.start()
+    assert topics.cluster_id == cluster_id
+    (orders,) = topics.all()
+    assert (orders.name, orders.configs) == ("orders", {"retention.ms": "-1"})
+    assert [log.end_offset for log in orders.partitions] == [0, 0, 2]
+    assert topics.producer_ids.next() > first_id
+
+
+def test_a_creation_that_was_cut_short_leaves_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = disk.start()
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(topics._metadata, "commit", die)
+    with pytest.raises(Killed):
+        topics.create("orders", 2)
+    assert TopicPartition("orders", 1) in set(disk.directory.names())
+    topics = disk.start()
+    assert list(topics.all()) == []
+    assert {each.topic for each in disk.directory.names()} == {"__cluster_metadata"}
+    assert topics.create("orders", 1).partitions[0].end_offset == 0
+
+
+def test_a_deletion_that_was_cut_short_is_finished(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = disk.start()
+    topics.create("orders", 2)
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(topics, "_remove", die)
+    with pytest.raises(Killed):
+        topics.delete("orders")
+    topics = disk.start()
+    assert list(topics.all()) == []
+    assert {each.topic for each in disk.directory.names()} == {"__cluster_metadata"}
+
+
+def test_a_torn_record_was_not_acknowledged(disk: Disk) -> None:
+    topics = disk.start()
+    topics.create("kept", 1)
+    disk.directory.close()
+    (log,) = (disk._life() / "__cluster_metadata-0").glob("*.log")
+    whole = log.read_bytes()
+    topics = disk.start()
+    topics.create("torn", 1)
+    (log,) = (disk._life() / "__cluster_metadata-0").glob("*.log")
+    log.write_bytes(log.read_bytes()[: len(whole) + 40])
+    topics = disk.start()
+    assert [topic.name for topic in topics.all()] == ["kept"]
+    assert topics.create("torn", 1).partitions[0].end_offset == 0
+
+
+def test_names_of_any_legal_form_are_files(disk: Disk) -> None:
+    topics = disk.start()
+    names = ["...", "-", "_", "a-0", "a-0-1", "x" * 249]
+    for name in names:
+        try:
+            topics.create(name, 1)
+        except KafkaError as error:
+            pytest.fail(f"{name}: {error}")
+    topics = disk.start()
+    assert [topic.name for topic in topics.all()] == names

@@ -1,0 +1,229 @@
+"""Topics: every change is one record, and what the log says is what there is after any restart."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.topics import cluster_metadata
+from kohort.server.topics.cluster_metadata import (
+    METADATA,
+    ClusterRecord,
+    ClusterState,
+    MetadataRecord,
+    ProducerIdsReserved,
+    TopicDeleted,
+    TopicRecord,
+)
+from kohort.server.topics.topics import Topics, new_cluster_id
+from kohort.types import TopicPartition
+from server.handlers.bench import Bench
+
+
+def snapshot(topics: Topics) -> dict[str, Any]:
+    return {
+        topic.name: (topic.id, len(topic.partitions), dict(topic.configs), topic.internal)
+        for topic in topics.all()
+    }
+
+
+def refused(act: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        act()
+    return caught.value.code
+
+
+def test_everything_survives_a_restart(bench: Bench) -> None:
+    bench.topics.create("orders", 3, {"retention.ms": "7"})
+    bench.topics.create("__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True)
+    bench.topics.create("gone", 1)
+    bench.topics.delete("gone")
+    bench.topics.add_partitions("orders", 5)
+    bench.topics.alter_configs("orders", {"retention.bytes": "9"})
+    bench.fill("orders", 4)
+    before, cluster_id = snapshot(bench.topics), bench.topics.cluster_id
+    bench.restart()
+    assert snapshot(bench.topics) == before
+    assert before["orders"][1:] == (5, {"retention.bytes": "9"}, False)
+    assert bench.topics.cluster_id == cluster_id
+    orders = bench.topics.get("orders")
+    assert orders is not None
+    assert bench.topics.by_id(orders.id) is orders
+    assert [log.end_offset for log in orders.partitions] == [0, 0, 0, 0, 1]
+    assert orders.partitions[4].config.retention_bytes == 9
+
+
+def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: Bench) -> None:
+    topic = bench.topics.create("orders", 2)
+    bench.fill("orders", 1)
+    assert topic.partitions[1].end_offset == 1
+    assert bench.topics.log("orders", 1) is topic.partitions[1]
+    for missing in (("orders", 2), ("orders", -1), ("nope", 0)):
+        assert bench.topics.log(*missing) is None
+
+
+def test_refused_topics(bench: Bench) -> None:
+    create = bench.topics.create
+    create("a.b", 1)
+    assert refused(lambda: create("a.b", 1)) is ErrorCode.topic_already_exists
+    assert refused(lambda: create("a_b", 1)) is ErrorCode.invalid_topic_exception
+    assert refused(lambda: create("a b", 1)) is ErrorCode.invalid_topic_exception
+    assert refused(lambda: create("c", 0)) is ErrorCode.invalid_partitions
+    assert refused(lambda: create("c", 10_001)) is ErrorCode.policy_violation
+    assert refused(lambda: create("c", 1, {"foo": "1"})) is ErrorCode.invalid_config
+    assert refused(lambda: bench.topics.add_partitions("a.b", 1)) is ErrorCode.invalid_partitions
+    for act in (bench.topics.delete, lambda name: bench.topics.add_partitions(name, 2)):
+        assert refused(lambda act=act: act("nope")) is ErrorCode.unknown_topic_or_partition
+    assert list(snapshot(bench.topics)) == ["a.b"]
+
+
+def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Bench) -> None:
+    first = bench.topics.create("a.b", 1)
+    bench.fill("a.b")
+    told: list[frozenset[str]] = []
+    bench.topics.on_deleted.append(told.append)
+    bench.topics.delete("a.b")
+    assert told == [frozenset({"a.b"})]
+    assert bench.topics.by_id(first.id) is None
+    second = bench.topics.create("a_b", 1)
+    bench.topics.delete("a_b")
+    third = bench.topics.create("a.b", 1)
+    assert len({first.id, second.id, third.id}) == 3
+    assert third.partitions[0].end_offset == 0
+
+
+def test_logs_that_belong_to_no_topic_are_removed_at_start(bench: Bench) -> None:
+    bench.topics.create("orders", 2)
+    settings = bench.topics.log("orders", 0).config  # type: ignore[union-attr]
+    for leftover in (TopicPartition("never-created", 0), TopicPartition("orders", 2)):
+        bench.directory.open(leftover, settings)
+    bench.restart()
+    assert set(bench.directory.names()) == {METADATA, ("orders", 0), ("orders", 1)}
+
+
+class Failing:
+    """A directory of logs in which one thing fails."""
+
+    def __init__(self, directory: Any, **fails: Callable[[TopicPartition], bool]) -> None:
+        self._directory, self._fails = directory, fails
+
+    def __getattr__(self, name: str) -> Any:
+        done = getattr(self._directory, name)
+
+        def act(*arguments: Any) -> Any:
+            if name in self._fails and self._fails[name](arguments[0]):
+                raise OSError(28, "No space left on device")
+            return done(*arguments)
+
+        return act
+
+
+def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
+    bench.directory, good = (
+        Failing(bench.directory, open=lambda each: each == ("orders", 2)),
+        bench.directory,
+    )
+    bench.restart()
+    assert refused(lambda: bench.topics.create("orders", 3)) is ErrorCode.kafka_storage_error
+    assert set(good.names()) == {METADATA}
+    bench.topics.create("orders", 2)
+    assert (
+        refused(lambda: bench.topics.add_partitions("orders", 3)) is ErrorCode.kafka_storage_error
+    )
+    assert snapshot(bench.topics)["orders"][1] == 2
+    bench.restart()
+    assert snapshot(bench.topics)["orders"][1] == 2
+
+
+class FullLog:
+    def append(self, *_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_record_that_cannot_be_appended_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.topics.create("orders", 1)
+    before = snapshot(bench.topics)
+    monkeypatch.setattr(bench.topics._metadata, "_log", FullLog())
+    for act in (
+        lambda: bench.topics.create("more", 1),
+        lambda: bench.topics.delete("orders"),
+        lambda: bench.topics.add_partitions("orders", 2),
+        lambda: bench.topics.alter_configs("orders", {"retention.ms": "1"}),
+        bench.topics.producer_ids.next,
+    ):
+        assert refused(act) is ErrorCode.kafka_storage_error
+    assert snapshot(bench.topics) == before
+    assert set(bench.directory.names()) == {METADATA, ("orders", 0)}
+
+
+def test_files_that_could_not_be_removed_do_not_come_back(bench: Bench) -> None:
+    bench.directory = Failing(bench.directory, remove=lambda each: stuck)
+    bench.restart()
+    bench.topics.create("orders", 1)
+    bench.fill("orders")
+    stuck = True
+    bench.topics.delete("orders")
+    stuck = False
+    assert bench.topics.create("orders", 1).partitions[0].end_offset == 0
+
+
+def test_producer_ids_are_never_given_twice(bench: Bench) -> None:
+    given_ids = [bench.topics.producer_ids.next() for _ in range(3)]
+    bench.restart()
+    given_ids.append(bench.topics.producer_ids.next())
+    assert len(set(given_ids)) == 4
+
+
+def test_cluster_ids_look_like_kafkas() -> None:
+    assert len({new_cluster_id() for _ in range(5)}) == 5
+    assert all(
+        len(each) == 22 and not each.startswith("-")
+        for each in (new_cluster_id() for _ in range(200))
+    )
+
+
+RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
+    st.builds(ClusterRecord, st.text()),
+    st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
+    st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
+    st.builds(
+        TopicRecord,
+        id=st.integers(0, 3).map(lambda n: UUID(int=n)),
+        name=st.text(max_size=5),
+        partitions=st.integers(1, 9),
+        configs=st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+        internal=st.booleans(),
+    ),
+)
+
+
+def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
+    state = ClusterState()
+    for record in records:
+        state.replay(record)
+    return state.cluster_id, state.topics, state.producer_ids_end
+
+
+@given(st.lists(RECORDS, min_size=1))
+@settings(max_examples=50)
+def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[MetadataRecord]) -> None:
+    data = b"".join(cluster_metadata.encode_batch([record], 5) for record in records)
+    assert list(cluster_metadata.decode_batches(data)) == records
+    last_of_each_key = {cluster_metadata.encode(record)[0]: record for record in records}
+    compacted = [
+        record
+        for record in records
+        if last_of_each_key[cluster_metadata.encode(record)[0]] is record
+    ]
+    assert folded(compacted) == folded(records)
+
+
+def test_records_of_later_versions_are_passed_over() -> None:
+    assert cluster_metadata.decode(b'{"acl":"x"}', b'{"y":1}') is None
+    assert cluster_metadata.decode(b'{"cluster":"id"}', None) is None
