@@ -152,7 +152,7 @@ def _targets(medians: dict[tuple[str, Codec, str], float]) -> list[Target]:
         Target("100 B records, lz4, M/s", medians["100 B", Codec.LZ4, own], 3),
         Target("100 B records, zstd, M/s", medians["100 B", Codec.ZSTD, own], 3),
         Target(
-            ("against aiokafka's objects, 100 B, times"),
+            "against aiokafka's objects, 100 B, times",
             plain / medians["100 B", Codec.NONE, aiokafka],
             2,
         ),

@@ -161,7 +161,7 @@ def _soon(samples: rounds.Samples) -> str:
     return "\n".join(
         str(
             Target(
-                (f"kohort, {what} assigned → first record, ms"),
+                f"kohort, {what} assigned → first record, ms",
                 samples.median("kohort", figure),
                 100,
                 at_least=False,

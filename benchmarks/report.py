@@ -137,7 +137,7 @@ def machine() -> str:
 def versions() -> str:
     """Of all that takes part."""
     packages = [
-        (f"{name} {importlib.metadata.version(name)}")
+        f"{name} {importlib.metadata.version(name)}"
         for name in ("uvloop", "kio", "confluent-kafka")
     ]
     commit = _first_line("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty")

@@ -85,7 +85,7 @@ class Found:
         rates = f"{_thousands(found.running_per_s)} k/s, {_thousands(found.per_s)} from start"
         rates += f", {_thousands(found.per_cpu_s)} per CPU-second"
         print(
-            (f"  {server}: {case.name} {case.codec}: {measure} by {NAMES[form]}: {rates}"),
+            f"  {server}: {case.name} {case.codec}: {measure} by {NAMES[form]}: {rates}",
             flush=True,
         )
 

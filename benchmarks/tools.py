@@ -59,7 +59,7 @@ def spark_connector() -> str:
         ]
         run(
             command,
-            ("Maven could not resolve Spark's Kafka connector"),
+            "Maven could not resolve Spark's Kafka connector",
             cwd=ROOT / "interop" / "spark",
         )
     return ",".join(map(str, sorted(jars.glob("*.jar"))))

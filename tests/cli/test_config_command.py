@@ -89,7 +89,7 @@ def test_all_shows_more_columns(run: Run) -> None:
     [
         (
             ("config", "num.partition"),
-            ("kohort: num.partition: unknown name; did you mean num.partitions?"),
+            "kohort: num.partition: unknown name; did you mean num.partitions?",
         ),
         (("config", "--set", "num.partitions=0"), "the nearest is 1"),
         (("config", "--output", "yaml"), "is not one of table | json | csv"),

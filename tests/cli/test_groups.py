@@ -435,7 +435,7 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
     refused = scene.reset("--topic", "never", "--to-earliest")
     assert (refused.exit_code, refused.stderr) == (
         1,
-        ("kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n"),
+        "kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n",
     )
 
 
@@ -451,12 +451,12 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
         (("describe",), "--group GROUP (repeatable) or --all-groups"),
         (
             ("describe", "--group", "g", "--all-groups"),
-            ("--group GROUP (repeatable) or --all-groups"),
+            "--group GROUP (repeatable) or --all-groups",
         ),
         (("describe", "--group", ""), "an empty group id"),
         (
             ("describe", "--group", "g", "--members", "--state"),
-            ("choose one of --offsets, --members and --state"),
+            "choose one of --offsets, --members and --state",
         ),
         (
             ("describe", "--group", "g", "--state", "--max-lag", "1"),
@@ -465,7 +465,7 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
         (("delete-offsets", "--group", "g"), "--topic TOPIC[:0,1,2]"),
         (
             ("reset", "--group", "g", "--to-latest"),
-            ("either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"),
+            "either --topic TOPIC[:0,1,2] (repeatable) or --all-topics",
         ),
         (
             ("reset", "--group", "g", "--topic", "t", "--all-topics", "--to-latest"),
@@ -751,7 +751,7 @@ def test_how_evenly_a_plan_spreads_partitions_is_shown_with_how_many_move(scene:
     assert "partitions per member: 0 before, 2 to 3 after" in table.stderr
     csv = scene.groups(*asked, "--balance", "--output", "csv").output.splitlines()
     assert csv == [
-        ("when,members,partitions,fewest,most,mean,moves"),
+        "when,members,partitions,fewest,most,mean,moves",
         "before,0,0,0,0,0.0,",
         "after,2,5,2,3,2.5,5",
     ]

@@ -85,7 +85,7 @@ def test_lines_come_back_as_lines(shell: Shell) -> None:
     assert shell.consume("-e") == (
         0,
         "a\nb\nc\n",
-        (f"% Reached end of topic {shell.topic} [0] at offset 3: exiting\n"),
+        f"% Reached end of topic {shell.topic} [0] at offset 3: exiting\n",
     )
     assert shell.consume("-e", "-q").stderr == ""
 
@@ -121,7 +121,7 @@ def test_each_file_is_one_record(shell: Shell, tmp_path: Path) -> None:
     missing = shell.call(*call, str(tmp_path / "missing"), str(files[2]))
     assert (missing.exit_code, missing.stderr) == (
         1,
-        (f"kohort: {tmp_path / 'missing'}: No such file or directory\n"),
+        f"kohort: {tmp_path / 'missing'}: No such file or directory\n",
     )
     assert shell.consume("-e", "-q", "-o", "-1").output == "3\n"
 
@@ -321,7 +321,7 @@ def test_what_cannot_be_read_or_reached_is_one_line(shell: Shell) -> None:
     missing = shell.call("produce", "-b", shell.bootstrap, "-t", "t", "-l", "/nowhere/file")
     assert (missing.exit_code, missing.stderr) == (
         1,
-        ("kohort: [Errno 2] No such file or directory: '/nowhere/file'\n"),
+        "kohort: [Errno 2] No such file or directory: '/nowhere/file'\n",
     )
     large = shell.produce("x" * 2_000_000)
     assert (large.exit_code, "a message of more than 1048576 bytes" in large.stderr) == (1, True)

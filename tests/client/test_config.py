@@ -38,7 +38,7 @@ def test_bootstrap_servers_that_are_none(bootstrap: Any) -> None:
         ({"metadata_max_age_ms": True}, "metadata_max_age_ms is True"),
         (
             {"max_in_flight_requests_per_connection": 0},
-            ("max_in_flight_requests_per_connection is 0"),
+            "max_in_flight_requests_per_connection is 0",
         ),
         ({"client_id": "x" * 40_000}, "client_id is longer"),
     ],

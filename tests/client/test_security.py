@@ -103,10 +103,10 @@ async def test_oauthbearer_asks_for_a_fresh_token_each_time() -> None:
         extensions={"logicalCluster": "lkc-1"},
     )
     assert await spoken(wanted.exchange(), b"") == [
-        (b"n,,\x01auth=Bearer one\x01logicalCluster=lkc-1\x01\x01")
+        b"n,,\x01auth=Bearer one\x01logicalCluster=lkc-1\x01\x01"
     ]
     assert await spoken(wanted.exchange(), b"") == [
-        (b"n,,\x01auth=Bearer two\x01logicalCluster=lkc-1\x01\x01")
+        b"n,,\x01auth=Bearer two\x01logicalCluster=lkc-1\x01\x01"
     ]
 
 

@@ -29,7 +29,7 @@ def test_every_answer_is_kafkas(profile: str) -> None:
         one for each in report.verdicts if each.outcome == "differs" for one in each.differences
     ]
     told = [
-        (f"{one.scenario} {one.step} {one.field}: {one.expected!r}, got {one.got!r}")
+        f"{one.scenario} {one.step} {one.field}: {one.expected!r}, got {one.got!r}"
         for one in differing
     ]
     assert not told, "\n".join([report.score, *told])

@@ -147,7 +147,7 @@ def test_each_leader_keeps_what_can_stay(
         assert_balanced(without)
         assert moved(shares, without) == set(), f"led by ours: {ours_lead(group.trial)}"
         members.append(
-            group.join(KOHORT if mine else other, (f"{'ours' if mine else 'theirs'}-{number}"))
+            group.join(KOHORT if mine else other, f"{'ours' if mine else 'theirs'}-{number}")
         )
         shares = group.shares(*members)
         leaders.add(ours_lead(group.trial))

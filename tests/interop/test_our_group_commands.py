@@ -206,7 +206,7 @@ def _scope(group: Group, words: tuple[str, ...]) -> tuple[str, ...]:
 def test_a_time_without_a_zone_is_utc_to_both(group: Group, zone: str) -> None:
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(group.scene.between_ms // 1000))
     java, ours = group.reset(
-        "--to-datetime", (f"{moment}.{group.scene.between_ms % 1000:03d}{zone}"), "--dry-run"
+        "--to-datetime", f"{moment}.{group.scene.between_ms % 1000:03d}{zone}", "--dry-run"
     )
     assert ours == java
     assert {index: int(offset) for index, offset in ours.items()} == group.scene.middle

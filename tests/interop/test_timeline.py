@@ -60,7 +60,7 @@ def test_a_commit_seen_by_an_observer_may_be_seen_early_but_counts() -> None:
         took("b", 6, 1),
     ]
     assert violations(again, {"t-0": 2}) == [
-        ("b's hold of t-0 began at offset 1, although 2 was committed")
+        "b's hold of t-0 began at offset 1, although 2 was committed"
     ]
 
 

@@ -91,7 +91,7 @@ def compare(
 def as_markdown(reports: Sequence[Report]) -> str:
     """The rows of the table: score, and in which subjects most scenarios differ."""
     lines = [
-        ("| server | scenarios alike | answers alike | where most scenarios differ |"),
+        "| server | scenarios alike | answers alike | where most scenarios differ |",
         "|---|---|---|---|",
     ]
     for report in reports:

@@ -183,7 +183,7 @@ class Kafka:
             f"-Xmx{self.heap}",
             "-cp",
             f"{self.libs}/*",
-            ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         ]
 
     def _run(self) -> None:

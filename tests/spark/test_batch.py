@@ -189,7 +189,7 @@ class TestWhatIsGone:
             ),
             (
                 {"startingOffsets": {"0": 0, "1": 99, "2": 0}},
-                ("option startingOffsets: 99 of .*-1 is behind its end"),
+                "option startingOffsets: 99 of .*-1 is behind its end",
             ),
         ],
     )

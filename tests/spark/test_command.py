@@ -99,13 +99,13 @@ def test_a_signal_before_the_query_runs(command):
         (
             ["nowhere", "--partition-by", "country"],
             2,
-            ("partition by country: there is no such column"),
+            "partition by country: there is no such column",
         ),
         (["nowhere", "--values", "csv", "--schema", "a nonsense"], 2, "schema 'a nonsense'"),
         (
             ["nowhere", "--values", "csv", "--schema", "topic string"],
             2,
-            ("the table has a column topic of its own"),
+            "the table has a column topic of its own",
         ),
     ],
 )

@@ -139,7 +139,7 @@ class TestMember:
         other.start(processingTime="100 milliseconds")
         wait_for(
             lambda: len(other.rows()) == PARTITIONS * EACH,
-            ("taken over, and read from the last commit"),
+            "taken over, and read from the last commit",
         )
         fill(b"x")
         wait_for(lambda: len(other.rows()) == 2 * PARTITIONS * EACH, "read on")

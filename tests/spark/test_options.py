@@ -51,19 +51,19 @@ class TestSubscription:
         [
             (
                 {"subscribe": None},
-                ("one of the options assign, subscribe, subscribePattern .* none is given"),
+                "one of the options assign, subscribe, subscribePattern .* none is given",
             ),
             ({"subscribePattern": "a"}, "subscribe and subscribePattern contradict each other"),
             ({"subscribe": " , "}, "option subscribe names no topic"),
             ({"subscribe": None, "subscribePattern": ""}, "option subscribePattern is empty"),
             (
                 {"subscribe": None, "subscribePattern": "("},
-                ("option subscribePattern is no regular expression"),
+                "option subscribePattern is no regular expression",
             ),
             ({"subscribe": None, "assign": '{"a": 1}'}, "option assign is not JSON such as"),
             (
                 {"subscribe": None, "assign": '{"a": [-1]}'},
-                ("option assign names no partition, or one below 0"),
+                "option assign names no partition, or one below 0",
             ),
             ({"subscribe": None, "assign": '{"a": [true]}'}, "option assign is not JSON"),
         ],
@@ -110,7 +110,7 @@ class TestBounds:
             ({"endingOffsets": "earliest"}, "option endingOffsets is earliest"),
             (
                 {"endingOffsets": '{"orders": {"0": -2}}'},
-                ("option endingOffsets: -2 of orders-0 is out of bounds"),
+                "option endingOffsets: -2 of orders-0 is out of bounds",
             ),
             ({"startingOffsets": "newest"}, "option startingOffsets is not JSON"),
             ({"startingOffsets": '{"orders": {"0": 1.5}}'}, "option startingOffsets is not JSON"),
@@ -164,7 +164,7 @@ class TestTheRest:
             ({"minPartition": "3"}, "option minpartition is not known; is it minPartitions"),
             (
                 {"minPartitions": "0"},
-                ("option minPartitions is '0'; it has to be a whole number from 1 on"),
+                "option minPartitions is '0'; it has to be a whole number from 1 on",
             ),
             ({"failOnDataLoss": "yes"}, "option failOnDataLoss is 'yes'; it is one of true, false"),
             ({"failOnDataLoss": ""}, "option failOnDataLoss is ''; it is one of true, false"),
@@ -176,29 +176,29 @@ class TestTheRest:
             ),
             (
                 {"group__id": "etl"},
-                ("option group.id: a batch read belongs to no group and has no triggers"),
+                "option group.id: a batch read belongs to no group and has no triggers",
             ),
             (
                 {"kafka__group__id": "etl"},
-                ("option kafka.group.id: a batch read belongs to no group"),
+                "option kafka.group.id: a batch read belongs to no group",
             ),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
             (
                 {"kafka__bootstrap__servers": "nowhere"},
-                ("kafka.*: bootstrap server 'nowhere' is not HOST:PORT"),
+                "kafka.*: bootstrap server 'nowhere' is not HOST:PORT",
             ),
             (
                 {"kafka__auto__offset__reset": "latest"},
-                ("option kafka.auto.offset.reset has no effect here"),
+                "option kafka.auto.offset.reset has no effect here",
             ),
             (
                 {"kafka__client__ids": "x"},
-                ("option kafka.client.ids is not known; is it kafka.client.id"),
+                "option kafka.client.ids is not known; is it kafka.client.id",
             ),
             ({"kafka__request__timeout__ms": "soon"}, "option kafka.request.timeout.ms is 'soon'"),
             (
                 {"kafka__request__timeout__ms": "0"},
-                ("kafka.request.timeout.ms is 0; it has to be a whole number from 1"),
+                "kafka.request.timeout.ms is 0; it has to be a whole number from 1",
             ),
             ({"kafka__fetch__max__bytes": "lots"}, "option kafka.fetch.max.bytes is 'lots'"),
             ({"kafka__fetch__max__wait__ms": "-1"}, "option kafka.fetch.max.wait.ms is '-1'"),
@@ -210,11 +210,11 @@ class TestTheRest:
             ({"kafka__acks": "all"}, "option kafka.acks is for writes; leave it out"),
             (
                 {"kafka__session__timeout__ms": "9000"},
-                ("option kafka.session.timeout.ms: it is for members; leave it"),
+                "option kafka.session.timeout.ms: it is for members; leave it",
             ),
             (
                 {"kafka__isolation__level": "serializable"},
-                ("option kafka.isolation.level is 'serializable'"),
+                "option kafka.isolation.level is 'serializable'",
             ),
         ],
     )
@@ -272,19 +272,19 @@ class TestGroup:
         [
             (
                 {"group__id": "a", "kafka__group__id": "b"},
-                ("options group.id and kafka.group.id contradict each other"),
+                "options group.id and kafka.group.id contradict each other",
             ),
             (
                 {"groupMode": "member"},
-                ("option groupMode is member: it needs the group's name in group.id"),
+                "option groupMode is member: it needs the group's name in group.id",
             ),
             (
                 {"groupMode": "leader"},
-                ("option groupMode is 'leader'; it is one of none, reporting, member"),
+                "option groupMode is 'leader'; it is one of none, reporting, member",
             ),
             (
                 {"group__id": ""},
-                ("option groupMode is member: it needs the group's name in group.id"),
+                "option groupMode is member: it needs the group's name in group.id",
             ),
             (
                 {"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"},
@@ -322,11 +322,11 @@ class TestMembers:
             ({"kafka__session__timeout__ms": "0"}, "option kafka.session.timeout.ms is '0'"),
             (
                 {"kafka__heartbeat__interval__ms": "99000"},
-                ("kafka.heartbeat.interval.ms: 99000 must be less than kafka"),
+                "kafka.heartbeat.interval.ms: 99000 must be less than kafka",
             ),
             (
                 {"kafka__partition__assignment__strategy": "best"},
-                ("kafka.partition.assignment.strategy: .*best"),
+                "kafka.partition.assignment.strategy: .*best",
             ),
         ],
     )
@@ -372,7 +372,7 @@ class TestSecurity:
         [
             (
                 {"kafka__security__protocol": "TLS"},
-                ("kafka.security.protocol .*: security protocol 'TLS'"),
+                "kafka.security.protocol .*: security protocol 'TLS'",
             ),
             ({"kafka__security__protocol": "SASL_SSL"}, "option kafka.sasl.mechanism is missing"),
             (
@@ -409,7 +409,7 @@ class TestSecurity:
             ),
             (
                 TLS | {"kafka__ssl__key__location": "a"},
-                ("kafka.ssl.key.location without kafka.ssl.keystore.location"),
+                "kafka.ssl.key.location without kafka.ssl.keystore.location",
             ),
             (
                 TLS | {"kafka__ssl__endpoint__identification__algorithm": "dns"},
@@ -471,11 +471,11 @@ class TestWriting:
             ({"kafka__acks": "2"}, "option kafka.acks is '2'; it is one of all, -1, 0, 1"),
             (
                 {"kafka__acks": "1", "kafka__enable__idempotence": "true"},
-                ("set kafka.enable.idempotence=False or acks"),
+                "set kafka.enable.idempotence=False or acks",
             ),
             (
                 {"kafka__compression__type": "lzma"},
-                ("option kafka.compression.type is 'lzma'; it is one of none, gzip"),
+                "option kafka.compression.type is 'lzma'; it is one of none, gzip",
             ),
             ({"kafka__batch__size": "-1"}, "option kafka.batch.size is '-1'"),
             ({"kafka__delivery__timeout__ms": "0"}, "kafka.delivery.timeout.ms is 0"),
@@ -485,11 +485,11 @@ class TestWriting:
             ),
             (
                 {"kafka__isolation__level": "read_committed"},
-                ("option kafka.isolation.level is for reads"),
+                "option kafka.isolation.level is for reads",
             ),
             (
                 {"kafka__linger__ms": "5"},
-                ("option kafka.linger.ms has no effect here, leave it out: a task sends"),
+                "option kafka.linger.ms has no effect here, leave it out: a task sends",
             ),
             ({"kafka__partitioner__class": "x"}, "write a column partition"),
             ({"kafka__key__serializer": "x"}, "string or binary columns"),

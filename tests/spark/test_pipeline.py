@@ -28,7 +28,7 @@ def pipeline(**given):
         ({"mode": "member"}, "option groupMode is member: it needs the group's name in group.id"),
         (
             {"mode": "leader", "group": "etl"},
-            ("option groupMode is 'leader'; it is one of none, reporting, member"),
+            "option groupMode is 'leader'; it is one of none, reporting, member",
         ),
         ({"start": "first"}, "option startingOffsets is not JSON"),
         ({"max_records": 0}, "option maxOffsetsPerTrigger is '0'"),

@@ -80,7 +80,7 @@ class TestWriting:
         [
             ({"key": "string", "n": "long"}, {}, "column value is missing, .* columns are key, n"),
             (TEXT, {"topic": None}, "neither option topic is set nor is there a column topic"),
-            (TEXT | {"topic": "binary"}, {"topic": None}, ("column topic is binary; cast it to string")),
+            (TEXT | {"topic": "binary"}, {"topic": None}, "column topic is binary; cast it to string"),
             ({"value": "integer"}, {}, "column value is int; cast it to string or binary"),
             (TEXT | {"key": "date"}, {}, "column key is date; cast it to string or binary"),
             (TEXT | {"partition": "long"}, {}, "column partition is bigint; cast it to int"),

@@ -124,7 +124,7 @@ class TestPartitionsThatAreNotThere:
         frame = (
             session.range(40)
             .repartition(4)
-            .selectExpr("'v' value", ("cast(if(id = 39, 7, id % 3) as int) partition"))
+            .selectExpr("'v' value", "cast(if(id = 39, 7, id % 3) as int) partition")
         )
         with pytest.raises(
             Exception,
@@ -181,7 +181,7 @@ class TestPartitionsThatAreNotThere:
         (
             "select 'v' value, 1L partition",
             {"topic": "t"},
-            ("column partition is bigint; cast it to int"),
+            "column partition is bigint; cast it to int",
         ),
         (
             "select 'v' value",
@@ -192,7 +192,7 @@ class TestPartitionsThatAreNotThere:
         (
             "select 'v' value",
             {"topic": "t", "kafka.acks": "2"},
-            ("option kafka.acks is '2'; it is one of all"),
+            "option kafka.acks is '2'; it is one of all",
         ),
         ("select 'v' value, cast(null as string) topic", {}, "a row has no topic"),
     ],

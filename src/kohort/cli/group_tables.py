@@ -106,7 +106,7 @@ def partitions_told(partitions: Sequence[TopicPartition] | None) -> str | None:
         return None
     topics = groupby(sorted(partitions), attrgetter("topic"))
     return ";".join(
-        (f"{topic}:{','.join(str(each.partition) for each in together)}")
+        f"{topic}:{','.join(str(each.partition) for each in together)}"
         for topic, together in topics
     )
 

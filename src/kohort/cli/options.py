@@ -33,7 +33,7 @@ FLAGS: Final = (
     Flag(
         "--advertise",
         "advertised.listeners",
-        ("address that clients are told to connect to"),
+        "address that clients are told to connect to",
         "HOST:PORT",
     ),
     Flag("--data", "log.dir", "directory of all data, made if missing", "DIR"),
@@ -47,21 +47,21 @@ FLAGS: Final = (
     Flag(
         "--durability",
         "durability",
-        ("what acknowledged data survives: a killed process, or power loss"),
+        "what acknowledged data survives: a killed process, or power loss",
         "os|fsync",
     ),
     Flag("--http", "http.listen", "open a port with /metrics, /health and /groups", "HOST:PORT"),
     Flag(
         "--insecure",
         "insecure",
-        ("allow addresses that others can reach, though nobody is authenticated"),
+        "allow addresses that others can reach, though nobody is authenticated",
         means=True,
     ),
     Flag("--log-format", "logging.format", "form of the log lines", "text|json"),
     Flag(
         "--log-level",
         "logging.level",
-        ("debug, info, warning or error: the least that is written"),
+        "debug, info, warning or error: the least that is written",
         "LEVEL",
     ),
 )

@@ -128,7 +128,7 @@ def _records_of(view: memoryview, batch: list[int], check_crcs: bool) -> Buffer:
     if not 0 < batch[kernels.COUNT] * _LEAST_RECORD <= len(records):
         raise corrupt(
             batch[kernels.BASE_OFFSET],
-            (f"has not the {batch[kernels.COUNT]} records that its header says"),
+            f"has not the {batch[kernels.COUNT]} records that its header says",
         )
     return records
 

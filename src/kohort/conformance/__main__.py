@@ -63,7 +63,7 @@ def main() -> int:
         return 2
     for item in changed:
         print(
-            (f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}"),
+            f"{item.scenario} {item.step} {item.field}: {item.expected!r}, then {item.got!r}",
             file=sys.stderr,
         )
     if changed:

@@ -56,7 +56,7 @@ NOTHING_DROPPED: Final = (
 
 ARGUED: Final = (
     Argued(
-        ("static_members.pending_id_with_instance_id"),
+        "static_members.pending_id_with_instance_id",
         "error_code",
         "UNKNOWN_MEMBER_ID (25)",
         PENDING_STATIC,
@@ -71,7 +71,7 @@ ARGUED: Final = (
     Argued("connections.known_tag_of_null", "outcome", "connection closed", NULL_TAG),
     Argued(
         "produce.same_partition_twice",
-        ("responses[[]0].partition_responses.length"),
+        "responses[[]0].partition_responses.length",
         2,
         NOTHING_DROPPED,
     ),

@@ -58,7 +58,7 @@ class Server:
             "--http",
             self.http,
             "--set",
-            (f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}"),
+            f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}",
         ]
         with self.log.open("ab") as log:
             return subprocess.Popen(

@@ -153,7 +153,7 @@ def _told(journal: Sequence[Rebalance], started: float) -> Iterator[Note]:
         spent = rebalance.join_ms + rebalance.sync_ms
         yield Note(
             rebalance.ended / 1000 - started,
-            (f"{became(rebalance)} after {spent:,} ms: {why(rebalance.causes)}"),
+            f"{became(rebalance)} after {spent:,} ms: {why(rebalance.causes)}",
         )
 
 

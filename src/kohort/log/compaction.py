@@ -133,7 +133,7 @@ class Compaction:
         if read != reader.size:
             raise KafkaError(
                 ErrorCode.corrupt_message,
-                (f"{segment!r} is broken at position {read}: not compacted"),
+                f"{segment!r} is broken at position {read}: not compacted",
             )
 
     def _filter(self, header: Header, batch: memoryview) -> Buffer | None:

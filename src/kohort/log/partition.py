@@ -211,7 +211,7 @@ class PartitionLog:
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
             ErrorCode.offset_out_of_range,
-            (f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]"),
+            f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]",
         )
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
@@ -419,7 +419,7 @@ class PartitionLog:
         if self._commit is not None and self._commit.failure is not None:
             raise OSError(
                 self._commit.failure.errno,
-                ("the log did not reach the disk; it must be opened again"),
+                "the log did not reach the disk; it must be opened again",
             )
 
     def end(self, code: ErrorCode) -> None:

@@ -88,7 +88,7 @@ class Producers:
         if header.is_transactional:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,
-                (f"producer {header.producer_id} has no open transaction here"),
+                f"producer {header.producer_id} has no open transaction here",
             )
         if producer is None or producer.epoch == _NO_EPOCH:
             return None

@@ -123,7 +123,7 @@ def _report(path: str, segment: Segment, cut: int) -> None:
     if cut:
         logger.warning(
             "cut %d bytes off %s: the last batch there was not written whole; the log "
-"ends at offset %d",
+            "ends at offset %d",
             cut, files.segment_path(path, segment.base_offset, files.LOG), segment.end_offset,
         )  # fmt: skip
 

@@ -127,7 +127,7 @@ def _only_batch(payload: Buffer) -> Buffer:
     if payload[MAGIC_AT] != MAGIC:
         raise PayloadError(
             ErrorCode.invalid_record,
-            (f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}"),
+            f"magic {payload[MAGIC_AT]}, Produce v3 and later need {MAGIC}",
         )
     if size < HEADER_SIZE:
         raise KafkaError(
@@ -241,12 +241,12 @@ def _validate_records(
                 code = ErrorCode.invalid_timestamp
         elif stamped is not None:
             refused.append(
-                RecordError(index, ("the timestamp type LogAppendTime is not for producers to set"))
+                RecordError(index, "the timestamp type LogAppendTime is not for producers to set")
             )
             code = ErrorCode.invalid_timestamp
     if refused:
         raise InvalidRecordsError(
-            code, (f"{len(refused)} of {header.record_count} records are refused"), tuple(refused)
+            code, f"{len(refused)} of {header.record_count} records are refused", tuple(refused)
         )
     if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
         return batch

@@ -37,7 +37,7 @@ def quick_walk(entity_type: Any) -> QuickWalk:
     )
     namespace: dict[str, Any] = {"read_varint": read_varint, "read_int": int.from_bytes}
     exec(
-        compile(source, (f"<walk over {entity_type.__name__} v{entity_type.__version__}>"), "exec"),
+        compile(source, f"<walk over {entity_type.__name__} v{entity_type.__version__}>", "exec"),
         namespace,
     )
     walk: QuickWalk = namespace["walk"]

@@ -197,7 +197,7 @@ def lost(tp: TopicPartition, offset: int, earliest: int) -> str:
     last one.
     """
     now = (
-        (f"its first record has offset {earliest} now")
+        f"its first record has offset {earliest} now"
         if offset < earliest
         else "it ends before that now"
     )

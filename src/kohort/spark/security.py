@@ -33,7 +33,7 @@ def security(given: Mapping[str, str]) -> Security:
         _refuse(
             given,
             "sasl.",
-            (f"kafka.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT"),
+            f"kafka.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT",
         )
     if "SSL" not in protocol:
         _refuse(given, "ssl.", f"kafka.security.protocol is {protocol}: set it to SSL or SASL_SSL")

@@ -76,7 +76,7 @@ def test_the_file_has_a_line_per_partition_and_tells_when() -> None:
         ("{}", 'not a plan: "format"'),
         (
             plan().to_json().replace('"version": 1', '"version": 2'),
-            ("version 2 of a plan; this Kohort reads version 1"),
+            "version 2 of a plan; this Kohort reads version 1",
         ),
         (plan(change(0, 1, 2)).to_json().replace('"offset": 1,', '"offset": -1,'), "offset -1"),
         (

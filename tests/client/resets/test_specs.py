@@ -54,7 +54,7 @@ def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Standing:
             at(),
             None,
             100,
-            ("offset 444 is beyond the log's end; set to 100"),
+            "offset 444 is beyond the log's end; set to 100",
         ),
     ],
 )

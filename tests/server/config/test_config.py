@@ -149,13 +149,13 @@ def refusal(*arguments: str) -> str:
         ("group.max.sise=3", "--set: group.max.sise: unknown name; did you mean group.max.size?"),
         (
             "num.partitions=0",
-            ("--set: num.partitions: 0 is out of range: at least 1; the nearest is 1"),
+            "--set: num.partitions: 0 is out of range: at least 1; the nearest is 1",
         ),
         ("num.partitions=many", "--set: num.partitions: 'many' is not a whole number"),
         ("num.partitions=1_0", "--set: num.partitions: '1_0' is not a whole number"),
         (
             "num.partitions=3000000000",
-            ("3000000000 does not fit the type int (-2147483648 to 2147483647)"),
+            "3000000000 does not fit the type int (-2147483648 to 2147483647)",
         ),
         ("num.partitions=", "'' is not a whole number"),
         ("log.cleaner.min.cleanable.ratio=1.5", "1.5 is out of range: 0 to 1; the nearest is 1"),
@@ -163,7 +163,7 @@ def refusal(*arguments: str) -> str:
         ("auto.create.topics.enable=yes", "'yes' is neither true nor false"),
         (
             "log.cleanup.policy=compakt",
-            ("'compakt' is not one of delete | compact; did you mean compact?"),
+            "'compakt' is not one of delete | compact; did you mean compact?",
         ),
         ("durability=fsink", "did you mean fsync?"),
         ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT listeners are served, not SSL"),
@@ -173,7 +173,7 @@ def refusal(*arguments: str) -> str:
         ("log.retention.ms=0", "log.retention.ms: 0 is out of range"),
         (
             "group.min.session.timeout.ms=2000000",
-            ("is more than group.max.session.timeout.ms (1800000)"),
+            "is more than group.max.session.timeout.ms (1800000)",
         ),
         ("nonsense", "--set nonsense: is not NAME=VALUE"),
     ],

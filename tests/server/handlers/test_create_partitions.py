@@ -49,7 +49,7 @@ async def test_validate_only(bench: Bench, topic: str) -> None:
         (
             2,
             ErrorCode.invalid_partitions,
-            ("The topic orders currently has 3 partition(s); 2 would not be an increase."),
+            "The topic orders currently has 3 partition(s); 2 would not be an increase.",
         ),
         (
             -1,

@@ -163,7 +163,7 @@ BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default
             2**31 - 1,
             1,
             ErrorCode.policy_violation,
-            ("Excessively large number of partitions per request."),
+            "Excessively large number of partitions per request.",
         ),
     ],
 )
@@ -186,7 +186,7 @@ async def test_too_many_partitions_together(bench: Bench) -> None:
         (
             "retention_ms",
             "x",
-            ("Invalid value x for configuration retention.ms: Not a number of type LONG"),
+            "Invalid value x for configuration retention.ms: Not a number of type LONG",
         ),
     ],
 )
@@ -238,7 +238,7 @@ class TestAssignments:
             ([(0, [0]), (0, [0])], "Found multiple manual partition assignments for partition 0"),
             (
                 [(0, [0, 0])],
-                ("The manual partition assignment includes the broker 0 more than once."),
+                "The manual partition assignment includes the broker 0 more than once.",
             ),
             (
                 [(0, [5])],

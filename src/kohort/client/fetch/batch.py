@@ -206,7 +206,7 @@ def _refuse_cut(tp: TopicPartition, data: memoryview, from_offset: int) -> None:
     if len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC:
         raise KafkaError(
             ErrorCode.unsupported_for_message_format,
-            (f"{tp} at offset {from_offset}: only v2 is read"),
+            f"{tp} at offset {from_offset}: only v2 is read",
         )
     raise KafkaError(
         ErrorCode.message_too_large,

@@ -62,7 +62,7 @@ class Tasks:
         """Where each task stands, as FILE:LINE in FUNCTION."""
         frames = [task.get_stack(limit=1) for task in self._tasks]
         return [
-            (f"{f.f_code.co_filename}:{f.f_lineno} in {f.f_code.co_name}")
+            f"{f.f_code.co_filename}:{f.f_lineno} in {f.f_code.co_name}"
             for stack in frames
             for f in stack
         ]

@@ -106,7 +106,7 @@ def sync_answered(member: MembershipState, answer: SyncAnswer, now: int) -> None
     ):
         forget = answer.error is ErrorCode.unknown_member_id
         lose_membership(
-            member, (f"SyncGroup was answered {answer.error.name.upper()}"), forget=forget
+            member, f"SyncGroup was answered {answer.error.name.upper()}", forget=forget
         )
         _retry(member, f"SyncGroup was answered {answer.error.name.upper()}", now)
     else:

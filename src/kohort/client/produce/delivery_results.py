@@ -52,7 +52,7 @@ class Outcomes:
             self.failed(
                 partition,
                 batch,
-                KafkaError(_UNKNOWN, (f"{batch.tp} is missing in the broker's answer")),
+                KafkaError(_UNKNOWN, f"{batch.tp} is missing in the broker's answer"),
             )
         elif told.error_code is ErrorCode.none:
             stamp = (

@@ -136,7 +136,7 @@ class Producer:
         if size > self._largest:
             raise KafkaError(
                 ErrorCode.message_too_large,
-                (f"{tp}: {size} bytes; see max_request_size, buffer_memory"),
+                f"{tp}: {size} bytes; see max_request_size, buffer_memory",
             )
         if not self._room.has(size):
             await self._make_room(tp, size)

@@ -117,7 +117,7 @@ def _asked_for(
             return end, ""
         case ToCurrent():
             return (
-                (end, ("nothing is committed; set to the log's end"))
+                (end, "nothing is committed; set to the log's end")
                 if at.committed is None
                 else (_current(at), "")
             )
@@ -127,9 +127,7 @@ def _asked_for(
             return _current(at) + offsets, ""
         case ToTime():
             return (
-                (end, ("no record is as new; set to the log's end"))
-                if found is None
-                else (found, "")
+                (end, "no record is as new; set to the log's end") if found is None else (found, "")
             )
         case ToOffsets(by_partition):
             return by_partition[group, at.partition], ""

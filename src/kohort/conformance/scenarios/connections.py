@@ -182,7 +182,7 @@ async def cut_bodies(stage: Stage) -> None:
         whole = encode_request("Heartbeat", version, values, 1, "a")
         for cut in (1, 3, len(whole) // 2):
             await bad(
-                stage, (f"v{version} without the last {cut if cut < 4 else 'half'}"), whole[:-cut]
+                stage, f"v{version} without the last {cut if cut < 4 else 'half'}", whole[:-cut]
             )
 
 

@@ -34,7 +34,7 @@ async def joins_without_a_handshake(stage: Stage) -> None:
         a = await member(stage, f"a{version}", instance="i", group=stage.group_named(f"v{version}"))
         answer = await a.join(version)
         stage.note(
-            ("the member id starts with the instance id"),
+            "the member id starts with the instance id",
             str(answer.get("member_id")).startswith("i-"),
         )
         await a.sync(3, assignments={a.id: b"x"})

@@ -200,7 +200,7 @@ def _report(problems: list[str]) -> str:
         return problems[0]
     return "\n".join(
         [
-            (f"{len(problems)} errors in the configuration:"),
+            f"{len(problems)} errors in the configuration:",
             *(f"  {problem}" for problem in problems),
         ]
     )

@@ -26,5 +26,5 @@ def validate_broker_id(name: str, node_id: int, expected: str) -> None:
     if int(name) != node_id:
         raise KafkaError(
             ErrorCode.invalid_request,
-            (f"Unexpected broker id, expected {expected} but received {name}"),
+            f"Unexpected broker id, expected {expected} but received {name}",
         )

@@ -25,7 +25,7 @@ _SERVER = (
     ConfigDef(
         name="advertised.listeners", kind="string", default=None, check=parse_address,
         doc="Address that clients are told to connect to; null: the one listened on. Port 0 "
-"stands for "
+            "stands for "
         "the port listened on.",
     ),
     ConfigDef(
@@ -36,7 +36,7 @@ _SERVER = (
     ConfigDef(
         name="log.dir", kind="string", default="data",
         doc="Directory of all topics, groups and metadata; one server at a time uses it. "
-"Kafka's default "
+            "Kafka's default "
         "is /tmp/kafka-logs.",
     ),
 )
@@ -61,7 +61,7 @@ _CONNECTIONS = (
     ConfigDef(
         name="queued.max.request.bytes", kind="long", default=-1,
         doc="Bytes of requests, over all connections, that may be received and unanswered "
-"before reading "
+            "before reading "
         "pauses; "
         "-1: unlimited.",
     ),
@@ -81,7 +81,7 @@ _GROUPS = (
     ConfigDef(
         name="group.initial.rebalance.delay.ms", kind="int", default=3_000,
         doc="How long an empty group waits for more members before its first rebalance "
-"completes; 0 with "
+            "completes; 0 with "
         "--dev.",
     ),
     ConfigDef(
@@ -99,7 +99,7 @@ _OFFSETS = (
     ConfigDef(
         name="offsets.retention.minutes", kind="int", default=10_080, minimum=1,
         doc="Committed offsets expire so long after their group became empty, or after their "
-"commit "
+            "commit "
         "(KIP-211).",
     ),
     ConfigDef(
@@ -137,7 +137,7 @@ _TOPICS = (
         name="compression.type", kind="string", default="producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         doc="producer: batches are stored as they came; else those of another codec are "
-"compressed anew. "
+            "compressed anew. "
         "Default of a topic's compression.type.",
     ),
     ConfigDef(
@@ -174,7 +174,7 @@ _LOG = (
     ConfigDef(
         name="log.retention.bytes", kind="long", default=-1,
         doc="Size of a partition beyond which old segments are deleted, -1: unlimited; "
-"default of a "
+            "default of a "
         "topic's retention.bytes.",
     ),
     ConfigDef(
@@ -188,13 +188,13 @@ _LOG = (
     ConfigDef(
         name="log.roll.ms", kind="long", default=None, minimum=1,
         doc="Age at which a new segment is begun; default of a topic's segment.ms. Null: "
-"log.roll.hours.",
+            "log.roll.hours.",
     ),
     ConfigDef(name="log.roll.hours", kind="int", default=168, minimum=1, doc="log.roll.ms in hours."),
     ConfigDef(
         name="log.index.interval.bytes", kind="int", default=4_096, minimum=0,
         doc="Bytes between two entries of the sparse index; default of a topic's "
-"index.interval.bytes.",
+            "index.interval.bytes.",
     ),
     ConfigDef(
         name="log.cleanup.policy", kind="list", default=("delete",), choices=("delete", "compact"),
@@ -219,7 +219,7 @@ _CLEANER = (
     ConfigDef(
         name="log.cleaner.min.compaction.lag.ms", kind="long", default=0, minimum=0,
         doc="Age before which a record is not compacted; default of a topic's "
-"min.compaction.lag.ms.",
+            "min.compaction.lag.ms.",
     ),
     ConfigDef(
         name="log.cleaner.max.compaction.lag.ms", kind="long", default=LONG_MAX, minimum=1,
@@ -251,7 +251,7 @@ _OURS = (
     ConfigDef(
         name="durability", kind="string", default="os", choices=("os", "fsync"), ours=True,
         doc="What an acknowledged append has reached: os survives a killed process, fsync a "
-"power loss.",
+            "power loss.",
     ),
     ConfigDef(
         name="insecure", kind="boolean", default=False, ours=True,

@@ -106,7 +106,7 @@ class TopicConfig:
     def _refuse(self, value: object, why: str) -> NoReturn:
         raise KafkaError(
             ErrorCode.invalid_config,
-            (f"Invalid value {value} for configuration {self.name}: {why}"),
+            f"Invalid value {value} for configuration {self.name}: {why}",
         )
 
 

@@ -20,24 +20,24 @@ _RETENTION = (
         name="cleanup.policy", kind="list", default=("delete",), choices=("compact", "delete"),
         broker=("log.cleanup.policy",),
         doc="delete: old segments go by age and size; compact: the last value of each key "
-"stays; both, separated "
+            "stays; both, separated "
         "by a comma; empty: everything stays.",
     ),
     TopicConfig(
         name="retention.ms", kind="long", default=7 * _DAY, minimum=-1,
         broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         doc="Age at which a segment is deleted under the policy delete, by its newest "
-"record; -1: never.",
+            "record; -1: never.",
     ),
     TopicConfig(
         name="retention.bytes", kind="long", default=-1, broker=("log.retention.bytes",),
         doc="Size of a partition beyond which its oldest segments are deleted under the "
-"policy delete; -1: unlimited.",
+            "policy delete; -1: unlimited.",
     ),
     TopicConfig(
         name="delete.retention.ms", kind="long", default=_DAY, minimum=0, broker=("log.cleaner.delete.retention.ms",),
         doc="How long compaction keeps a tombstone, so that a reader that started before it "
-"still sees it.",
+            "still sees it.",
     ),
     TopicConfig(
         name="min.cleanable.dirty.ratio", kind="double", default=0.5, minimum=0, maximum=1,
@@ -63,7 +63,7 @@ _SEGMENTS = (
     TopicConfig(
         name="segment.ms", kind="long", default=7 * _DAY, minimum=1, broker=("log.roll.ms", "log.roll.hours"),
         doc="Age at which a new segment file is begun, so that retention and compaction can "
-"reach the old one.",
+            "reach the old one.",
     ),
     TopicConfig(
         name="index.interval.bytes", kind="int", default=4_096, minimum=0, broker=("log.index.interval.bytes",),
@@ -88,12 +88,12 @@ _SEGMENTS = (
     TopicConfig(
         name="flush.messages", kind="long", default=LONG_MAX, minimum=1,
         doc="No effect: what an acknowledged record survives is decided for the whole "
-"server, by durability.",
+            "server, by durability.",
     ),
     TopicConfig(
         name="flush.ms", kind="long", default=LONG_MAX, minimum=0,
         doc="No effect: what an acknowledged record survives is decided for the whole "
-"server, by durability.",
+            "server, by durability.",
     ),
 )
 
@@ -101,7 +101,7 @@ _RECORDS = (
     TopicConfig(
         name="max.message.bytes", kind="int", default=1_048_588, minimum=0, broker=("message.max.bytes",),
         doc="Largest record batch, as compressed by its producer; a larger one is answered "
-"MESSAGE_TOO_LARGE.",
+            "MESSAGE_TOO_LARGE.",
     ),
     TopicConfig(
         name="message.timestamp.type", kind="string", default="CreateTime", choices=("CreateTime", "LogAppendTime"),
@@ -112,19 +112,19 @@ _RECORDS = (
         name="message.timestamp.before.max.ms", kind="long", default=LONG_MAX, minimum=0,
         broker=("log.message.timestamp.before.max.ms",),
         doc="How far in the past a record's CreateTime may lie before it is answered "
-"INVALID_TIMESTAMP.",
+            "INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="message.timestamp.after.max.ms", kind="long", default=3_600_000, minimum=0,
         broker=("log.message.timestamp.after.max.ms",),
         doc="How far in the future a record's CreateTime may lie before it is answered "
-"INVALID_TIMESTAMP.",
+            "INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="compression.type", kind="string", default="producer", broker=("compression.type",),
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         doc="producer: batches are stored as they came; else one that came with another "
-"codec is compressed anew.",
+            "codec is compressed anew.",
     ),
     TopicConfig(
         name="compression.gzip.level", kind="int", default=-1, minimum=-1, maximum=9, excluded=(0,),

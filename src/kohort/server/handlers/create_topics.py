@@ -116,7 +116,7 @@ def _validate_assignments(broker: "Broker", topic: Any) -> None:
     if seen != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
-            ("partitions should be a consecutive 0-based integer sequence"),
+            "partitions should be a consecutive 0-based integer sequence",
         )
 
 

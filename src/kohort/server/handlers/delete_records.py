@@ -46,7 +46,7 @@ def _delete(broker: "Broker", topic: str, partition: int, before: int) -> int:
     if "delete" not in found.effective["cleanup.policy"]:
         raise KafkaError(
             ErrorCode.policy_violation,
-            ("Only of topics with the policy delete records are deleted."),
+            "Only of topics with the policy delete records are deleted.",
         )
     if before < ALL:
         raise KafkaError(ErrorCode.offset_out_of_range)

@@ -72,7 +72,7 @@ def _validate_request(
     if all_wanted.count(wanted) > 1:
         raise KafkaError(
             ErrorCode.invalid_request,
-            (f"Duplicate topic {'id' if wanted.name is None else 'name'}."),
+            f"Duplicate topic {'id' if wanted.name is None else 'name'}.",
         )
     if request.timeout.total_seconds() <= 0:
         raise KafkaError(ErrorCode.request_timed_out)
@@ -88,7 +88,7 @@ def _resolve(topics: Topics, wanted: Wanted) -> Wanted:
         if topic is None:
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition,
-                ("This server does not host this topic-partition."),
+                "This server does not host this topic-partition.",
             )
     if topic.internal:
         raise KafkaError(ErrorCode.policy_violation, f"{topic.name} keeps the state of all groups.")

@@ -65,7 +65,7 @@ def _change(config: Any) -> Change:
     except ValueError:
         raise KafkaError(
             ErrorCode.invalid_request,
-            (f"Unknown operation {config.config_operation} for config {config.name}"),
+            f"Unknown operation {config.config_operation} for config {config.name}",
         ) from None
 
 

@@ -48,7 +48,7 @@ def _validate(exchange: Exchange, request: Any) -> None:
         raise KafkaError(ErrorCode.invalid_request)
     if request.transactional_id is not None:
         _log.warning(
-            ("refused a transactional id: transactions are not served yet"),
+            "refused a transactional id: transactions are not served yet",
             extra=fields(client=exchange.client_id),
         )
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)

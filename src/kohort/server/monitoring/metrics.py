@@ -57,7 +57,7 @@ class _Metrics(Collector):
         yield from self._offsets()
         yield GaugeMetricFamily(
             "kohort_event_loop_lag_seconds",
-            ("How late the loop was, at worst since the last scrape."),
+            "How late the loop was, at worst since the last scrape.",
             self._loop_lag(),
         )
 
@@ -73,7 +73,7 @@ class _Metrics(Collector):
         yield requests
         responses = CounterMetricFamily(
             "kohort_responses",
-            ("Responses that bear an error, by API and error."),
+            "Responses that bear an error, by API and error.",
             labels=("api", "error"),
         )
         for labels, count in traffic.errors.items():
@@ -153,7 +153,7 @@ class _Metrics(Collector):
             "kohort_group_committed_offset", "Committed offset.", labels=labels
         )
         behind = GaugeMetricFamily(
-            "kohort_group_lag", ("Records behind the end of the partition."), labels=labels
+            "kohort_group_lag", "Records behind the end of the partition.", labels=labels
         )
         all_offsets = (
             (group.id, partition, value)

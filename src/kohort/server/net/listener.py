@@ -212,7 +212,7 @@ class Listener:
     def _refuse(self, host: str, name: str, limit: int) -> bool:
         self.refused += 1
         self.log.log(
-            logging.WARNING, ("refused a connection from %s: %s=%d is reached"), host, name, limit
+            logging.WARNING, "refused a connection from %s: %s=%d is reached", host, name, limit
         )
         return False
 

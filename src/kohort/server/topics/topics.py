@@ -151,12 +151,12 @@ class Topics:
         if other is not None:
             raise KafkaError(
                 ErrorCode.invalid_topic_exception,
-                (f"Topic '{name}' collides with existing topic: {other}"),
+                f"Topic '{name}' collides with existing topic: {other}",
             )
         if partitions < 1:
             raise KafkaError(
                 ErrorCode.invalid_partitions,
-                ("Number of partitions was set to an invalid non-positive value."),
+                "Number of partitions was set to an invalid non-positive value.",
             )
         _validate_total(partitions)
         return TopicRecord(
@@ -315,7 +315,7 @@ class Topics:
             self._logs.remove(gone)
         except OSError as error:
             _log.warning(
-                ("could not remove a log; the next start will"),
+                "could not remove a log; the next start will",
                 extra=fields(log=str(gone), why=error),
             )
 
