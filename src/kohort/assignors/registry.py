@@ -1,7 +1,6 @@
 """The assignors that Kafka's own clients have, by the names that groups vote on."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from kohort.assignors.base import Assignor
@@ -9,6 +8,7 @@ from kohort.assignors.range import RangeAssignor
 from kohort.assignors.roundrobin import RoundRobinAssignor
 from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kohort.errors import ConfigError
+from kohort.suggestions import closest
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
     {
@@ -27,8 +27,8 @@ def assignor(name: str) -> Assignor:
     """The assignor of this name. Raises `ConfigError` if there is none."""
     if name in ASSIGNORS:
         return ASSIGNORS[name]
-    meant = get_close_matches(name, ASSIGNORS, n=1)
-    hint = f"; {meant[0]!r} is one" if meant else ""
+    match = closest(name, ASSIGNORS)
+    hint = f"; {match!r} is one" if match else ""
     raise ConfigError(
         f"no assignor is called {name!r}{hint}: choose among {', '.join(ASSIGNORS)}, or pass "
         "your own"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kohort.cli.options import REFUSED, RefusedError
-from kohort.server.config import did_you_mean
+from kohort.suggestions import did_you_mean
 
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",

@@ -23,7 +23,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATIONS, SECURITY, credentials
 from kohort.client.security import Security
 from kohort.errors import ConfigError, KohortError
-from kohort.server.config import did_you_mean
+from kohort.suggestions import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000

@@ -10,7 +10,8 @@ import json
 import sys
 
 from kohort.cli import options as cli_options
-from kohort.server.config import TABLE, Config, Setting, as_text, did_you_mean
+from kohort.server.config import TABLE, Config, Setting, as_text
+from kohort.suggestions import did_you_mean
 
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")
 _SHORT = ("name", "value", "source", "documentation")

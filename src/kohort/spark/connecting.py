@@ -5,7 +5,6 @@ What has no counterpart is refused by name, so that nobody believes in a setting
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final
 
 from kohort.client.config import ClientConfig
@@ -14,6 +13,7 @@ from kohort.errors import ConfigError
 from kohort.spark import unsupported_options
 from kohort.spark.security import NAMES, security
 from kohort.spark.values import PREFIX, named, numbers
+from kohort.suggestions import closest
 
 _CLIENT: Final = DURATIONS | {"default.api.timeout.ms": "default_api_timeout_ms"}
 KNOWN: Final = frozenset((*_CLIENT, *NAMES, "bootstrap.servers", "client.id"))
@@ -46,10 +46,9 @@ def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
             )
         if (advice := unsupported_options.advice(name)) is not None:
             raise ConfigError(f"option {PREFIX}{name} has no effect here, leave it out: {advice}")
-        near = get_close_matches(name, sorted(known), n=1)
-        raise ConfigError(
-            f"option {PREFIX}{name} is not known" + (f"; is it {PREFIX}{near[0]}?" if near else "")
-        )
+        match = closest(name, sorted(known))
+        hint = f"; is it {PREFIX}{match}?" if match else ""
+        raise ConfigError(f"option {PREFIX}{name} is not known{hint}")
 
 
 def client_config(given: Mapping[str, str]) -> ClientConfig:

@@ -3,11 +3,11 @@ its name.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from kohort.errors import ConfigError
 from kohort.spark.values import INT64_MAX, PREFIX, number
+from kohort.suggestions import closest
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """`kafka.*` options without the prefix, sorted: they name an open cluster."""
@@ -40,10 +40,9 @@ class Given:
         lower = {name.lower(): name for name in known}
         for name in self._options:
             if name not in lower and not name.startswith(PREFIX):
-                near = get_close_matches(name, lower, n=1)
-                raise ConfigError(
-                    f"option {name} is not known" + (f"; is it {lower[near[0]]}?" if near else "")
-                )
+                match = closest(name, lower)
+                hint = f"; is it {lower[match]}?" if match else ""
+                raise ConfigError(f"option {name} is not known{hint}")
 
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         if found := self.among(names):

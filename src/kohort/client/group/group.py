@@ -23,7 +23,6 @@ import signal
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import fields
-from difflib import get_close_matches
 from random import Random
 from typing import Any, Final, Self
 
@@ -39,6 +38,7 @@ from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.net import preload
 from kohort.errors import ConfigError, KohortError
+from kohort.suggestions import closest
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
@@ -234,8 +234,8 @@ class ConsumerGroup:
     def _validate(self, options: Iterable[str]) -> None:
         for name in options:
             if name not in _CLIENT_OPTIONS:
-                near = get_close_matches(name, sorted(_GROUP_OPTIONS | _CLIENT_OPTIONS), n=1)
-                hint = f"; {near[0]} is one" if near else ""
+                match = closest(name, sorted(_GROUP_OPTIONS | _CLIENT_OPTIONS))
+                hint = f"; {match} is one" if match else ""
                 raise ConfigError(f"{name}: there is no such option of a group or client{hint}")
 
 

@@ -2,7 +2,7 @@
 
 from kohort.server.config import topic_configs
 from kohort.server.config.config import Config, Setting
-from kohort.server.config.definition import as_text, did_you_mean
+from kohort.server.config.definition import as_text
 from kohort.server.config.resources import ResourceType, validate_broker_id
 from kohort.server.config.sources import FLAG, Given, read_environment, read_sets, read_toml
 from kohort.server.config.table import TABLE
@@ -33,7 +33,6 @@ __all__ = [
     "Synonym",
     "as_text",
     "describe",
-    "did_you_mean",
     "read_environment",
     "read_sets",
     "read_toml",

@@ -12,9 +12,10 @@ from typing import Any
 
 from kohort.errors import ConfigError
 from kohort.server.addresses import Address, is_loopback, parse_address
-from kohort.server.config.definition import ConfigDef, Value, as_text, did_you_mean
+from kohort.server.config.definition import ConfigDef, Value, as_text
 from kohort.server.config.sources import DEFAULT, SET, Given
 from kohort.server.config.table import TABLE
+from kohort.suggestions import did_you_mean
 
 __all__ = ["Config", "Setting"]
 

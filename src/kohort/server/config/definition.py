@@ -7,9 +7,11 @@ The rules for text are those of Kafka's ConfigDef: surrounding blanks are droppe
 is the last word of the name.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from kohort.suggestions import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 Kind: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list"]
@@ -87,14 +89,6 @@ class ConfigDef:
                 )
             if self.check is not None:
                 self.check(word)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest known name as the end of a sentence, "" if none is near."""
-    import difflib  # Only who is wrong waits for it.
-
-    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def as_text(value: Value) -> str | None:

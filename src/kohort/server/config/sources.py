@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kohort.server.config.definition import did_you_mean
 from kohort.server.config.table import TABLE
+from kohort.suggestions import did_you_mean
 
 PREFIX: Final = "KOHORT_"
 
