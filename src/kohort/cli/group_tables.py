@@ -6,12 +6,12 @@ from operator import attrgetter
 from typing import Any
 
 from kohort.cli.output import Table
-from kohort.client.admin import GroupDescription, MemberDescription, Standing
+from kohort.client.admin import GroupDescription, MemberDescription, PartitionLag
 from kohort.types import TopicPartition
 
 
 def offsets_table(
-    groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Standing]]], verbose: bool
+    groups: Sequence[tuple[GroupDescription, Mapping[TopicPartition, PartitionLag]]], verbose: bool
 ) -> Table:
     """A row per partition that is committed or assigned."""
     columns = [
@@ -28,15 +28,15 @@ def offsets_table(
     if verbose:
         columns.insert(3, "LEADER-EPOCH")
     rows = [
-        _offset_row(group, standing, _owner(group, partition), verbose)
-        for group, standings in groups
-        for partition, standing in standings.items()
+        _offset_row(group, partition_lag, _owner(group, partition), verbose)
+        for group, partition_lags in groups
+        for partition, partition_lag in partition_lags.items()
     ]
     return Table(columns, rows)
 
 
 def _offset_row(
-    group: GroupDescription, at: Standing, owner: MemberDescription | None, verbose: bool
+    group: GroupDescription, at: PartitionLag, owner: MemberDescription | None, verbose: bool
 ) -> Sequence[object]:
     said = at.as_dict()
     epoch = (said["leader_epoch"],) if verbose else ()
@@ -130,7 +130,7 @@ def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
 
 
 def as_json(
-    of: GroupDescription, standings: Mapping[TopicPartition, Standing] | None
+    of: GroupDescription, partition_lags: Mapping[TopicPartition, PartitionLag] | None
 ) -> dict[str, Any]:
     """The group in full; offsets and lag only where they were asked for."""
     told: dict[str, Any] = {
@@ -144,14 +144,14 @@ def as_json(
         "assignment_epoch": of.assignment_epoch,
         "members": [_member_json(member) for member in of.members],
     }
-    if standings is not None:
+    if partition_lags is not None:
         owners = {
             each: member.member_id for member in of.members for each in member.assignment or ()
         }
         told["offsets"] = [
-            at.as_dict() | {"member_id": owners.get(each)} for each, at in standings.items()
+            at.as_dict() | {"member_id": owners.get(each)} for each, at in partition_lags.items()
         ]
-        told["lag"] = sum(at.lag or 0 for at in standings.values())
+        told["lag"] = sum(at.lag or 0 for at in partition_lags.values())
     return told
 
 

@@ -15,7 +15,7 @@ from kohort.cli.group_options import add_group_arguments, check_groups, groups_o
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, show, tell
-from kohort.client.admin import Admin, GroupDescription, Standing, standings
+from kohort.client.admin import Admin, GroupDescription, PartitionLag, partition_lags
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import GroupId, TopicPartition
@@ -48,7 +48,7 @@ class Described:
     """One group with all that is shown of it."""
 
     group: GroupDescription
-    standings: dict[TopicPartition, Standing]
+    partition_lags: dict[TopicPartition, PartitionLag]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,7 +108,7 @@ async def _found(
     # After the commits were read: a group at work moves on meanwhile, its log's end even more so.
     ends = await admin.ends(every) if every else {}
     return [
-        Described(about, standings(offsets, ends, wanted[group]) if with_offsets else {})
+        Described(about, partition_lags(offsets, ends, wanted[group]) if with_offsets else {})
         for group, (about, offsets) in known.items()
     ], failed
 
@@ -120,7 +120,7 @@ def _assigned(about: GroupDescription) -> set[TopicPartition]:
 def _show(options: argparse.Namespace, what: str, found: Sequence[Described]) -> None:
     tables = {
         OFFSETS: lambda: offsets_table(
-            [(each.group, each.standings) for each in found], options.verbose
+            [(each.group, each.partition_lags) for each in found], options.verbose
         ),
         MEMBERS: lambda: members_table([each.group for each in found], options.verbose),
         STATE: lambda: state_table([each.group for each in found], options.verbose),
@@ -130,14 +130,21 @@ def _show(options: argparse.Namespace, what: str, found: Sequence[Described]) ->
         show(
             options.output,
             table,
-            [as_json(each.group, each.standings if what == OFFSETS else None) for each in found],
+            [
+                as_json(each.group, each.partition_lags if what == OFFSETS else None)
+                for each in found
+            ],
         )
     if what == OFFSETS and options.output == "table":
         for each in found:
-            for standing in each.standings.values():
-                if standing.note:
-                    tell(f"group {each.group.group}, {standing.partition}: {standing.note}")
+            for partition_lag in each.partition_lags.values():
+                if partition_lag.note:
+                    tell(
+                        f"group {each.group.group}, {partition_lag.partition}: {partition_lag.note}"
+                    )
 
 
 def _is_above(found: Sequence[Described], limit: int) -> bool:
-    return any(at.lag is None or at.lag > limit for each in found for at in each.standings.values())
+    return any(
+        at.lag is None or at.lag > limit for each in found for at in each.partition_lags.values()
+    )

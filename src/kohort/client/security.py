@@ -205,8 +205,8 @@ async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Ex
         raise AuthenticationError(f"OAUTHBEARER: the broker refused the token: {_status(refused)}")
 
 
-def _status(answer: bytes) -> str:
+def _status(response: bytes) -> str:
     try:
-        return str(json.loads(answer).get("status", answer.decode()))
+        return str(json.loads(response).get("status", response.decode()))
     except (ValueError, AttributeError):
-        return answer.decode(errors="replace")
+        return response.decode(errors="replace")

@@ -17,11 +17,11 @@ from kohort.client.fetch import (
     NO_SESSION,
     TOPIC_IDS_SINCE,
     VERSIONS,
-    Asked,
     FetchRequest,
-    PartitionAnswer,
+    PartitionResponse,
+    RequestedPartition,
     error_code,
-    read_fetch_answer,
+    read_fetch_response,
 )
 from kohort.client.net import wire
 from kohort.errors import ErrorCode, KafkaError
@@ -51,17 +51,17 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     ahead: Future[Fetched] | None = background.start(fetch.at(wanted.start))
     try:
         while ahead is not None:
-            answer = ahead.result()
-            more = answer.next_offset < wanted.end
-            ahead = background.start(fetch.at(answer.next_offset)) if more else None
+            response = ahead.result()
+            more = response.next_offset < wanted.end
+            ahead = background.start(fetch.at(response.next_offset)) if more else None
             yield from decode_batches(
-                answer.records,
+                response.records,
                 topic=wanted.topic,
                 partition=wanted.partition,
-                from_offset=answer.offset,
+                from_offset=response.offset,
                 to_offset=wanted.end,
                 include_headers=options.include_headers,
-                aborted=answer.aborted,
+                aborted=response.aborted,
                 check_crcs=options.check_crcs,
             )
     finally:
@@ -119,13 +119,15 @@ class _Fetch:
         return found.offset
 
     async def _once(self, cluster: Cluster, offset: int) -> Fetched:
-        answer = await self._asked(cluster, offset)
-        if answer.error:
-            error = KafkaError(error_code(answer.error), f"{self._tp} at offset {offset}")
+        response = await self._asked(cluster, offset)
+        if response.error:
+            error = KafkaError(error_code(response.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
             raise error
-        found = Fetched(offset, next_offset(answer.records, offset), answer.records, answer.aborted)
+        found = Fetched(
+            offset, next_offset(response.records, offset), response.records, response.aborted
+        )
         if found.next_offset == offset:
             # What is asked for was there when the task was planned; the leader may have changed,
             # and lag behind.
@@ -134,7 +136,7 @@ class _Fetch:
             )
         return found
 
-    async def _asked(self, cluster: Cluster, offset: int) -> PartitionAnswer:
+    async def _asked(self, cluster: Cluster, offset: int) -> PartitionResponse:
         leader = await cluster.ask_leader(self._tp)
         topic = cluster.known_topic(self._tp.topic)
         topic_id = topic.id if topic else None
@@ -147,7 +149,7 @@ class _Fetch:
                 f"fetch v{VERSIONS[0]} is needed; the broker is older than Kafka 0.11"
             )
         how = wire("fetch", version)
-        asked = Asked(topic_id, offset, leader.epoch, self._max_bytes)
+        asked = RequestedPartition(topic_id, offset, leader.epoch, self._max_bytes)
         fields = FetchRequest(NO_SESSION, FINAL_EPOCH, {self._tp: asked}, {}).fields(
             by_id=version >= TOPIC_IDS_SINCE
         )
@@ -163,12 +165,12 @@ class _Fetch:
             }
         )
         frame = await connection.submit(how, body)
-        answer = read_fetch_answer(frame, version, how.body_at(frame))
-        if answer.error or len(answer.partitions) != 1:
+        response = read_fetch_response(frame, version, how.body_at(frame))
+        if response.error or len(response.partitions) != 1:
             raise KafkaError(
-                error_code(answer.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}"
+                error_code(response.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}"
             )
-        return answer.partitions[0]
+        return response.partitions[0]
 
 
 def next_offset(records: memoryview, offset: int) -> int:

@@ -27,7 +27,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kohort.client.admin import Admin
-from kohort.client.group import ConsumerGroup, Generation, Subscribing
+from kohort.client.group import ConsumerGroup, Generation, MemberSubscription
 from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -267,7 +267,7 @@ def validate_group(options: ReadOptions) -> None:
     named(
         "kafka.partition.assignment.strategy",
         {},
-        lambda: Subscribing(config.topics, config.assignors, None),
+        lambda: MemberSubscription(config.topics, config.assignors, None),
     )
 
 

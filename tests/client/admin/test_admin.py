@@ -236,9 +236,10 @@ async def test_deleting_offsets_of_an_unknown_group_is_an_error(admin: Admin) ->
 async def test_lag_of_what_is_committed_and_of_what_is_not(admin: Admin, broker: Broker) -> None:
     fill(broker, "orders", 10, 4)
     await commit(admin, G, orders_0=3)
-    standings = await admin.standings(G, [tp(0), tp(1)])
+    partition_lags = await admin.partition_lags(G, [tp(0), tp(1)])
     assert {
-        each: (standing.start, standing.end, standing.lag) for each, standing in standings.items()
+        each: (partition_lag.start, partition_lag.end, partition_lag.lag)
+        for each, partition_lag in partition_lags.items()
     } == {
         tp(0): (0, 10, 7),
         tp(1): (0, 4, None),
@@ -253,14 +254,14 @@ async def test_what_retention_removed_is_not_lag(
     connection = await cluster.any_connection()
     partitions = [{"partition_index": 0, "offset": 8}]
     await connection.send("delete_records", topics=[{"name": "orders", "partitions": partitions}])
-    standing = (await admin.standings(G))[tp(0)]
-    assert (standing.lag, standing.missed) == (2, 5)
+    partition_lag = (await admin.partition_lags(G))[tp(0)]
+    assert (partition_lag.lag, partition_lag.missed) == (2, 5)
 
 
 async def test_a_topic_that_is_gone_is_told_at_once(admin: Admin, cluster: Cluster) -> None:
     """Asking its leader would mean to wait for one until the time is up."""
-    standings = await admin.standings(G, [tp(0, "never"), tp(7), tp(0)])
-    assert [(each.start, each.lag) for each in standings.values()] == [
+    partition_lags = await admin.partition_lags(G, [tp(0, "never"), tp(7), tp(0)])
+    assert [(each.start, each.lag) for each in partition_lags.values()] == [
         (None, None),
         (0, None),
         (None, None),

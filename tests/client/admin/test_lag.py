@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.admin.lag import Standing
+from kohort.client.admin.lag import PartitionLag
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.types import TopicPartition
 
 P = TopicPartition("orders", 0)
 
 
-def standing(committed: int | None, start: int | None, end: int | None) -> Standing:
+def partition_lag(committed: int | None, start: int | None, end: int | None) -> PartitionLag:
     at = None if committed is None else OffsetAndMetadata(offset=committed)
-    return Standing(partition=P, committed=at, start=start, end=end)
+    return PartitionLag(partition=P, committed=at, start=start, end=end)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def standing(committed: int | None, start: int | None, end: int | None) -> Stand
 def test_lag(
     committed: int | None, start: int | None, end: int | None, lag: int | None, note: str
 ) -> None:
-    at = standing(committed, start, end)
+    at = partition_lag(committed, start, end)
     assert (at.lag, at.note) == (lag, note)
     assert at.as_dict()["lag"] == lag
 
@@ -41,7 +41,7 @@ def test_lag(
 def test_lag_is_never_negative_and_never_more_than_the_log_holds(
     committed: int, start: int, length: int
 ) -> None:
-    at = standing(committed, start, start + length)
+    at = partition_lag(committed, start, start + length)
     assert at.lag is not None
     assert 0 <= at.lag <= length
     assert min(at.missed, at.beyond) == 0

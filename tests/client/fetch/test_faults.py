@@ -148,7 +148,7 @@ async def test_errors_that_do_not_pass_are_raised_with_the_partition(
     "where",
     [
         "kohort.client.fetch.broker_fetcher.scan",
-        "kohort.client.fetch.position_resolver.Preparer._locate",
+        "kohort.client.fetch.position_resolver.PositionResolver._locate",
     ],
 )
 async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(

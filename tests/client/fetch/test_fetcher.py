@@ -304,7 +304,7 @@ async def test_closing_leaves_neither_tasks_nor_connections(
     assert not [
         task
         for task in asyncio.all_tasks() - before
-        if "Lane" in repr(task) or "prepare" in repr(task)
+        if "BrokerFetcher" in repr(task) or "prepare" in repr(task)
     ]
     assert [key for key in cluster._connections._open if key[1].startswith("fetch")] == []
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.fetch.response import VERSIONS, read_fetch_answer
+from kohort.client.fetch.response import VERSIONS, read_fetch_response
 from kohort.protocol.building import response
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.writing import encode
@@ -66,7 +66,7 @@ def fields(topics: list[dict[str, Any]], version: int) -> dict[str, Any]:
 @given(st.integers(*VERSIONS), TOPICS, st.integers(0, 9))
 def test_reads_what_kio_writes(version: int, topics: list[dict[str, Any]], at: int) -> None:
     made = response(1, version, **fields(topics, version))
-    answer = read_fetch_answer(bytes(at) + encode(made), version, at)
+    answer = read_fetch_response(bytes(at) + encode(made), version, at)
     if version >= 7:
         assert (answer.error, answer.session_id) == (71, 12345)
     expected = [(topic, each) for topic in made.responses for each in topic.partitions]
@@ -94,14 +94,14 @@ def test_records_are_views_of_the_frame() -> None:
         "partitions": [{"partition_index": 0, "records": b"abc" * 50}],
     }
     frame = bytearray(encode(response(1, 17, responses=[topic])))
-    (told,) = read_fetch_answer(frame, 17, 0).partitions
+    (told,) = read_fetch_response(frame, 17, 0).partitions
     assert told.records.obj is frame
 
 
 @given(st.integers(*VERSIONS), st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(version: int, data: bytes) -> None:
     try:
-        read_fetch_answer(data, version, 0)
+        read_fetch_response(data, version, 0)
     except MalformedError:
         pass
 
@@ -113,7 +113,7 @@ def test_an_answer_that_ends_early_is_refused(
     whole = encode(response(1, version, **fields(topics, version)))
     cut = data.draw(st.integers(0, len(whole) - 1))
     try:
-        answer = read_fetch_answer(whole[:cut], version, 0)
+        answer = read_fetch_response(whole[:cut], version, 0)
     except MalformedError:
         return
     # Only tags that nobody reads may be missing.
@@ -124,4 +124,4 @@ def test_an_answer_that_ends_early_is_refused(
 def test_a_count_that_lies_is_harmless(version: int) -> None:
     count = b"\xff\xff\xff\xff\x0f" if version >= 12 else b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedError):
-        read_fetch_answer(bytes(10 if version >= 7 else 4) + count + bytes(100), version, 0)
+        read_fetch_response(bytes(10 if version >= 7 else 4) + count + bytes(100), version, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.fetch.session import Asked, FetchSession
+from kohort.client.fetch.session import FetchSession, RequestedPartition
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -14,14 +14,14 @@ A, B, C = (TopicPartition("orders", index) for index in range(3))
 ID = UUID(int=7)
 
 
-def at(offset: int, topic_id: UUID = ID) -> Asked:
-    return Asked(topic_id, offset, 0, 1000)
+def at(offset: int, topic_id: UUID = ID) -> RequestedPartition:
+    return RequestedPartition(topic_id, offset, 0, 1000)
 
 
-def begun(wanted: dict[TopicPartition, Asked]) -> FetchSession:
+def begun(wanted: dict[TopicPartition, RequestedPartition]) -> FetchSession:
     session = FetchSession()
     session.request(wanted)
-    session.answered(0, 77)
+    session.handle_response(0, 77)
     return session
 
 
@@ -33,7 +33,7 @@ def test_the_first_request_is_full_and_asks_for_a_session() -> None:
 def test_later_ones_say_what_changed() -> None:
     session = begun({A: at(1), B: at(2)})
     assert session.request({A: at(5), B: at(2), C: at(0)}) == (77, 1, {A: at(5), C: at(0)}, {})
-    session.answered(0, 77)
+    session.handle_response(0, 77)
     assert session.request({C: at(0)}) == (77, 2, {}, {A: at(5), B: at(2)})
 
 
@@ -55,7 +55,7 @@ def test_a_topic_made_anew_is_forgotten_and_asked_for() -> None:
 def test_after_an_error_the_next_is_full(error: ErrorCode, session_id: int) -> None:
     session = begun({A: at(1)})
     session.request({A: at(2)})
-    session.answered(error, 0)
+    session.handle_response(error, 0)
     # With its id it also closes the session that the broker may still have.
     assert session.request({A: at(2)}) == (session_id, 0, {A: at(2)}, {})
 
@@ -63,7 +63,7 @@ def test_after_an_error_the_next_is_full(error: ErrorCode, session_id: int) -> N
 def test_a_request_without_an_answer_is_followed_by_a_full_one() -> None:
     session = begun({A: at(1)})
     session.request({A: at(2), B: at(3)})
-    session.failed()
+    session.handle_error()
     assert session.request({A: at(2), B: at(3)}) == (77, 0, {A: at(2), B: at(3)}, {})
 
 
@@ -71,7 +71,7 @@ def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
     session = FetchSession()
     for offset in range(3):
         assert session.request({A: at(offset)}) == (0, 0, {A: at(offset)}, {})
-        session.answered(0, 0)
+        session.handle_response(0, 0)
     assert session.final() is None
 
 
@@ -79,7 +79,7 @@ def test_epochs_begin_again_at_1() -> None:
     session = begun({A: at(1)})
     session._epoch = 2**31 - 1
     session.request({A: at(1)})
-    session.answered(0, 77)
+    session.handle_response(0, 77)
     assert session.request({A: at(1)}).epoch == 1
 
 
@@ -97,7 +97,7 @@ def test_the_end_frees_the_session() -> None:
     )
 )
 def test_the_broker_always_knows_what_is_wanted(
-    steps: list[tuple[dict[TopicPartition, Asked], str]],
+    steps: list[tuple[dict[TopicPartition, RequestedPartition], str]],
 ) -> None:
     """Whatever goes wrong: a broker that does as KIP-227 says fetches exactly what is wanted."""
     session, remembered, epoch = FetchSession(), None, 0
@@ -115,13 +115,13 @@ def test_the_broker_always_knows_what_is_wanted(
         assert remembered == wanted
         match outcome:
             case "ok":
-                session.answered(0, 77)
+                session.handle_response(0, 77)
             case "lost":
-                session.answered(ErrorCode.fetch_session_id_not_found, 0)
+                session.handle_response(ErrorCode.fetch_session_id_not_found, 0)
             case "failed":
-                session.answered(ErrorCode.invalid_fetch_session_epoch, 0)
+                session.handle_response(ErrorCode.invalid_fetch_session_epoch, 0)
             case _:
-                session.failed()
+                session.handle_error()
 
 
 def test_fields_name_topics_or_their_ids() -> None:

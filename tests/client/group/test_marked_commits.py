@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kohort.client.group.marked_commits import MarkedCommits
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import CommitError, GenerationEndedError
 from kohort.client.membership.events import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -24,7 +24,7 @@ class Committer:
 
     async def commit(self, offsets):
         self.asked.append(
-            {holding.partition.partition: offset.offset for holding, offset in offsets.items()}
+            {owned.partition.partition: offset.offset for owned, offset in offsets.items()}
         )
         if (error := await self.answers.get()) is not None:
             raise error
@@ -35,7 +35,7 @@ class Setting:
         self.committer = Committer()
         self.marked = MarkedCommits(self.committer)
         self.one, self.other = (
-            Holding(TopicPartition("orders", index), lambda _: None) for index in range(2)
+            OwnedPartition(TopicPartition("orders", index), lambda _: None) for index in range(2)
         )
 
     def refusal(self):

@@ -13,15 +13,15 @@ from kohort.client.membership.events import (
     Assign,
     EndPartitions,
     Heartbeat,
-    JoinAnswer,
-    JoinedMember,
     JoinGroup,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
     LeaveGroup,
-    PlainAnswer,
+    PlainResponse,
     Send,
     Start,
-    SyncAnswer,
     SyncGroup,
+    SyncGroupResponse,
     Tell,
 )
 from kohort.client.membership.membership import Membership
@@ -120,7 +120,7 @@ class Bench:
     def answer(self, kind, answer):
         number = self.pending(kind)
         del self.sent[number]
-        return self.do(self.member.answered(self.now, number, answer))
+        return self.do(self.member.responded(self.now, number, answer))
 
     def fail(self, kind, error="connection refused", *, sent=False):
         number = self.pending(kind)
@@ -128,7 +128,7 @@ class Bench:
         return self.do(self.member.failed(self.now, number, error, sent=sent))
 
     def join_answer(self, error=ErrorCode.none, **fields):
-        return self.answer(JoinGroup, JoinAnswer(error=error, **fields))
+        return self.answer(JoinGroup, JoinGroupResponse(error=error, **fields))
 
     def joined(self, generation=1, *, leader="other", member_id="m1", **fields):
         return self.join_answer(
@@ -137,15 +137,15 @@ class Bench:
 
     def synced(self, *partitions):
         blob = encode_assignment(Assignment(partitions=tps(*partitions)))
-        return self.answer(SyncGroup, SyncAnswer(assignment=blob))
+        return self.answer(SyncGroup, SyncGroupResponse(assignment=blob))
 
     def sync_answer(self, error):
-        return self.answer(SyncGroup, SyncAnswer(error=error))
+        return self.answer(SyncGroup, SyncGroupResponse(error=error))
 
     def heartbeat(self, error=ErrorCode.none):
         """Time passes until the next heartbeat is sent, and it is answered."""
         self.until_heartbeat()
-        return self.answer(Heartbeat, PlainAnswer(error=error))
+        return self.answer(Heartbeat, PlainResponse(error=error))
 
     def until_heartbeat(self):
         for _ in range(20):
@@ -155,7 +155,7 @@ class Bench:
         raise AssertionError("no heartbeat is sent")
 
     def leave_answer(self, error=ErrorCode.none):
-        return self.answer(LeaveGroup, PlainAnswer(error=error))
+        return self.answer(LeaveGroup, PlainResponse(error=error))
 
     def drained(self):
         return self.do(self.member.drained(self.now))
@@ -182,7 +182,7 @@ class Bench:
                 if kind is Heartbeat and heartbeats is None:
                     self.fail(Heartbeat)
                 elif kind is Heartbeat:
-                    self.answer(Heartbeat, PlainAnswer(error=heartbeats))
+                    self.answer(Heartbeat, PlainResponse(error=heartbeats))
                 elif kind is JoinGroup and joins_fail:
                     self.fail(JoinGroup)
         return [
@@ -206,4 +206,4 @@ class Bench:
 
 
 def joined_member(member_id, *, metadata=b""):
-    return JoinedMember(member_id=member_id, metadata=metadata)
+    return JoinGroupResponseMember(member_id=member_id, metadata=metadata)

@@ -19,12 +19,12 @@ from kohort.client.membership.events import (
     JoinGroup,
     LeaveGroup,
     Left,
-    PlainAnswer,
+    PlainResponse,
     Raise,
     Send,
     Start,
-    SyncAnswer,
     SyncGroup,
+    SyncGroupResponse,
 )
 from kohort.client.membership.state import Phase
 from kohort.errors import ErrorCode
@@ -144,7 +144,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @rule(some=partitions)
     def sync_succeeds(self, some):
         blob = encode_assignment(Assignment(partitions=some))
-        self.handle(self.bench.answer(SyncGroup, SyncAnswer(assignment=blob)))
+        self.handle(self.bench.answer(SyncGroup, SyncGroupResponse(assignment=blob)))
 
     @precondition(lambda self: self.awaited(SyncGroup))
     @rule(code=codes)
@@ -154,7 +154,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.awaited(Heartbeat))
     @rule(code=st.none() | codes)
     def heartbeat_is_answered(self, code):
-        self.handle(self.bench.answer(Heartbeat, PlainAnswer(error=code or ErrorCode.none)))
+        self.handle(self.bench.answer(Heartbeat, PlainResponse(error=code or ErrorCode.none)))
 
     @precondition(lambda self: self.awaited(LeaveGroup))
     @rule(code=st.none() | codes)

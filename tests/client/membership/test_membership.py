@@ -19,8 +19,8 @@ from kohort.client.membership.events import (
     Raise,
     Send,
     Start,
-    SyncAnswer,
     SyncGroup,
+    SyncGroupResponse,
 )
 from kohort.client.membership.state import Phase
 from kohort.errors import ErrorCode
@@ -117,14 +117,14 @@ def test_the_synced_generation_is_handed_over(bench):
 def test_a_member_without_partitions_has_a_generation_too(bench):
     bench.join()
     bench.joined()
-    bench.answer(SyncGroup, SyncAnswer(assignment=b""))
+    bench.answer(SyncGroup, SyncGroupResponse(assignment=b""))
     assert bench.action.grant.assignment == ()
 
 
 def test_an_assignment_that_nobody_can_read_is_raised(bench):
     bench.join()
     bench.joined()
-    bench.answer(SyncGroup, SyncAnswer(assignment=b"\0"))
+    bench.answer(SyncGroup, SyncGroupResponse(assignment=b"\0"))
     assert isinstance(bench.action, Raise)
 
 
@@ -359,7 +359,10 @@ def test_the_answer_to_an_old_heartbeat_says_nothing_of_the_new_generation():
     bench.heartbeat(ErrorCode.rebalance_in_progress)
     bench.until_heartbeat()
     bench.joined(generation=2)
-    assert bench.do(bench.member.answered(bench.now, bench.pending(Heartbeat), SyncAnswer())) == ()
+    assert (
+        bench.do(bench.member.responded(bench.now, bench.pending(Heartbeat), SyncGroupResponse()))
+        == ()
+    )
     bench.synced(0)
     assert bench.grants[0].generation == 2
 
@@ -650,7 +653,7 @@ def test_an_answer_that_is_no_longer_awaited_is_ignored(bench):
     bench.join()
     number = bench.action.number
     bench.fail(JoinGroup)
-    assert bench.do(bench.member.answered(bench.now, number, SyncAnswer())) == ()
+    assert bench.do(bench.member.responded(bench.now, number, SyncGroupResponse())) == ()
 
 
 def test_a_grant_tells_partitions_apart():

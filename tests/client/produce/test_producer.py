@@ -233,9 +233,9 @@ async def test_sending_without_pause_is_held_back(cluster: Cluster) -> None:
     async with Producer(cluster, buffer_memory=50_000, batch_size=10_000) as producer:
         for _ in range(1000):
             await producer.send("orders", bytes(1000))
-            assert producer._room.used <= 50_000
+            assert producer._buffer_pool.used <= 50_000
     assert len(await everything(cluster)) == 1000
-    assert producer._room.used == 0
+    assert producer._buffer_pool.used == 0
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])

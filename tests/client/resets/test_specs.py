@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.client.admin.lag import Standing
+from kohort.client.admin.lag import PartitionLag
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.resets.specs import (
     NoCommitError,
@@ -22,17 +22,17 @@ P = TopicPartition("orders", 0)
 G = GroupId("g")
 
 
-def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Standing:
+def at(committed: int | None = 50, start: int = 10, end: int = 100) -> PartitionLag:
     said = (
         None
         if committed is None
         else OffsetAndMetadata(offset=committed, leader_epoch=3, metadata="by hand")
     )
-    return Standing(partition=P, committed=said, start=start, end=end)
+    return PartitionLag(partition=P, committed=said, start=start, end=end)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "standing", "found", "offset", "warning"),
+    ("wanted", "partition_lag", "found", "offset", "warning"),
     [
         (ToEarliest(), at(), None, 10, ""),
         (ToLatest(), at(), None, 100, ""),
@@ -59,9 +59,9 @@ def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Standing:
     ],
 )
 def test_the_new_offset(
-    wanted: Specification, standing: Standing, found: int | None, offset: int, warning: str
+    wanted: Specification, partition_lag: PartitionLag, found: int | None, offset: int, warning: str
 ) -> None:
-    new, said = new_offset(wanted, G, standing, found)
+    new, said = new_offset(wanted, G, partition_lag, found)
     assert (new.offset, said) == (offset, warning)
 
 

@@ -1,7 +1,7 @@
 """Administration of groups, offsets and topics."""
 
-from kohort.client.admin.admin import Admin, standings
-from kohort.client.admin.lag import Standing
+from kohort.client.admin.admin import Admin, partition_lags
+from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.values import (
     CONSUMER,
     GROUP_STATES,
@@ -21,6 +21,6 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "MemberDescription",
-    "Standing",
-    "standings",
+    "PartitionLag",
+    "partition_lags",
 ]

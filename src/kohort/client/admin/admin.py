@@ -16,7 +16,7 @@ coordinator's rule, not ours.
 from collections.abc import Collection, Iterable, Mapping
 
 from kohort.client.admin import group_apis, offset_apis, topic_apis
-from kohort.client.admin.lag import Standing
+from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.values import GroupDescription, Listing
 from kohort.client.cluster import (
     EARLIEST,
@@ -114,13 +114,13 @@ class Admin:
     # --- lag
     # -----------------------------------------------------------------------------------------------------
 
-    async def standings(
+    async def partition_lags(
         self,
         group: GroupId,
         partitions: Collection[TopicPartition] = (),
         *,
         isolation: Isolation = "read_uncommitted",
-    ) -> dict[TopicPartition, Standing]:
+    ) -> dict[TopicPartition, PartitionLag]:
         """Where a group stands in all that it has committed, and in `partitions`. See `lag.py` for
         what lag is.
 
@@ -128,7 +128,7 @@ class Admin:
         """
         committed = unless_error((await self.committed([group]))[group])
         wanted = committed.keys() | set(partitions)
-        return standings(committed, await self.ends(wanted, isolation=isolation), wanted)
+        return partition_lags(committed, await self.ends(wanted, isolation=isolation), wanted)
 
     async def ends(
         self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"
@@ -201,14 +201,16 @@ class Admin:
         await topic_apis.delete_topic(self.cluster, name, timeout_ms=self.timeout_ms)
 
 
-def standings(
+def partition_lags(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, tuple[int, int]],
     partitions: Iterable[TopicPartition],
-) -> dict[TopicPartition, Standing]:
+) -> dict[TopicPartition, PartitionLag]:
     """Where somebody who has committed that stands, by partition in order."""
     found = {}
     for each in sorted(partitions):
         start, end = ends.get(each, (None, None))
-        found[each] = Standing(partition=each, committed=committed.get(each), start=start, end=end)
+        found[each] = PartitionLag(
+            partition=each, committed=committed.get(each), start=start, end=end
+        )
     return found

@@ -28,27 +28,27 @@ class Coordinator(NamedTuple):
     connection: Connection
 
 
-Answers: TypeAlias = Mapping[GroupId, T | KohortError]
-Ask: TypeAlias = Callable[[Coordinator, list[GroupId]], Awaitable[Answers[T]]]
+Responses: TypeAlias = Mapping[GroupId, T | KohortError]
+CoordinatorRequest: TypeAlias = Callable[[Coordinator, list[GroupId]], Awaitable[Responses[T]]]
 """One request to one coordinator about some of its groups."""
 
 
-async def ask_coordinators(
-    cluster: Cluster, groups: Iterable[GroupId], ask: Ask[T], *, timeout_ms: int
+async def send_to_coordinators(
+    cluster: Cluster, groups: Iterable[GroupId], send: CoordinatorRequest[T], *, timeout_ms: int
 ) -> dict[GroupId, T | KohortError]:
     """Every group's answer, or the error that it ended with."""
     deadline = time.monotonic() + timeout_ms / 1000
-    answers: dict[GroupId, T | KohortError] = {}
+    responses: dict[GroupId, T | KohortError] = {}
     pending = list(dict.fromkeys(groups))
     backoff = cluster.backoff()
     while pending:
-        said = await _ask_once(cluster, pending, ask, deadline)
+        said = await _attempt(cluster, pending, send, deadline)
         # That the time was up in the middle of an attempt tells less than what the one before had
         # met.
-        answers |= {
+        responses |= {
             group: said[group]
             for group in pending
-            if not isinstance(said[group], _TimeUpError) or group not in answers
+            if not isinstance(said[group], _TimeUpError) or group not in responses
         }
         pending = [
             group
@@ -59,35 +59,39 @@ async def ask_coordinators(
         if not pending or time.monotonic() + pause > deadline:
             break
         await asyncio.sleep(pause)
-    return answers | {group: _gave_up(group, answers[group], timeout_ms) for group in pending}
+    return responses | {group: _gave_up(group, responses[group], timeout_ms) for group in pending}
 
 
-async def _ask_once(
-    cluster: Cluster, groups: list[GroupId], ask: Ask[T], deadline: float
+async def _attempt(
+    cluster: Cluster, groups: list[GroupId], send: CoordinatorRequest[T], deadline: float
 ) -> dict[GroupId, T | KohortError]:
-    answers: dict[GroupId, T | KohortError] = {}
+    responses: dict[GroupId, T | KohortError] = {}
     by_node: dict[int, list[GroupId]] = {}
     (found,) = await _settled([cluster.coordinators(groups)], deadline)
     for group in groups:
         node = found if isinstance(found, KohortError) else found[group]
         if isinstance(node, KohortError):
-            answers[group] = node
+            responses[group] = node
         else:
             by_node.setdefault(node, []).append(group)
     said = await _settled(
-        (_ask_node(cluster, node, each, ask) for node, each in by_node.items()), deadline
+        (_send_to_node(cluster, node, each, send) for node, each in by_node.items()), deadline
     )
-    for asked, answer in zip(by_node.values(), said, strict=True):
-        answers |= dict.fromkeys(asked, answer) if isinstance(answer, KohortError) else answer
-    return answers
+    for asked, response in zip(by_node.values(), said, strict=True):
+        responses |= (
+            dict.fromkeys(asked, response) if isinstance(response, KohortError) else response
+        )
+    return responses
 
 
-async def _ask_node(cluster: Cluster, node: int, groups: list[GroupId], ask: Ask[T]) -> Answers[T]:
-    answers = await ask(Coordinator(node, await cluster.connection(node)), groups)
+async def _send_to_node(
+    cluster: Cluster, node: int, groups: list[GroupId], send: CoordinatorRequest[T]
+) -> Responses[T]:
+    responses = await send(Coordinator(node, await cluster.connection(node)), groups)
     missing = KafkaError(
         ErrorCode.unknown_server_error, (f"broker {node} left the group out of its answer")
     )
-    return {group: answers.get(group, missing) for group in groups}
+    return {group: responses.get(group, missing) for group in groups}
 
 
 async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
@@ -121,10 +125,10 @@ _FOR_THE_CALLER: Final = frozenset(
 """Retriable in Kafka's eyes, but not soon: what they tell is worth knowing."""
 
 
-def _gave_up(group: GroupId, answer: T | KohortError, timeout_ms: int) -> GaveUpError:
-    last = answer if isinstance(answer, KohortError) else None
+def _gave_up(group: GroupId, response: T | KohortError, timeout_ms: int) -> GaveUpError:
+    last = response if isinstance(response, KohortError) else None
     return GaveUpError(
-        f"the coordinator of group {group} gave no answer within {timeout_ms} ms; last: {answer}",
+        f"the coordinator of group {group} gave no answer within {timeout_ms} ms; last: {response}",
         last,
     )
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from kohort.client.admin.coordinator_requests import Coordinator, ask_coordinators, refusal
+from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.admin.values import (
     CONSUMER,
     GroupDescription,
@@ -65,17 +65,17 @@ async def _listed(
 ) -> list[GroupListing] | KohortError:
     try:
         connection = await cluster.connection(node)
-        answer = await connection.send(
+        response = await connection.send(
             "list_groups",
             states_filter=tuple(states),
             types_filter=tuple(types),
             timeout_ms=timeout_ms,
         )
-        if error := refusal(answer.error_code):
+        if error := refusal(response.error_code):
             return error
     except KohortError as error:
         return error
-    listings = (_listing(each, node) for each in answer.groups)
+    listings = (_listing(each, node) for each in response.groups)
     # Brokers that cannot filter send everything.
     return [
         each for each in listings if _is_one_of(each.state, states) and _is_one_of(each.type, types)
@@ -104,13 +104,13 @@ async def describe_groups(
     cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
 ) -> dict[GroupId, GroupDescription | KohortError]:
     """Each group, or why it cannot be described; a group that is not there is `Dead`."""
-    described = await ask_coordinators(cluster, groups, _describe, timeout_ms=timeout_ms)
+    described = await send_to_coordinators(cluster, groups, _describe, timeout_ms=timeout_ms)
     unknown = [
         group
         for group, each in described.items()
         if isinstance(each, GroupDescription) and not each.exists
     ]
-    of_new_protocol = await ask_coordinators(
+    of_new_protocol = await send_to_coordinators(
         cluster, unknown, _describe_new_protocol, timeout_ms=timeout_ms
     )
     return described | {group: each for group, each in of_new_protocol.items() if each is not None}
@@ -119,8 +119,8 @@ async def describe_groups(
 async def _describe(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, GroupDescription | KohortError]:
-    answer = await coordinator.connection.send("describe_groups", groups=groups)
-    return {each.group_id: _description(each, coordinator) for each in answer.groups}
+    response = await coordinator.connection.send("describe_groups", groups=groups)
+    return {each.group_id: _description(each, coordinator) for each in response.groups}
 
 
 def _description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError:
@@ -186,8 +186,8 @@ async def _describe_new_protocol(
     """None for what is no group of that protocol either."""
     if coordinator.connection.version("consumer_group_describe") is None:
         return dict.fromkeys(groups, None)
-    answer = await coordinator.connection.send("consumer_group_describe", group_ids=groups)
-    return {each.group_id: _new_description(each, coordinator) for each in answer.groups}
+    response = await coordinator.connection.send("consumer_group_describe", group_ids=groups)
+    return {each.group_id: _new_description(each, coordinator) for each in response.groups}
 
 
 def _new_description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError | None:
@@ -237,11 +237,11 @@ async def delete_groups(
     """None for what is gone; NON_EMPTY_GROUP for groups with members, GROUP_ID_NOT_FOUND for those
     unknown.
     """
-    return await ask_coordinators(cluster, groups, _delete, timeout_ms=timeout_ms)
+    return await send_to_coordinators(cluster, groups, _delete, timeout_ms=timeout_ms)
 
 
 async def _delete(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, KohortError | None]:
-    answer = await coordinator.connection.send("delete_groups", groups_names=groups)
-    return {each.group_id: refusal(each.error_code) for each in answer.results}
+    response = await coordinator.connection.send("delete_groups", groups_names=groups)
+    return {each.group_id: refusal(each.error_code) for each in response.results}

@@ -12,10 +12,10 @@ can reach. It is
   a cache.
 - *The log start*: records that retention removed before the group read them are lost to it, not
 behind it. They are
-  `Standing.missed`, and no longer count as lag.
+  `PartitionLag.missed`, and no longer count as lag.
 - *A commit beyond the end* is no negative lag: the log is not the one that was committed to
 (deleted and made again,
-  or truncated). Lag is 0 and `Standing.beyond` tells by how much.
+  or truncated). Lag is 0 and `PartitionLag.beyond` tells by how much.
 - *Offsets are not records.* Compaction leaves holes, and every transaction ends with a marker that
 takes an offset
   but is never delivered. So lag is the most that there can be to read: exact where topics are neither compacted nor
@@ -30,7 +30,7 @@ from kohort.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PartitionLag:
     """Where a group stands in one partition."""
 
     partition: TopicPartition

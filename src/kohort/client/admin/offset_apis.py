@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from kohort.client.admin.coordinator_requests import Coordinator, ask_coordinators, refusal
+from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.cluster import Cluster
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
@@ -24,7 +24,7 @@ MANY_GROUPS: Final = 8
 NO_OFFSET: Final = -1
 
 Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
-Outcomes: TypeAlias = dict[TopicPartition, KafkaError | None]
+PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
 """None: done."""
 
 
@@ -51,7 +51,7 @@ async def committed(
         topics=None if partitions is None else _by_topic(partitions),
         require_stable=require_stable,
     )
-    return await ask_coordinators(cluster, groups, ask, timeout_ms=timeout_ms)
+    return await send_to_coordinators(cluster, groups, ask, timeout_ms=timeout_ms)
 
 
 async def _fetch(
@@ -68,8 +68,8 @@ async def _fetch(
         require_stable=require_stable,
     )
     if version is None or version >= MANY_GROUPS:
-        answer = await send(groups=[{"group_id": group, "topics": topics} for group in groups])
-        return {each.group_id: _fetched(each) for each in answer.groups}
+        response = await send(groups=[{"group_id": group, "topics": topics} for group in groups])
+        return {each.group_id: _fetched(each) for each in response.groups}
     return {group: _fetched(await send(group_id=group, topics=topics)) for group in groups}
 
 
@@ -105,22 +105,22 @@ async def commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     timeout_ms: int,
-) -> Outcomes:
+) -> PartitionErrors:
     """What became of each partition. Raises KohortError when the whole group is refused or
     unreachable.
     """
-    answers = await ask_coordinators(
+    responses = await send_to_coordinators(
         cluster, [group], partial(_commit, offsets=offsets), timeout_ms=timeout_ms
     )
-    return unless_error(answers[group])
+    return unless_error(responses[group])
 
 
 async def _commit(
     coordinator: Coordinator,
     groups: list[GroupId],
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
-) -> dict[GroupId, Outcomes | KohortError]:
-    answer = await coordinator.connection.send(
+) -> dict[GroupId, PartitionErrors | KohortError]:
+    response = await coordinator.connection.send(
         "offset_commit",
         max_version=NAMES_TOPICS,
         group_id=groups[0],
@@ -130,7 +130,7 @@ async def _commit(
         retention_time_ms=-1,
         topics=_to_commit(offsets),
     )
-    return {groups[0]: _outcomes(answer.topics)}
+    return {groups[0]: _partition_errors(response.topics)}
 
 
 def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:
@@ -151,19 +151,19 @@ def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict
     ]
 
 
-def _outcomes(topics: Iterable[Any]) -> Outcomes | KafkaError:
+def _partition_errors(topics: Iterable[Any]) -> PartitionErrors | KafkaError:
     """A coordinator has no error of the whole group here: it puts the same one into every
     partition.
     """
-    outcomes: Outcomes = {
+    errors_by_partition: PartitionErrors = {
         TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
         for topic in topics
         for each in topic.partitions
     }
-    errors = list(outcomes.values())
+    errors = list(errors_by_partition.values())
     codes = {error.code for error in errors if error is not None}
     whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
-    return outcomes if whole is None or whole.code not in _OF_THE_GROUP else whole
+    return errors_by_partition if whole is None or whole.code not in _OF_THE_GROUP else whole
 
 
 _OF_THE_GROUP: Final = frozenset(
@@ -189,7 +189,7 @@ _OF_THE_GROUP: Final = frozenset(
 
 async def delete_offsets(
     cluster: Cluster, group: GroupId, partitions: Collection[TopicPartition], *, timeout_ms: int
-) -> Outcomes:
+) -> PartitionErrors:
     """What became of each: GROUP_SUBSCRIBED_TO_TOPIC where members read it. Raises KohortError as
     `commit`.
     """
@@ -200,21 +200,21 @@ async def delete_offsets(
         }
         for each in _by_topic(partitions)
     ]
-    answers = await ask_coordinators(
+    responses = await send_to_coordinators(
         cluster, [group], partial(_delete, topics=topics), timeout_ms=timeout_ms
     )
-    return unless_error(answers[group])
+    return unless_error(responses[group])
 
 
 async def _delete(
     coordinator: Coordinator, groups: list[GroupId], topics: list[dict[str, Any]]
-) -> dict[GroupId, Outcomes | KohortError]:
-    answer = await coordinator.connection.send("offset_delete", group_id=groups[0], topics=topics)
-    if error := refusal(answer.error_code):
+) -> dict[GroupId, PartitionErrors | KohortError]:
+    response = await coordinator.connection.send("offset_delete", group_id=groups[0], topics=topics)
+    if error := refusal(response.error_code):
         return {groups[0]: error}
-    outcomes: Outcomes = {
+    errors_by_partition: PartitionErrors = {
         TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
-    return {groups[0]: outcomes}
+    return {groups[0]: errors_by_partition}

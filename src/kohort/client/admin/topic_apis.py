@@ -16,7 +16,7 @@ from kohort.errors import ErrorCode, KafkaError
 
 BY_ID: Final = 6
 """Version of DeleteTopics from which on a topic is named in a struct."""
-Outcomes: TypeAlias = dict[str, KafkaError | None]
+TopicErrors: TypeAlias = dict[str, KafkaError | None]
 """Topic → None: done."""
 
 
@@ -48,9 +48,9 @@ async def create_topic(
         "configs": [{"name": key, "value": value} for key, value in configs.items()],
     }
 
-    async def ask(connection: Connection) -> Outcomes:
-        answer = await connection.send("create_topics", topics=[topic], **_within(timeout_ms))
-        return _outcomes(answer.topics)
+    async def ask(connection: Connection) -> TopicErrors:
+        response = await connection.send("create_topics", topics=[topic], **_within(timeout_ms))
+        return _topic_errors(response.topics)
 
     await _change(cluster, name, ask, timeout_ms)
 
@@ -59,9 +59,9 @@ async def create_partitions(cluster: Cluster, name: str, count: int, *, timeout_
     """Grow a topic to `count` partitions in all. Raises KohortError."""
     topic = {"name": name, "count": count, "assignments": None}
 
-    async def ask(connection: Connection) -> Outcomes:
-        answer = await connection.send("create_partitions", topics=[topic], **_within(timeout_ms))
-        return _outcomes(answer.results)
+    async def ask(connection: Connection) -> TopicErrors:
+        response = await connection.send("create_partitions", topics=[topic], **_within(timeout_ms))
+        return _topic_errors(response.results)
 
     await _change(cluster, name, ask, timeout_ms)
 
@@ -69,12 +69,12 @@ async def create_partitions(cluster: Cluster, name: str, count: int, *, timeout_
 async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int) -> None:
     """Raises KohortError."""
 
-    async def ask(connection: Connection) -> Outcomes:
+    async def ask(connection: Connection) -> TopicErrors:
         version = connection.version("delete_topics")
         by_id = version is None or version >= BY_ID
         named = {"topics": [{"name": name, "topic_id": None}]} if by_id else {"topic_names": [name]}
-        answer = await connection.send("delete_topics", **named, **_within(timeout_ms))
-        return _outcomes(answer.responses)
+        response = await connection.send("delete_topics", **named, **_within(timeout_ms))
+        return _topic_errors(response.responses)
 
     await _change(cluster, name, ask, timeout_ms)
 
@@ -86,7 +86,7 @@ def _within(timeout_ms: int) -> dict[str, Any]:
     return {"timeout": timeout_ms}
 
 
-def _outcomes(results: Iterable[Any]) -> Outcomes:
+def _topic_errors(results: Iterable[Any]) -> TopicErrors:
     return {
         each.name: refusal(each.error_code, getattr(each, "error_message", None))
         for each in results
@@ -94,7 +94,10 @@ def _outcomes(results: Iterable[Any]) -> Outcomes:
 
 
 async def _change(
-    cluster: Cluster, topic: str, ask: Callable[[Connection], Awaitable[Outcomes]], timeout_ms: int
+    cluster: Cluster,
+    topic: str,
+    ask: Callable[[Connection], Awaitable[TopicErrors]],
+    timeout_ms: int,
 ) -> None:
     async def attempt() -> None:
         controller = (await cluster.metadata(())).controller_id

@@ -27,7 +27,7 @@ from kohort.client.cluster.metadata import (
     PartitionMetadata,
     TopicMetadata,
     fields_of_request,
-    from_answer,
+    from_response,
 )
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
@@ -261,18 +261,18 @@ class Cluster:
     ) -> Metadata:
         connection = await self.any_connection()
         fields = fields_of_request(topics, allow_auto_create)
-        answer = await connection.send("metadata", min_version=MIN_VERSION, **fields)
-        if getattr(answer, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
+        response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
+        if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
             self._forget_brokers()
             raise BrokerUnreachableError(
                 "the broker asks for a new start from the bootstrap servers (KIP-1102)"
             )
-        if not answer.brokers:
+        if not response.brokers:
             connection.fail(
                 BrokerUnreachableError("it knows no brokers, as one that is just starting")
             )
             raise BrokerUnreachableError(connection.reason)
-        told = from_answer(answer)
+        told = from_response(response)
         self._known.learn(told, self._now())
         return told
 

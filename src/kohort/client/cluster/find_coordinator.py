@@ -28,10 +28,10 @@ async def find_coordinators(
     if version is None:
         raise UnsupportedVersionError("the broker does not know find_coordinator")
     if version < _BATCHED_SINCE:
-        answers = await asyncio.gather(*(_ask_one(connection, key, key_type) for key in keys))
-        return {key: _outcome(key, answer) for key, answer in zip(keys, answers, strict=True)}
-    answer = await connection.send("find_coordinator", key_type=key_type, coordinator_keys=keys)
-    found = {each.key: _outcome(each.key, each) for each in answer.coordinators}
+        responses = await asyncio.gather(*(_ask_one(connection, key, key_type) for key in keys))
+        return {key: _outcome(key, response) for key, response in zip(keys, responses, strict=True)}
+    response = await connection.send("find_coordinator", key_type=key_type, coordinator_keys=keys)
+    found = {each.key: _outcome(each.key, each) for each in response.coordinators}
     missing = KafkaError(
         ErrorCode.coordinator_not_available, "the broker left it out of its answer"
     )

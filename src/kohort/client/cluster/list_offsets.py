@@ -131,7 +131,7 @@ async def _ask_one(
             "current_leader_epoch": leader.epoch,
         }
         topics[tp.topic].append(entry)
-    answer = await connection.send(
+    response = await connection.send(
         "list_offsets",
         min_version=min_version,
         replica_id=-1,
@@ -140,7 +140,7 @@ async def _ask_one(
     )
     found = {
         TopicPartition(topic.name, each.partition_index): each
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
     return {tp: _outcome(cluster, tp, found.get(tp)) for tp in asked}

@@ -106,16 +106,16 @@ def fields_of_request(topics: Iterable[str] | None, allow_auto_create: bool) -> 
     return {"topics": named, "allow_auto_topic_creation": allow_auto_create}
 
 
-def from_answer(answer: Any) -> Metadata:
+def from_response(response: Any) -> Metadata:
     """The values in kio's response of any version."""
     return Metadata(
         brokers={
             each.node_id: Broker(each.node_id, each.host, each.port, each.rack)
-            for each in answer.brokers
+            for each in response.brokers
         },
-        controller_id=answer.controller_id,
-        cluster_id=answer.cluster_id,
-        topics={each.name: _topic(each) for each in answer.topics if each.name is not None},
+        controller_id=response.controller_id,
+        cluster_id=response.cluster_id,
+        topics={each.name: _topic(each) for each in response.topics if each.name is not None},
     )
 
 

@@ -5,11 +5,11 @@ from kohort.client.fetch.fetcher import EARLIEST, Fetcher, OutOfRange
 from kohort.client.fetch.response import (
     TOPIC_IDS_SINCE,
     VERSIONS,
-    PartitionAnswer,
+    PartitionResponse,
     error_code,
-    read_fetch_answer,
+    read_fetch_response,
 )
-from kohort.client.fetch.session import FINAL_EPOCH, NO_SESSION, Asked, FetchRequest
+from kohort.client.fetch.session import FINAL_EPOCH, NO_SESSION, FetchRequest, RequestedPartition
 
 __all__ = [
     "EARLIEST",
@@ -17,12 +17,12 @@ __all__ = [
     "NO_SESSION",
     "TOPIC_IDS_SINCE",
     "VERSIONS",
-    "Asked",
     "Batch",
     "FetchRequest",
     "Fetcher",
     "OutOfRange",
-    "PartitionAnswer",
+    "PartitionResponse",
+    "RequestedPartition",
     "error_code",
-    "read_fetch_answer",
+    "read_fetch_response",
 ]

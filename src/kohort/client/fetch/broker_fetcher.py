@@ -24,19 +24,19 @@ from kohort.client.errors import (
 )
 from kohort.client.fetch.batch import Batch, scan
 from kohort.client.fetch.partition import FetchPartition
-from kohort.client.fetch.position_resolver import Preparer
+from kohort.client.fetch.position_resolver import PositionResolver
 from kohort.client.fetch.response import (
     NO_REPLICA,
     VERSIONS,
-    FetchAnswer,
-    PartitionAnswer,
+    FetchResponse,
+    PartitionResponse,
     error_code,
-    read_fetch_answer,
+    read_fetch_response,
 )
 from kohort.client.fetch.session import (
-    Asked,
     FetchRequest,
     FetchSession,
+    RequestedPartition,
     is_session_lost,
     topics_of,
 )
@@ -46,7 +46,7 @@ from kohort.protocol.framing import MalformedError
 
 log: Final = logging.getLogger(__name__)
 
-LANES: Final = 2
+CONNECTIONS_PER_BROKER: Final = 2
 WITHOUT_TOPIC_IDS: Final = 12
 """The last version that names topics."""
 CLOSE_GRACE_S: Final = 0.1
@@ -77,7 +77,7 @@ class FetchSettings:
         return {**waits, "isolation_level": level, "rack_id": self.rack}
 
 
-class Lane:
+class BrokerFetcher:
     """A connection and a session with one broker, and the task that uses them.
 
     `wanted` gives the partitions to fetch next; they are in flight until their answer was dealt
@@ -93,7 +93,7 @@ class Lane:
         settings: FetchSettings,
         wake: asyncio.Event,
         wanted: Callable[[int], list[FetchPartition]],
-        preparer: Preparer,
+        resolver: PositionResolver,
     ) -> None:
         self._cluster = cluster
         self._node_id = node_id
@@ -102,7 +102,7 @@ class Lane:
         self._fields = settings.fields
         self._wake = wake
         self._wanted = wanted
-        self._preparer = preparer
+        self._resolver = resolver
         self._session = FetchSession()
         # Of answers that come at once and bring nothing: no broker should give many, and none shall
         # keep us busy.
@@ -135,7 +135,7 @@ class Lane:
                 pause_s = await self._fetch(claimed)
             except Exception as fault:  # our own: whoever reads is told, rather than left waiting
                 log.exception("fetching from broker %s", self._node_id)
-                self._session.failed()
+                self._session.handle_error()
                 for each, serial in claimed.items():
                     if serial == each.serial:
                         each.refuse(fault)
@@ -151,44 +151,44 @@ class Lane:
         started = loop.time()
         asked = {each: (serial, self._asked(each)) for each, serial in claimed.items()}
         try:
-            answer = await self._exchange({each.tp: what for each, (_, what) in asked.items()})
+            response = await self._exchange({each.tp: what for each, (_, what) in asked.items()})
         except KohortError as error:
-            self._session.failed()
+            self._session.handle_error()
             self._cluster.stale(*topics_of(each.tp for each in claimed))
             for each, (serial, _) in asked.items():
                 if serial == each.serial:
-                    self._preparer.failed(each, error)
+                    self._resolver.failed(each, error)
             return 0
-        if answer.error:
-            return self._refused(claimed, answer.error)
-        brought = self._take_in(asked, answer)
+        if response.error:
+            return self._refused(claimed, response.error)
+        brought = self._take_in(asked, response)
         if brought or loop.time() - started > self._settings.max_wait_ms / 2000:
             self._idle.reset()
             return 0
         return self._idle.next_s()
 
-    def _asked(self, partition: FetchPartition) -> Asked:
+    def _asked(self, partition: FetchPartition) -> RequestedPartition:
         epoch = partition.leader.epoch if partition.leader is not None else -1
-        return Asked(
+        return RequestedPartition(
             partition.topic_id, partition.fetch_offset, epoch, self._settings.partition_bytes
         )
 
-    async def _exchange(self, wanted: dict[Any, Asked]) -> FetchAnswer:
+    async def _exchange(self, wanted: dict[Any, RequestedPartition]) -> FetchResponse:
         request = self._session.request(wanted)
         self._connection = connection = await self._cluster.connection(self._node_id, self._purpose)
         how, frame = await self._ask(
             connection, request, by_id=all(each.topic_id for each in wanted.values())
         )
         try:
-            answer = read_fetch_answer(frame, how.version, how.body_at(frame))
+            response = read_fetch_response(frame, how.version, how.body_at(frame))
         except MalformedError as error:
             raise connection.fail(
                 BrokerUnreachableError(f"a fetch answer that cannot be read: {error}")
             ) from None
-        if answer.throttle_ms > 0:
-            connection.throttle(answer.throttle_ms / 1000)
-        self._session.answered(answer.error, answer.session_id)
-        return answer
+        if response.throttle_ms > 0:
+            connection.throttle(response.throttle_ms / 1000)
+        self._session.handle_response(response.error, response.session_id)
+        return response
 
     async def _ask(
         self, connection: Connection, request: FetchRequest, *, by_id: bool
@@ -204,16 +204,18 @@ class Lane:
         if not is_session_lost(code):
             error = KafkaError(error_code(code), f"fetching from broker {self._node_id}")
             for each in claimed:
-                self._preparer.failed(each, error)
+                self._resolver.failed(each, error)
         return self._idle.next_s()
 
-    def _take_in(self, asked: dict[FetchPartition, tuple[int, Asked]], answer: FetchAnswer) -> bool:
+    def _take_in(
+        self, asked: dict[FetchPartition, tuple[int, RequestedPartition]], response: FetchResponse
+    ) -> bool:
         """Have what the answer brought; whether that is anything."""
         by_key: dict[Any, FetchPartition] = {}
         for each, (_, what) in asked.items():
             by_key[what.topic_id, each.tp.partition] = by_key[each.tp] = each
         brought = False
-        for told in answer.partitions:
+        for told in response.partitions:
             partition = by_key.pop((told.topic, told.partition), None)
             if partition is None or partition.serial != asked[partition][0]:
                 continue
@@ -223,7 +225,7 @@ class Lane:
                 each.succeeded()
         return brought
 
-    def _one(self, partition: FetchPartition, told: PartitionAnswer) -> bool:
+    def _one(self, partition: FetchPartition, told: PartitionResponse) -> bool:
         if told.error:
             self._failed(partition, told)
             return True
@@ -231,19 +233,19 @@ class Lane:
         partition.last_stable_offset = told.last_stable_offset
         partition.log_start_offset = told.log_start_offset
         if told.diverging is not None:
-            self._preparer.truncated(partition, told.diverging[1])
+            self._resolver.truncated(partition, told.diverging[1])
             return True
         if told.preferred_replica not in (NO_REPLICA, self._node_id):
-            self._preparer.read_from(partition, told.preferred_replica)
+            self._resolver.read_from(partition, told.preferred_replica)
             return True
         if (
             partition.replica is not None
             and asyncio.get_running_loop().time() >= partition.replica_until
         ):
-            self._preparer.read_from(partition, None)
+            self._resolver.read_from(partition, None)
         return bool(told.records) and self._records(partition, told)
 
-    def _records(self, partition: FetchPartition, told: PartitionAnswer) -> bool:
+    def _records(self, partition: FetchPartition, told: PartitionResponse) -> bool:
         begin = partition.fetch_offset
         try:
             found = scan(partition.tp, told.records, begin, check_crcs=self._settings.check_crcs)
@@ -266,7 +268,7 @@ class Lane:
         partition.put(batch)
         return True
 
-    def _failed(self, partition: FetchPartition, told: PartitionAnswer) -> None:
+    def _failed(self, partition: FetchPartition, told: PartitionResponse) -> None:
         code = error_code(told.error)
         if code in WRONG_LEADER or code in UNKNOWN_TOPIC or code is ErrorCode.offset_out_of_range:
             # Out of range is also what a topic answers that was made anew.
@@ -279,14 +281,14 @@ class Lane:
                 f"broker {self._node_id} was to be read instead of the leader of "
                 f"{partition.tp}: {error}"
             )
-            self._preparer.failed(partition, KafkaError(ErrorCode.replica_not_available, told_by))
+            self._resolver.failed(partition, KafkaError(ErrorCode.replica_not_available, told_by))
             return
         if code is ErrorCode.offset_out_of_range:
             start = told.log_start_offset
-            self._preparer.out_of_range(
+            self._resolver.out_of_range(
                 partition, OffsetOutOfRangeError(partition.tp, partition.fetch_offset, start)
             )
         elif code is ErrorCode.corrupt_message:
             partition.refuse(error)
         else:
-            self._preparer.failed(partition, error)
+            self._resolver.failed(partition, error)

@@ -29,9 +29,9 @@ from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
 from kohort.client.config import MAX_MS, validate_int
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch.batch import Batch
-from kohort.client.fetch.broker_fetcher import LANES, FetchSettings, Lane
+from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher, FetchSettings
 from kohort.client.fetch.partition import Budget, FetchPartition
-from kohort.client.fetch.position_resolver import RESETS, Preparer
+from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
@@ -90,10 +90,12 @@ class Fetcher:
         self._partitions: dict[TopicPartition, FetchPartition] = {}
         # those with something to take, the longest waiting first
         self._ready: dict[FetchPartition, None] = {}
-        self._lanes: dict[int, tuple[asyncio.Event, list[Lane]]] = {}  # by node id
+        self._broker_fetchers: dict[
+            int, tuple[asyncio.Event, list[BrokerFetcher]]
+        ] = {}  # by node id
         self._any: list[asyncio.Future[None]] = []
         self._number = next(_numbers)
-        self._preparer = Preparer(
+        self._resolver = PositionResolver(
             cluster,
             isolation=isolation,
             out_of_range=out_of_range,
@@ -114,11 +116,13 @@ class Fetcher:
         """End all requests and close the connections they used. Idempotent."""
         for tp in tuple(self._partitions):
             self.remove(tp)
-        await self._preparer.close()
-        lanes = [lane for _, lanes in self._lanes.values() for lane in lanes]
-        self._lanes.clear()
-        await asyncio.gather(*(lane.close() for lane in lanes))
-        for number in range(LANES):
+        await self._resolver.close()
+        fetchers = [
+            fetcher for _, fetchers in self._broker_fetchers.values() for fetcher in fetchers
+        ]
+        self._broker_fetchers.clear()
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers))
+        for number in range(CONNECTIONS_PER_BROKER):
             await self._cluster.release(self._purpose(number))
 
     # What is read
@@ -157,7 +161,7 @@ class Fetcher:
             on_change=self._note,
         )
         self._partitions[tp] = partition
-        self._preparer.prepare(partition)
+        self._resolver.resolve(partition)
 
     def remove(self, tp: TopicPartition) -> None:
         """Read it no more; what was fetched ahead is dropped, `next` of it raises NotAssignedError."""
@@ -166,7 +170,7 @@ class Fetcher:
             return
         partition.serial += 1
         partition.leader = None
-        self._preparer.forget(partition)
+        self._resolver.forget(partition)
         self._ready.pop(partition, None)
         partition.drop_buffered()
         partition.wake()
@@ -178,7 +182,7 @@ class Fetcher:
         partition.seek(offset, leader_epoch)
         self._ready.pop(partition, None)
         if partition.leader is None or refused:
-            self._preparer.prepare(partition)
+            self._resolver.resolve(partition)
         else:
             self._wake(partition)
 
@@ -316,32 +320,32 @@ class Fetcher:
         node_id = partition.node_id
         if node_id is None:
             return
-        if node_id not in self._lanes:
-            self._lanes[node_id] = self._new_lanes(node_id)
-        self._lanes[node_id][0].set()
+        if node_id not in self._broker_fetchers:
+            self._broker_fetchers[node_id] = self._new_broker_fetchers(node_id)
+        self._broker_fetchers[node_id][0].set()
 
     def _wake_all(self) -> None:
-        for wake, _ in self._lanes.values():
+        for wake, _ in self._broker_fetchers.values():
             wake.set()
 
-    def _new_lanes(self, node_id: int) -> tuple[asyncio.Event, list[Lane]]:
+    def _new_broker_fetchers(self, node_id: int) -> tuple[asyncio.Event, list[BrokerFetcher]]:
         wake = asyncio.Event()
-        lanes = [
-            Lane(
+        fetchers = [
+            BrokerFetcher(
                 self._cluster,
                 node_id,
                 purpose=self._purpose(number),
                 settings=self._settings,
                 wake=wake,
                 wanted=self._wanted,
-                preparer=self._preparer,
+                resolver=self._resolver,
             )
-            for number in range(LANES)
+            for number in range(CONNECTIONS_PER_BROKER)
         ]
-        return wake, lanes
+        return wake, fetchers
 
-    def _purpose(self, lane: int) -> str:
-        return f"fetch {self._number}.{lane}"
+    def _purpose(self, fetcher: int) -> str:
+        return f"fetch {self._number}.{fetcher}"
 
 
 def _not_assigned(tp: TopicPartition) -> NotAssignedError:

@@ -31,7 +31,7 @@ from kohort.client.errors import (
     is_retriable,
 )
 from kohort.client.fetch.partition import FetchPartition
-from kohort.client.fetch.positions import UNDEFINED, Read, end_offsets
+from kohort.client.fetch.positions import UNDEFINED, ReadPosition, end_offsets
 from kohort.errors import ErrorCode, KafkaError, KohortError
 
 log: Final = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 """What an offset that is not there becomes, by policy; with "error" it stays an error."""
 
 
-class Preparer:
+class PositionResolver:
     """Takes unready partitions, and calls `on_ready` with each that became ready."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Preparer:
         self._timers: dict[FetchPartition, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(self, partition: FetchPartition) -> None:
+    def resolve(self, partition: FetchPartition) -> None:
         """Have it made ready, at the end of this turn of the loop."""
         partition.leader = None
         self.forget(partition)
@@ -80,7 +80,7 @@ class Preparer:
         loop = asyncio.get_running_loop()
         delay = partition.failed(error, loop.time(), self._patience_s)
         self.forget(partition)
-        self._timers[partition] = loop.call_later(delay, self.prepare, partition)
+        self._timers[partition] = loop.call_later(delay, self.resolve, partition)
 
     def out_of_range(self, partition: FetchPartition, error: KohortError) -> None:
         """The partition cannot go on where it is: begin elsewhere, or have the error raised, as the
@@ -93,7 +93,7 @@ class Preparer:
             "%s; going on from %s", error, "the first" if self._reset_to == EARLIEST else "the last"
         )
         partition.fetch_offset, partition.epoch = self._reset_to, NO_EPOCH
-        self.prepare(partition)
+        self.resolve(partition)
 
     def forget(self, partition: FetchPartition) -> None:
         """It is not to be prepared any more."""
@@ -116,21 +116,21 @@ class Preparer:
         partitions = tuple(self._queue)
         self._queue.clear()
         if partitions:
-            task = asyncio.get_running_loop().create_task(self._prepare_all(partitions))
+            task = asyncio.get_running_loop().create_task(self._resolve_all(partitions))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _prepare_all(self, partitions: Sequence[FetchPartition]) -> None:
+    async def _resolve_all(self, partitions: Sequence[FetchPartition]) -> None:
         serials = {each: each.serial for each in partitions}
         try:
-            await self._prepare(partitions)
+            await self._resolve(partitions)
         except Exception as fault:  # our own: whoever reads is told, rather than left waiting
             log.exception("preparing to fetch")
             for each, serial in serials.items():
                 if serial == each.serial and each.leader is None:
                     each.refuse(fault)
 
-    async def _prepare(self, partitions: Sequence[FetchPartition]) -> None:
+    async def _resolve(self, partitions: Sequence[FetchPartition]) -> None:
         found = await asyncio.gather(*map(self._locate, partitions))
         located = [each for each in found if each is not None]
         without_offset = [each for each in located if each[0].needs_offset]
@@ -202,7 +202,9 @@ class Preparer:
         )
 
     async def _validate_at(self, node_id: int, located: Sequence["_Located"]) -> None:
-        read = {partition.tp: Read(leader, partition.epoch) for partition, leader, _ in located}
+        read = {
+            partition.tp: ReadPosition(leader, partition.epoch) for partition, leader, _ in located
+        }
         try:
             ends = await end_offsets(self._cluster, node_id, read)
         except KohortError as error:
@@ -240,7 +242,7 @@ class Preparer:
             return
         log.warning("%s", error)
         partition.truncate(end)
-        self.prepare(partition)
+        self.resolve(partition)
 
 
 _Located = tuple[FetchPartition, Leader, int]

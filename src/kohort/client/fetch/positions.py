@@ -16,7 +16,7 @@ from kohort.types import TopicPartition
 UNDEFINED: int = -1
 
 
-class Read(NamedTuple):
+class ReadPosition(NamedTuple):
     """What was read of a partition."""
 
     leader: Leader
@@ -25,7 +25,7 @@ class Read(NamedTuple):
 
 
 async def end_offsets(
-    cluster: Cluster, node_id: int, read: Mapping[TopicPartition, Read]
+    cluster: Cluster, node_id: int, read: Mapping[TopicPartition, ReadPosition]
 ) -> dict[TopicPartition, int | KafkaError]:
     """Where, in its leader's log, each partition's epoch ends; -1 if the leader does not know the
     epoch.
@@ -44,7 +44,7 @@ async def end_offsets(
             "leader_epoch": epoch,
         }
         topics[tp.topic].append(entry)
-    answer = await connection.send(
+    response = await connection.send(
         "offset_for_leader_epoch",
         min_version=3,
         replica_id=-1,
@@ -52,7 +52,7 @@ async def end_offsets(
     )
     return {
         TopicPartition(topic.topic, each.partition): _outcome(topic.topic, each)
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
 

@@ -41,7 +41,7 @@ def error_code(number: int) -> ErrorCode:
         return ErrorCode.unknown_server_error
 
 
-class PartitionAnswer(NamedTuple):
+class PartitionResponse(NamedTuple):
     """What the leader says of one partition."""
 
     topic: str | UUID
@@ -64,23 +64,23 @@ class PartitionAnswer(NamedTuple):
     """Record batches; the last may be cut."""
 
 
-class FetchAnswer(NamedTuple):
+class FetchResponse(NamedTuple):
     """The whole response."""
 
     throttle_ms: int
     """For how long the broker reads nothing more of this connection."""
     error: int
     session_id: int
-    partitions: list[PartitionAnswer]
+    partitions: list[PartitionResponse]
 
 
-def read_fetch_answer(frame: Frame, version: int, at: int) -> FetchAnswer:
+def read_fetch_response(frame: Frame, version: int, at: int) -> FetchResponse:
     """The response whose body starts at offset `at`. Raises MalformedError, and nothing else
     whatever the bytes are.
     """
     try:
         reader = _Reader(frame, version, at)
-        return FetchAnswer(
+        return FetchResponse(
             reader.throttle_ms, reader.error, reader.session_id, list(reader.partitions())
         )
     except (IndexError, error):
@@ -105,14 +105,14 @@ class _Reader:
         else:
             self._at = at + 4
 
-    def partitions(self) -> Iterator[PartitionAnswer]:
+    def partitions(self) -> Iterator[PartitionResponse]:
         for _ in range(self._count()):
             topic = self._topic()
             for _ in range(self._count()):
                 yield self._partition(topic)
             self._tags()
 
-    def _partition(self, topic: str | UUID) -> PartitionAnswer:
+    def _partition(self, topic: str | UUID) -> PartitionResponse:
         fixed = self._head.unpack_from(self._data, self._at)
         self._at += self._head.size
         index, code, high_watermark, last_stable_offset = fixed[:4]
@@ -120,7 +120,7 @@ class _Reader:
         aborted = tuple([self._transaction() for _ in range(self._count())])
         preferred = self._preferred_replica() if self._version >= REPLICAS_SINCE else NO_REPLICA
         records = self._records()
-        return PartitionAnswer(
+        return PartitionResponse(
             topic,
             index,
             code,

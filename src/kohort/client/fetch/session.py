@@ -28,7 +28,7 @@ _LOST: Final = frozenset(
 )
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """What is asked of one partition."""
 
     topic_id: UUID | None
@@ -42,9 +42,9 @@ class FetchRequest(NamedTuple):
 
     session_id: int
     epoch: int
-    ask: Mapping[TopicPartition, Asked]
+    ask: Mapping[TopicPartition, RequestedPartition]
     """New in the session, or changed."""
-    forget: Mapping[TopicPartition, Asked]
+    forget: Mapping[TopicPartition, RequestedPartition]
 
     def fields(self, *, by_id: bool) -> dict[str, Any]:
         """As `protocol.building.request` takes them; topics by their ids (v13+) or names."""
@@ -83,13 +83,13 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[TopicPartition, Asked] = {}  # what the broker remembers
+        self._known: dict[TopicPartition, RequestedPartition] = {}  # what the broker remembers
 
     def __repr__(self) -> str:
         return f"<FetchSession {self._id} epoch={self._epoch} partitions={len(self._known)}>"
 
-    def request(self, wanted: Mapping[TopicPartition, Asked]) -> FetchRequest:
-        """The next request, for these partitions. `answered` or `failed` has to be called before
+    def request(self, wanted: Mapping[TopicPartition, RequestedPartition]) -> FetchRequest:
+        """The next request, for these partitions. `handle_response` or `handle_error` has to be called before
         the one after.
         """
         if self._epoch == INITIAL_EPOCH:
@@ -100,12 +100,12 @@ class FetchSession:
         self._known = dict(wanted)
         return FetchRequest(self._id, self._epoch, ask, forget)
 
-    def answered(self, error: int, session_id: int) -> None:
+    def handle_response(self, error: int, session_id: int) -> None:
         """The broker answered the request with that session id."""
         if error == ErrorCode.fetch_session_id_not_found:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif error:
-            self.failed()
+            self.handle_error()
         elif session_id == NO_SESSION:
             # It has no room for a session, or ended this one: the next request is full, and asks
             # for one again.
@@ -114,7 +114,7 @@ class FetchSession:
             self._id = session_id
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
 
-    def failed(self) -> None:
+    def handle_error(self) -> None:
         """There was no answer, or it cannot be used: close the session, if there is one, with a new
         full request.
         """
@@ -137,6 +137,6 @@ def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
     return {tp.topic for tp in partitions}
 
 
-def _is_gone(known: Asked, wanted: Asked | None) -> bool:
+def _is_gone(known: RequestedPartition, wanted: RequestedPartition | None) -> bool:
     """A topic that was made anew is another one: the old id has to be forgotten."""
     return wanted is None or wanted.topic_id != known.topic_id

@@ -2,6 +2,6 @@
 
 from kohort.client.group.generation import Generation
 from kohort.client.group.group import ConsumerGroup, GroupClosedError
-from kohort.client.group.subscription import Subscribing
+from kohort.client.group.subscription import MemberSubscription
 
-__all__ = ["ConsumerGroup", "Generation", "GroupClosedError", "Subscribing"]
+__all__ = ["ConsumerGroup", "Generation", "GroupClosedError", "MemberSubscription"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import StuckError
 from kohort.client.membership import End
 from kohort.errors import KohortError
@@ -18,12 +18,12 @@ CHECKS_PER_LIMIT: Final = 10
 """So often a task is looked at within the time that it has."""
 
 
-def start_chores(run: "GroupRun") -> None:
+def start_background_tasks(run: "GroupRun") -> None:
     """Those that are configured, until the group is closed."""
     config = run.config
     if config.partition_watch_interval_ms:
         run.spawn(
-            _every(config.partition_watch_interval_ms, lambda: look_at_topics(run)),
+            _every(config.partition_watch_interval_ms, lambda: check_topics(run)),
             "watches topics",
         )
     if config.commit_interval_ms:
@@ -31,7 +31,7 @@ def start_chores(run: "GroupRun") -> None:
     if config.max_poll_interval_ms is not None:
         limit_ms = config.max_poll_interval_ms
         run.spawn(
-            _every(max(limit_ms // CHECKS_PER_LIMIT, 1), lambda: _look_at_tasks(run, limit_ms)),
+            _every(max(limit_ms // CHECKS_PER_LIMIT, 1), lambda: _check_tasks(run, limit_ms)),
             "watches tasks",
         )
 
@@ -42,11 +42,11 @@ async def _every(ms: int, do: Callable[[], Awaitable[None]]) -> None:
         await do()
 
 
-async def look_at_topics(run: "GroupRun") -> None:
+async def check_topics(run: "GroupRun") -> None:
     """Tell the membership what changed. A cluster that does not answer is no change."""
     held = run.fetched()
     topics = (
-        None if run.config.pattern is not None else {*run.subscribing.topics, *run.watch.counts}
+        None if run.config.pattern is not None else {*run.subscription.topics, *run.watch.counts}
     )
     try:
         metadata = await run.cluster.metadata(topics)
@@ -54,10 +54,10 @@ async def look_at_topics(run: "GroupRun") -> None:
         run.tell("topics", f"could not be looked at: {error}")
         return
     changes = run.watch.compare(
-        metadata, subscribed=run.subscribing.topics, held=held, is_leader=run.membership.is_leader
+        metadata, subscribed=run.subscription.topics, held=held, is_leader=run.membership.is_leader
     )
     if changes.topics is not None:
-        run.subscribing.topics = changes.topics
+        run.subscription.topics = changes.topics
     if changes.lost:
         run.watch.forget({each.topic for each in changes.lost})
         run.tell("topics", changes.lost_because)
@@ -74,19 +74,19 @@ async def _commit_marked(run: "GroupRun") -> None:
         run.tell("commit failed", f"{error}; tried again with the next interval")
 
 
-async def _look_at_tasks(run: "GroupRun", limit_ms: int) -> None:
+async def _check_tasks(run: "GroupRun", limit_ms: int) -> None:
     """A task that is stuck, or a generation that nobody takes, ends the membership with an error
     that names it.
     """
     now = asyncio.get_running_loop().time()
-    for holding in run.holdings.values():
-        since = holding.busy_since
+    for owned in run.owned_partitions.values():
+        since = owned.busy_since
         if (
             since is not None
-            and holding.ending.end is not End.LOST
+            and owned.ending.end is not End.LOST
             and now - since >= limit_ms / 1_000
         ):
-            run.give_up(_stuck(holding, now - since, limit_ms))
+            run.give_up(_stuck(owned, now - since, limit_ms))
             return
     if run.untaken_for >= limit_ms / 1_000:
         run.give_up(
@@ -98,10 +98,10 @@ async def _look_at_tasks(run: "GroupRun", limit_ms: int) -> None:
         )
 
 
-def _stuck(holding: Holding, seconds: float, limit_ms: int) -> StuckError:
-    where = "; ".join(holding.tasks.stacks()) or "no task of its own"
+def _stuck(owned: OwnedPartition, seconds: float, limit_ms: int) -> StuckError:
+    where = "; ".join(owned.tasks.stacks()) or "no task of its own"
     return StuckError(
-        f"{holding.partition} is stuck: {holding.busy_with} has been worked on for "
+        f"{owned.partition} is stuck: {owned.busy_with} has been worked on for "
         f"{seconds:.1f} s, "
         f"longer than max_poll_interval_ms ({limit_ms}). Its tasks stand at: {where}. "
         "The member left the group, so "

@@ -4,7 +4,7 @@ longer than one generation.
 """
 
 from kohort.client.group.generation import Generation, Workplace
-from kohort.client.group.owned_partition import Ending, Holding, Work
+from kohort.client.group.owned_partition import Ending, OwnedPartition, Work
 from kohort.client.membership import Grant
 from kohort.types import TopicPartition
 
@@ -12,9 +12,9 @@ from kohort.types import TopicPartition
 class BoundGeneration(Generation):
     """Made for each task that is started with a partition."""
 
-    def __init__(self, workplace: Workplace, holding: Holding) -> None:
+    def __init__(self, workplace: Workplace, owned: OwnedPartition) -> None:
         super().__init__(workplace)
-        self._bound = holding
+        self._bound = owned
 
     @property
     def _present(self) -> Generation:
@@ -33,7 +33,7 @@ class BoundGeneration(Generation):
     def start(self, work: Work, *args: object) -> None:
         self._present.start(work, *args)
 
-    def _holding(self, partition: TopicPartition) -> Holding:
+    def _owned(self, partition: TopicPartition) -> OwnedPartition:
         if partition == self._bound.partition:
             return self._bound
-        return self._present._holding(partition)
+        return self._present._owned(partition)

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
 from kohort.client.group.offset_requests import TopicIds, commit_offsets
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import (
@@ -47,7 +47,7 @@ _OF_THE_MEMBERSHIP = frozenset({ErrorCode.illegal_generation, ErrorCode.unknown_
 _FOR_GOOD = frozenset({ErrorCode.fenced_instance_id, ErrorCode.group_authorization_failed})
 _AGAIN = KohortError("not an error to tell anybody of: send it again")
 
-Offsets: TypeAlias = Mapping[Holding, OffsetAndMetadata]
+Offsets: TypeAlias = Mapping[OwnedPartition, OffsetAndMetadata]
 _Outcome: TypeAlias = KohortError | None
 
 
@@ -59,7 +59,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _PendingCommit:
     offset: OffsetAndMetadata
     until: float
     """By the loop's clock."""
@@ -93,7 +93,7 @@ class Committer:
         self._on_fenced = on_fenced
         self._backoff = backoff
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[Holding, _Wanted] = {}
+        self._pending: dict[OwnedPartition, _PendingCommit] = {}
         self._sender: asyncio.Task[None] | None = None
         self.requests = 0
         self.committed = 0
@@ -105,9 +105,9 @@ class Committer:
         Raises GenerationEndedError if any of the partitions may not be committed any more,
         `CommitError` for those that were refused, or could not be committed in time.
         """
-        for holding in offsets:
-            validate_commits(holding)
-        waiters = {holding: self._want(holding, offset) for holding, offset in offsets.items()}
+        for owned in offsets:
+            validate_commits(owned)
+        waiters = {owned: self._want(owned, offset) for owned, offset in offsets.items()}
         if self._sender is None:
             self._sender = self._loop.create_task(self._send_all())
         outcomes = await asyncio.gather(*waiters.values())
@@ -118,16 +118,16 @@ class Committer:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
 
-    def _want(self, holding: Holding, offset: OffsetAndMetadata) -> "asyncio.Future[_Outcome]":
+    def _want(self, owned: OwnedPartition, offset: OffsetAndMetadata) -> "asyncio.Future[_Outcome]":
         waiter: asyncio.Future[_Outcome] = self._loop.create_future()
         until = self._loop.time() + self._timeout_ms / 1_000
-        wanted = self._pending.setdefault(holding, _Wanted(offset, until))
+        wanted = self._pending.setdefault(owned, _PendingCommit(offset, until))
         wanted.offset = offset
         wanted.waiters.append(waiter)
         return waiter
 
     async def _send_all(self) -> None:
-        wanted: dict[Holding, _Wanted] = {}
+        wanted: dict[OwnedPartition, _PendingCommit] = {}
         ended = KohortError("the group was closed before the offsets were committed")
         try:
             while self._pending:
@@ -149,32 +149,36 @@ class Committer:
                 each.settle(ended)
             self._pending.clear()
 
-    def _still_ours(self, wanted: dict[Holding, _Wanted]) -> dict[Holding, _Wanted]:
-        for holding, each in wanted.items():
-            if not holding.ending.commits:
-                each.settle(_ended(holding))
-        return {holding: each for holding, each in wanted.items() if holding.ending.commits}
+    def _still_ours(
+        self, wanted: dict[OwnedPartition, _PendingCommit]
+    ) -> dict[OwnedPartition, _PendingCommit]:
+        for owned, each in wanted.items():
+            if not owned.ending.commits:
+                each.settle(_ended(owned))
+        return {owned: each for owned, each in wanted.items() if owned.ending.commits}
 
-    async def _send(self, wanted: dict[Holding, _Wanted]) -> dict[Holding, _Wanted]:
+    async def _send(
+        self, wanted: dict[OwnedPartition, _PendingCommit]
+    ) -> dict[OwnedPartition, _PendingCommit]:
         """One request; what has to be sent again."""
         if not wanted:
             return {}
         identity = self._identity()
         outcomes = await self._ask(wanted, identity)
         again = {}
-        for holding, each in wanted.items():
-            outcome = self._judged(holding, outcomes[holding.partition], identity)
+        for owned, each in wanted.items():
+            outcome = self._judged(owned, outcomes[owned.partition], identity)
             if outcome is _AGAIN and self._loop.time() < each.until:
-                again[holding] = each
+                again[owned] = each
             else:
-                each.settle(outcomes[holding.partition] if outcome is _AGAIN else outcome)
+                each.settle(outcomes[owned.partition] if outcome is _AGAIN else outcome)
                 self.committed += outcome is None
         return again
 
     async def _ask(
-        self, wanted: dict[Holding, _Wanted], identity: Identity
+        self, wanted: dict[OwnedPartition, _PendingCommit], identity: Identity
     ) -> dict[TopicPartition, _Outcome]:
-        offsets = {holding.partition: each.offset for holding, each in wanted.items()}
+        offsets = {owned.partition: each.offset for owned, each in wanted.items()}
         self.requests += 1
         try:
             connection = await coordinator(self._cluster, self._config.group_id, PURPOSE)
@@ -193,12 +197,12 @@ class Committer:
             self._cluster.coordinator_moved(self._config.group_id)
         return {each: _error(codes.get(each, ErrorCode.unknown_server_error)) for each in offsets}
 
-    def _judged(self, holding: Holding, outcome: _Outcome, identity: Identity) -> _Outcome:
+    def _judged(self, owned: OwnedPartition, outcome: _Outcome, identity: Identity) -> _Outcome:
         """`_AGAIN`, or what to tell who asked."""
         if outcome is None:
             return None
-        if not holding.ending.commits:
-            return _ended(holding)
+        if not owned.ending.commits:
+            return _ended(owned)
         if not isinstance(outcome, KafkaError):
             return _AGAIN
         code = outcome.code
@@ -206,27 +210,27 @@ class Committer:
             self._on_fenced(identity.generation, code)
             # Not all is lost if the member has a newer generation, or is about to: it is joining
             # with what it owns.
-            return _AGAIN if holding.ending.commits else _ended(holding)
+            return _AGAIN if owned.ending.commits else _ended(owned)
         return _AGAIN if code is ErrorCode.rebalance_in_progress or is_retriable(code) else outcome
 
-    def _want_again(self, wanted: dict[Holding, _Wanted]) -> None:
-        for holding, each in wanted.items():
-            newer = self._pending.setdefault(holding, each)
+    def _want_again(self, wanted: dict[OwnedPartition, _PendingCommit]) -> None:
+        for owned, each in wanted.items():
+            newer = self._pending.setdefault(owned, each)
             if newer is not each:
                 newer.waiters += each.waiters
 
 
-def validate_commits(holding: Holding) -> None:
+def validate_commits(owned: OwnedPartition) -> None:
     """Raises GenerationEndedError if nothing of this partition may be committed any more."""
-    if not holding.ending.commits:
-        raise _ended(holding)
+    if not owned.ending.commits:
+        raise _ended(owned)
 
 
-def _ended(holding: Holding) -> GenerationEndedError:
-    ending = holding.ending
+def _ended(owned: OwnedPartition) -> GenerationEndedError:
+    ending = owned.ending
     how = (ending.end or End.LOST).value
     return GenerationEndedError(
-        f"{holding.partition} is not this member's any more: it was {how} "
+        f"{owned.partition} is not this member's any more: it was {how} "
         f"({ending.cause or 'fenced'}). "
         "Its next owner starts at the last committed offset; stop working on it"
     )
@@ -236,8 +240,8 @@ def _error(code: ErrorCode) -> _Outcome:
     return None if code is ErrorCode.none else KafkaError(code)
 
 
-def _raise_for(outcomes: Mapping[Holding, _Outcome]) -> None:
-    errors = {holding.partition: error for holding, error in outcomes.items() if error is not None}
+def _raise_for(outcomes: Mapping[OwnedPartition, _Outcome]) -> None:
+    errors = {owned.partition: error for owned, error in outcomes.items() if error is not None}
     for error in errors.values():
         if isinstance(error, GenerationEndedError):
             raise error

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.owned_partition import Holding, drain
+from kohort.client.group.owned_partition import OwnedPartition, drain
 from kohort.client.membership import End, EndPartitions, Grant
 from kohort.errors import KohortError
 
@@ -27,7 +27,7 @@ class Draining:
         self._run = run
         self._open: list[GenerationScope] = []
         """Generations that have not ended entirely; the last one is the present one."""
-        self._holdings: set[Holding] = set()
+        self._owned_partitions: set[OwnedPartition] = set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, generation: GenerationScope, grant: Grant) -> None:
@@ -40,38 +40,38 @@ class Draining:
     def end(self, end: EndPartitions) -> None:
         """End these partitions, or the generation with all of them, and drain them."""
         ending = self._ending(end)
-        for holding in ending:
-            holding.ending.begin(end.end, end.cause)
-            if holding.is_fetched:
-                self._run.fetcher.pause(holding.partition)
-            if holding.ending.end is End.LOST:
-                holding.tasks.cancel()
+        for owned in ending:
+            owned.ending.begin(end.end, end.cause)
+            if owned.is_fetched:
+                self._run.fetcher.pause(owned.partition)
+            if owned.ending.end is End.LOST:
+                owned.tasks.cancel()
         scopes = list(self._open) if end.partitions is None else []
         for generation in scopes:
             generation.begin_end(end.end, end.cause)
-        self._holdings |= ending
+        self._owned_partitions |= ending
         if self._task is not None:
             self._task.cancel()
         self._task = self._run.spawn(self._drain(scopes, end.drain_ms / 1_000), "drains")
 
-    def _ending(self, end: EndPartitions) -> set[Holding]:
-        holdings = self._run.holdings
+    def _ending(self, end: EndPartitions) -> set[OwnedPartition]:
+        owned_partitions = self._run.owned_partitions
         if end.partitions is None:
-            return set(holdings.values())
-        return {holdings[each] for each in end.partitions if each in holdings}
+            return set(owned_partitions.values())
+        return {owned_partitions[each] for each in end.partitions if each in owned_partitions}
 
     async def _drain(self, scopes: list[GenerationScope], seconds: float) -> None:
-        holdings = list(self._holdings)
+        owned_partitions = list(self._owned_partitions)
         async with asyncio.TaskGroup() as all_:
-            all_.create_task(drain([holding.tasks for holding in holdings], seconds))
+            all_.create_task(drain([owned.tasks for owned in owned_partitions], seconds))
             for generation in scopes:
                 all_.create_task(generation.join(seconds))
-        await self._flush(holdings)
-        for holding in holdings:
-            self._run.release(holding)
+        await self._flush(owned_partitions)
+        for owned in owned_partitions:
+            self._run.release(owned)
         for generation in scopes:
             self._finish(generation)
-        self._holdings.clear()
+        self._owned_partitions.clear()
         self._task = None
         self._run.on_drained()
 
@@ -82,18 +82,18 @@ class Draining:
             await asyncio.wait([self._task])
         self._finish(before)
 
-    async def _flush(self, holdings: list[Holding]) -> None:
+    async def _flush(self, owned_partitions: list[OwnedPartition]) -> None:
         """Commit what was marked, before its partitions go to others; what is on its way already,
         too, must arrive before the coordinator hears that they do.
         """
         marked = self._run.marked
-        if not marked.concern(holdings):
+        if not marked.concern(owned_partitions):
             return
         try:
             async with asyncio.timeout(FLUSH_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
-            self._run.tell("commit failed", f"on revocation: {error or 'no answer in time'}")
+            self._run.tell("commit failed", f"on revocation: {error or 'no response in time'}")
 
     def _finish(self, generation: GenerationScope) -> None:
         generation.finish()

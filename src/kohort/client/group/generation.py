@@ -32,7 +32,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from kohort.client.fetch import Batch, Fetcher
-from kohort.client.group.owned_partition import Ending, Holding, Work
+from kohort.client.group.owned_partition import Ending, OwnedPartition, Work
 from kohort.client.membership import End, Grant
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.types import TopicPartition
@@ -44,12 +44,12 @@ class Workplace(Protocol):
     name: str
     fetcher: Fetcher
 
-    def stream(self, holding: Holding) -> AsyncIterator[Batch]:
+    def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
         """The partition's batches until it ends."""
         ...
 
     async def commit(
-        self, offsets: Mapping[Holding, OffsetAndMetadata], *, wait: bool | None
+        self, offsets: Mapping[OwnedPartition, OffsetAndMetadata], *, wait: bool | None
     ) -> None: ...
 
     def abort(self, cause: str) -> None:
@@ -83,7 +83,7 @@ class Generation(ABC):
     def _ending(self) -> Ending: ...
 
     @abstractmethod
-    def _holding(self, partition: TopicPartition) -> Holding:
+    def _owned(self, partition: TopicPartition) -> OwnedPartition:
         """Raises GenerationEndedError if it is not in the assignment, or is so no longer."""
 
     # --- what it is ---
@@ -141,13 +141,13 @@ class Generation(ABC):
 
     def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """What was committed when this member got the partition; None: nothing."""
-        return self._holding(partition).committed
+        return self._owned(partition).committed
 
     def start_offset(self, partition: TopicPartition) -> int:
         """Where `records` begins: what was committed, else where `start_offset` of the
         configuration says.
         """
-        start = self._holding(partition).start
+        start = self._owned(partition).start
         assert start is not None
         return start
 
@@ -168,7 +168,7 @@ class Generation(ABC):
         The fetcher reads ahead, but no further than its bounds: who is slow is not flooded. Errors
         that concern the partition are raised here.
         """
-        return self._workplace.stream(self._holding(partition))
+        return self._workplace.stream(self._owned(partition))
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], *, wait: bool | None = None
@@ -181,36 +181,36 @@ class Generation(ABC):
         otherwise. Raises GenerationEndedError when a partition is not this member's any more,
         `CommitError` with the errors by partition.
         """
-        named = {holding: holding.offset(given) for holding, given in self._held(offsets)}
+        named = {owned: owned.offset(given) for owned, given in self._held(offsets)}
         await self._workplace.commit(named, wait=wait)
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""
-        self._holding(partition)
+        self._owned(partition)
         return self._workplace.fetcher.position(partition)
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How many records behind the high watermark that is; None before the first answer."""
-        self._holding(partition)
+        self._owned(partition)
         return self._workplace.fetcher.lag(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`: the next batch begins there."""
-        self._holding(partition)
+        self._owned(partition)
         self._workplace.fetcher.seek(partition, offset)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Fetch nothing of these until `resume`; the member keeps them."""
         for each in partitions:
-            self._holding(each)
+            self._owned(each)
             self._workplace.fetcher.pause(each)
 
     def resume(self, *partitions: TopicPartition) -> None:
         for each in partitions:
-            self._holding(each)
+            self._owned(each)
             self._workplace.fetcher.resume(each)
 
     def _held(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
-    ) -> list[tuple[Holding, int | OffsetAndMetadata]]:
-        return [(self._holding(each), given) for each, given in offsets.items()]
+    ) -> list[tuple[OwnedPartition, int | OffsetAndMetadata]]:
+        return [(self._owned(each), given) for each, given in offsets.items()]

@@ -14,7 +14,7 @@ from typing import Self
 
 from kohort.client.group.bound_generation import BoundGeneration
 from kohort.client.group.generation import Generation, Workplace
-from kohort.client.group.owned_partition import Ending, Holding, Tasks, Work, drain
+from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, Work, drain
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
 from kohort.errors import KohortError
@@ -25,11 +25,14 @@ class GenerationScope(Generation):
     """A generation as the application is handed it. Made by `ConsumerGroup`."""
 
     def __init__(
-        self, workplace: Workplace, grant: Grant, holdings: Mapping[TopicPartition, Holding]
+        self,
+        workplace: Workplace,
+        grant: Grant,
+        owned_partitions: Mapping[TopicPartition, OwnedPartition],
     ) -> None:
         super().__init__(workplace)
         self._granted = grant
-        self._holdings = dict(holdings)
+        self._owned_partitions = dict(owned_partitions)
         self._own_ending = Ending()
         self._tasks = Tasks(workplace.task_failed)
         self._parent: asyncio.Task[object] | None = None
@@ -61,19 +64,19 @@ class GenerationScope(Generation):
             if self._own_ending.end is None:
                 self._tasks.start(work, self, args, name)
             return
-        holding = self._holding(args[0])
-        if (work, args) in holding.adoptable:
-            holding.adoptable.remove((work, args))
-        elif holding.ending.end is None:
-            holding.tasks.start(work, BoundGeneration(self._workplace, holding), args, name)
+        owned = self._owned(args[0])
+        if (work, args) in owned.adoptable:
+            owned.adoptable.remove((work, args))
+        elif owned.ending.end is None:
+            owned.tasks.start(work, BoundGeneration(self._workplace, owned), args, name)
 
-    def _holding(self, partition: TopicPartition) -> Holding:
-        holding = self._holdings.get(partition)
-        if holding is None:
+    def _owned(self, partition: TopicPartition) -> OwnedPartition:
+        owned = self._owned_partitions.get(partition)
+        if owned is None:
             raise GenerationEndedError(
                 f"{partition} is not assigned to this member in generation {self.id}"
             )
-        return holding
+        return owned
 
     # --- for the group ---
 
@@ -81,11 +84,11 @@ class GenerationScope(Generation):
         """It is handed over, after one with the assignment `before`: tell the differences from that
         one.
         """
-        added = tuple(each for each in self.assignment if not self._holdings[each].shown)
+        added = tuple(each for each in self.assignment if not self._owned_partitions[each].shown)
         revoked = tuple(each for each in before if each not in set(self.assignment))
         self._granted = replace(self._granted, added=added, revoked=revoked)
-        for holding in self._holdings.values():
-            holding.shown = True
+        for owned in self._owned_partitions.values():
+            owned.shown = True
 
     def begin_end(self, end: End, cause: str) -> None:
         self._own_ending.begin(end, cause)

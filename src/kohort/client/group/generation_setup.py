@@ -9,14 +9,14 @@ from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_EPOCH
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.start_offsets import find_starts
+from kohort.client.group.start_offsets import find_start_offsets
 from kohort.client.membership import Grant
 
 if TYPE_CHECKING:
     from kohort.client.group.run import GroupRun
 
 
-class Preparing:
+class GenerationSetup:
     """Prepares one generation at a time; the next one takes its place."""
 
     def __init__(self, run: "GroupRun") -> None:
@@ -46,11 +46,11 @@ class Preparing:
             "waits for its end",
             retriable=_passes,
         )
-        for holding in run.holdings.values():
-            if holding.start is not None and holding.ending.end is None and not holding.is_fetched:
-                holding.is_fetched = True
-                epoch = NO_EPOCH if holding.committed is None else holding.committed.leader_epoch
-                run.fetcher.add(holding.partition, holding.start, epoch)
+        for owned in run.owned_partitions.values():
+            if owned.start is not None and owned.ending.end is None and not owned.is_fetched:
+                owned.is_fetched = True
+                epoch = NO_EPOCH if owned.committed is None else owned.committed.leader_epoch
+                run.fetcher.add(owned.partition, owned.start, epoch)
         run.prepared(generation)
 
     async def _remember_topics(self, grant: Grant) -> None:
@@ -60,17 +60,17 @@ class Preparing:
         The leader has asked already, before it assigned.
         """
         run = self._run
-        topics = set(run.subscribing.topics) | {each.topic for each in grant.assignment}
+        topics = set(run.subscription.topics) | {each.topic for each in grant.assignment}
         if grant.is_leader:
-            topics |= run.subscribing.topics_of(grant.members)
+            topics |= run.subscription.topics_of(grant.members)
         if grant.is_leader and run.watch.knows(topics):
             return
         run.watch.remember(await run.cluster.metadata(sorted(topics)), topics, run.fetched())
 
     async def _find_starts(self) -> None:
         run = self._run
-        wanted = [holding for holding in run.holdings.values() if holding.ending.end is None]
-        await find_starts(run.cluster, run.config, wanted, run.watch.ids)
+        wanted = [owned for owned in run.owned_partitions.values() if owned.ending.end is None]
+        await find_start_offsets(run.cluster, run.config, wanted, run.watch.ids)
 
 
 def _passes(error: BaseException) -> bool:

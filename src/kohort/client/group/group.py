@@ -29,11 +29,11 @@ from typing import Any, Final, Self
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.fetch import Fetcher, OutOfRange
-from kohort.client.group.background_tasks import start_chores
+from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.owned_partition import Work
 from kohort.client.group.run import GroupRun
-from kohort.client.group.subscription import Subscribing
+from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.net import preload
@@ -81,7 +81,9 @@ class ConsumerGroup:
         )
         self._client_config = ClientConfig(**options)
         self._shared = cluster
-        self._subscribing = Subscribing(self.config.topics, self.config.assignors, self.config.rack)
+        self._subscription = MemberSubscription(
+            self.config.topics, self.config.assignors, self.config.rack
+        )
         self._opened = AsyncExitStack()
         self._run: GroupRun | None = None
 
@@ -107,12 +109,12 @@ class ConsumerGroup:
             cluster = await self._opened.enter_async_context(Cluster(self._client_config))
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
-        run = GroupRun(self.config, cluster, fetcher, self._subscribing, Random())
+        run = GroupRun(self.config, cluster, fetcher, self._subscription, Random())
         if self.config.pattern is not None:
-            self._subscribing.topics = run.watch.matched(await cluster.metadata())
+            self._subscription.topics = run.watch.matched(await cluster.metadata())
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
-        start_chores(run)
+        start_background_tasks(run)
         # from the join on the others' partitions stand still while this member is busy
         preload(*MEMBERS_REQUESTS)
         run.member.tell(run.membership.join)
@@ -219,7 +221,7 @@ class ConsumerGroup:
             "state": run.membership.phase.value,
             "generation": run.membership.generation,
             "member_id": run.membership.member_id,
-            "partitions": len(run.holdings),
+            "partitions": len(run.owned_partitions),
             "rebalances": run.rebalances,
             "commit_requests": run.committer.requests,
             "committed_partitions": run.committer.committed,

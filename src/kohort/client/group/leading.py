@@ -15,9 +15,9 @@ async def assignment_for(run: "GroupRun", assign: Assign) -> dict[str, bytes]:
 
     The topics of all members count, not just this one's own.
     """
-    topics = sorted(run.subscribing.topics_of(assign.members))
+    topics = sorted(run.subscription.topics_of(assign.members))
     metadata = await run.cluster.metadata(topics)
     run.watch.remember(metadata, topics, run.fetched())
-    return run.subscribing.assign(
+    return run.subscription.assign(
         assign.protocol, topics_for_assignor(metadata, topics), assign.members
     )

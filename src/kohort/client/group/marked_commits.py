@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from kohort.client.group.commits import Committer, validate_commits
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 
@@ -20,31 +20,31 @@ class MarkedCommits:
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
-        self._marked: dict[Holding, OffsetAndMetadata] = {}
-        self._under_way: dict[Holding, OffsetAndMetadata] = {}
+        self._marked: dict[OwnedPartition, OffsetAndMetadata] = {}
+        self._under_way: dict[OwnedPartition, OffsetAndMetadata] = {}
         """What is being committed now."""
         self._committing = asyncio.Lock()
 
-    def mark(self, offsets: Mapping[Holding, OffsetAndMetadata]) -> None:
+    def mark(self, offsets: Mapping[OwnedPartition, OffsetAndMetadata]) -> None:
         """Have these committed before long. Raises GenerationEndedError if any may not be committed
         any more.
         """
-        for holding in offsets:
-            validate_commits(holding)
+        for owned in offsets:
+            validate_commits(owned)
         self._marked.update(offsets)
 
-    def forget(self, holdings: Iterable[Holding]) -> None:
+    def forget(self, owned_partitions: Iterable[OwnedPartition]) -> None:
         """Newer offsets are committed by another way, or none are committed any more."""
-        for holding in holdings:
-            self._marked.pop(holding, None)
-            self._under_way.pop(holding, None)
+        for owned in owned_partitions:
+            self._marked.pop(owned, None)
+            self._under_way.pop(owned, None)
 
-    def concern(self, holdings: Iterable[Holding]) -> bool:
+    def concern(self, owned_partitions: Iterable[OwnedPartition]) -> bool:
         """Whether an offset of any of these has to arrive before its partition goes to another
         member.
         """
         wanted = self._marked.keys() | self._under_way.keys()
-        return any(holding in wanted and holding.ending.commits for holding in holdings)
+        return any(owned in wanted and owned.ending.commits for owned in owned_partitions)
 
     async def commit(self) -> None:
         """Send what is marked. Raises KohortError, and keeps what was not committed for the next
@@ -53,7 +53,7 @@ class MarkedCommits:
         async with self._committing:
             marked, self._marked = self._marked, {}
             self._under_way = {
-                holding: offset for holding, offset in marked.items() if holding.ending.commits
+                owned: offset for owned, offset in marked.items() if owned.ending.commits
             }
             if not self._under_way:
                 return

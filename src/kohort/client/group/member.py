@@ -145,7 +145,7 @@ class Member:
                 purpose = self._purpose(type(send.request))
                 connection = await coordinator(self._cluster, self._config.group_id, purpose)
                 self._connections[number] = connection
-                answer = await ask(connection, self._config, send.request, send.timeout_ms)
+                response = await ask(connection, self._config, send.request, send.timeout_ms)
         except (RequestTimeoutError, TimeoutError):
             self._timed_out(send)
         except KohortError as error:
@@ -160,7 +160,7 @@ class Member:
             self.tell(self.membership.refused, fault)
         else:
             self._forget(number)
-            self.tell(self.membership.answered, number, answer)
+            self.tell(self.membership.responded, number, response)
         finally:
             self._forget(number)
 

@@ -44,7 +44,7 @@ async def commit_offsets(
     # Given only where it is wanted: no version of today has it, and to find out which has loads
     # them all.
     retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
-    answer = await connection.send(
+    response = await connection.send(
         "offset_commit",
         max_version=_version(config, offsets, topic_ids),
         group_id=config.group_id,
@@ -63,7 +63,7 @@ async def commit_offsets(
     )
     return {
         TopicPartition(_name(topic, names), each.partition_index): each.error_code
-        for topic in answer.topics
+        for topic in response.topics
         for each in topic.partitions
     }
 
@@ -95,7 +95,7 @@ async def fetch_offsets(
     of_one_group = {"group_id": config.group_id, "topics": topics}
     of_several = {"groups": [{**of_one_group, "member_id": None, "member_epoch": -1}]}
     known = all(topic_ids.get(topic) for topic, _ in wanted)
-    answer = await connection.send(
+    response = await connection.send(
         "offset_fetch",
         max_version=None if known else NAMES_TOPICS,
         require_stable=True,
@@ -105,7 +105,7 @@ async def fetch_offsets(
             else of_one_group
         ),
     )
-    found = _fetched(answer, names)
+    found = _fetched(response, names)
     for each in asked:
         if each not in found:
             raise KafkaError(
@@ -115,9 +115,9 @@ async def fetch_offsets(
 
 
 def _fetched(
-    answer: Any, names: Mapping[UUID, str]
+    response: Any, names: Mapping[UUID, str]
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    group = answer.groups[0] if hasattr(answer, "groups") else answer
+    group = response.groups[0] if hasattr(response, "groups") else response
     _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:

@@ -82,7 +82,7 @@ class Tasks:
             self._on_error(error)
 
 
-class Holding:
+class OwnedPartition:
     """One partition of this member."""
 
     def __init__(

@@ -12,16 +12,16 @@ from typing import Any, Final
 from kohort.client.cluster import Cluster
 from kohort.client.group_config import GroupConfig
 from kohort.client.membership import (
-    Answer,
+    CoordinatorResponse,
     Heartbeat,
-    JoinAnswer,
-    JoinedMember,
     JoinGroup,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
     LeaveGroup,
-    PlainAnswer,
+    PlainResponse,
     Request,
-    SyncAnswer,
     SyncGroup,
+    SyncGroupResponse,
 )
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KohortError
@@ -60,7 +60,7 @@ async def coordinator(cluster: Cluster, group_id: str, purpose: str) -> Connecti
 
 async def ask(
     connection: Connection, config: GroupConfig, request: Request, timeout_ms: int
-) -> Answer:
+) -> CoordinatorResponse:
     """Send it, and wait for the answer. Raises KohortError."""
     match request:
         case JoinGroup():
@@ -75,8 +75,8 @@ async def ask(
 
 async def _join(
     request: JoinGroup, connection: Connection, config: GroupConfig, timeout_ms: int
-) -> Answer:
-    answer = await connection.send(
+) -> CoordinatorResponse:
+    response = await connection.send(
         "join_group",
         timeout_ms=timeout_ms,
         min_version=STATIC_MEMBERS_SINCE if config.is_static else 0,
@@ -89,28 +89,28 @@ async def _join(
         protocols=[{"name": name, "metadata": metadata} for name, metadata in request.protocols],
         reason=request.reason,
     )
-    return JoinAnswer(
-        error=answer.error_code,
-        generation=answer.generation_id,
-        protocol=answer.protocol_name or "",
-        leader=answer.leader,
-        skip_assignment=getattr(answer, "skip_assignment", False),
-        member_id=answer.member_id,
+    return JoinGroupResponse(
+        error=response.error_code,
+        generation=response.generation_id,
+        protocol=response.protocol_name or "",
+        leader=response.leader,
+        skip_assignment=getattr(response, "skip_assignment", False),
+        member_id=response.member_id,
         members=tuple(
-            JoinedMember(
+            JoinGroupResponseMember(
                 member_id=each.member_id,
                 instance_id=getattr(each, "group_instance_id", None),
                 metadata=each.metadata,
             )
-            for each in answer.members
+            for each in response.members
         ),
     )
 
 
 async def _sync(
     request: SyncGroup, connection: Connection, config: GroupConfig, timeout_ms: int
-) -> Answer:
-    answer = await connection.send(
+) -> CoordinatorResponse:
+    response = await connection.send(
         "sync_group",
         timeout_ms=timeout_ms,
         group_id=config.group_id,
@@ -123,13 +123,13 @@ async def _sync(
             {"member_id": member, "assignment": blob} for member, blob in request.assignments
         ],
     )
-    return SyncAnswer(error=answer.error_code, assignment=answer.assignment)
+    return SyncGroupResponse(error=response.error_code, assignment=response.assignment)
 
 
 async def _heartbeat(
     request: Heartbeat, connection: Connection, config: GroupConfig, timeout_ms: int
-) -> Answer:
-    answer = await connection.send(
+) -> CoordinatorResponse:
+    response = await connection.send(
         "heartbeat",
         timeout_ms=timeout_ms,
         group_id=config.group_id,
@@ -137,12 +137,12 @@ async def _heartbeat(
         member_id=request.member_id,
         group_instance_id=config.instance_id,
     )
-    return PlainAnswer(error=answer.error_code)
+    return PlainResponse(error=response.error_code)
 
 
 async def _leave(
     request: LeaveGroup, connection: Connection, config: GroupConfig, timeout_ms: int
-) -> Answer:
+) -> CoordinatorResponse:
     member = {
         "member_id": request.member_id,
         "group_instance_id": config.instance_id,
@@ -150,10 +150,10 @@ async def _leave(
     }
     several = (connection.version("leave_group") or 0) >= SEVERAL_LEAVE_SINCE
     who: Mapping[str, Any] = {"members": [member]} if several else {"member_id": request.member_id}
-    answer = await connection.send(
+    response = await connection.send(
         "leave_group", timeout_ms=timeout_ms, group_id=config.group_id, **who
     )
-    error = answer.error_code
+    error = response.error_code
     if error is ErrorCode.none:
-        error = next((each.error_code for each in getattr(answer, "members", ())), error)
-    return PlainAnswer(error=error)
+        error = next((each.error_code for each in getattr(response, "members", ())), error)
+    return PlainResponse(error=error)

@@ -18,13 +18,13 @@ from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.commits import Committer, Identity
 from kohort.client.group.draining import Draining
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.generation_setup import Preparing
+from kohort.client.group.generation_setup import GenerationSetup
 from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import Member
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.streaming import stream
-from kohort.client.group.subscription import Subscribing
+from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
 from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.group_errors import GroupError, StuckError
@@ -56,19 +56,19 @@ class GroupRun:
         config: GroupConfig,
         cluster: Cluster,
         fetcher: Fetcher,
-        subscribing: Subscribing,
+        subscription: MemberSubscription,
         random: Random,
     ) -> None:
         self.config = config
         self.name = config.group_id
         self.cluster = cluster
         self.fetcher = fetcher
-        self.subscribing = subscribing
+        self.subscription = subscription
         self.watch = TopicWatch(config.pattern)
         self.membership = Membership(
             config,
-            subscribing,
-            cooperative=subscribing.cooperative,
+            subscription,
+            cooperative=subscription.cooperative,
             request_timeout_ms=cluster.config.request_timeout_ms,
             random=random,
         )
@@ -83,9 +83,9 @@ class GroupRun:
             backoff=cluster.backoff(),
         )
         self.marked = MarkedCommits(self.committer)
-        self.preparing = Preparing(self)
+        self.setup = GenerationSetup(self)
         self.draining = Draining(self)
-        self.holdings: dict[TopicPartition, Holding] = {}
+        self.owned_partitions: dict[TopicPartition, OwnedPartition] = {}
         self.failure: GroupError | None = None
         """Why the membership is over, if it is not because it was asked for."""
         self.left = asyncio.Event()
@@ -187,7 +187,7 @@ class GroupRun:
 
     def fetched(self) -> list[TopicPartition]:
         """What this member has been working on."""
-        return [partition for partition, holding in self.holdings.items() if holding.is_fetched]
+        return [partition for partition, owned in self.owned_partitions.items() if owned.is_fetched]
 
     # --- what the membership decides ---
 
@@ -209,24 +209,24 @@ class GroupRun:
     def on_start(self, start: Start) -> None:
         grant = start.grant
         self.rebalances += 1
-        self.subscribing.on_assignment(grant)
+        self.subscription.on_assignment(grant)
         for partition in grant.added:
-            self.holdings[partition] = Holding(partition, self.task_failed)
+            self.owned_partitions[partition] = OwnedPartition(partition, self.task_failed)
         generation = GenerationScope(
-            self, grant, {each: self.holdings[each] for each in grant.assignment}
+            self, grant, {each: self.owned_partitions[each] for each in grant.assignment}
         )
         for partition in grant.assignment:
-            holding = self.holdings[partition]
-            holding.generation = generation
-            holding.adoptable = holding.tasks.working()
+            owned = self.owned_partitions[partition]
+            owned.generation = generation
+            owned.adoptable = owned.tasks.working()
         self.draining.begin(generation, grant)
         self._ready = None
-        self.preparing.begin(generation, grant)
+        self.setup.begin(generation, grant)
         self.tell("generation", _described(grant))
 
     def on_end(self, end: EndPartitions) -> None:
         if end.partitions is None:
-            self.preparing.cancel()
+            self.setup.cancel()
             self._ready = None
         self.draining.end(end)
 
@@ -260,31 +260,31 @@ class GroupRun:
         self._ready, self._handed = None, generation
         return generation
 
-    def release(self, holding: Holding) -> None:
+    def release(self, owned: OwnedPartition) -> None:
         """It is drained: this member does not have it any more."""
-        holding.ending.over.set()
-        if holding.is_fetched:
-            self.fetcher.remove(holding.partition)
-        if self.holdings.get(holding.partition) is holding:
-            del self.holdings[holding.partition]
-        self.marked.forget([holding])
+        owned.ending.over.set()
+        if owned.is_fetched:
+            self.fetcher.remove(owned.partition)
+        if self.owned_partitions.get(owned.partition) is owned:
+            del self.owned_partitions[owned.partition]
+        self.marked.forget([owned])
 
     def on_drained(self) -> None:
         self.member.tell(self.membership.drained)
 
     # --- for generations ---
 
-    def stream(self, holding: Holding) -> AsyncIterator[Batch]:
-        return stream(self.fetcher, holding, self._gone)
+    def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
+        return stream(self.fetcher, owned, self._gone)
 
-    def _gone(self, holding: Holding, error: KohortError) -> None:
+    def _gone(self, owned: OwnedPartition, error: KohortError) -> None:
         """The fetcher noticed before the watch did that the topic was deleted, or made anew."""
-        self.watch.forget([holding.partition.topic])
+        self.watch.forget([owned.partition.topic])
         self.tell("topics", str(error))
-        self.member.tell(self.membership.lose, (holding.partition,), str(error))
+        self.member.tell(self.membership.lose, (owned.partition,), str(error))
 
     async def commit(
-        self, offsets: Mapping[Holding, OffsetAndMetadata], *, wait: bool | None
+        self, offsets: Mapping[OwnedPartition, OffsetAndMetadata], *, wait: bool | None
     ) -> None:
         waits = self.config.commit_interval_ms == 0 if wait is None else wait
         if waits:

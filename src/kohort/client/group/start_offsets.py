@@ -8,7 +8,7 @@ from typing import Any, Final
 from kohort.client.cluster import EARLIEST, LATEST, Cluster, list_offsets
 from kohort.client.group.commits import PURPOSE
 from kohort.client.group.offset_requests import TopicIds, fetch_offsets
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError, moves_coordinator
@@ -21,13 +21,16 @@ LIST_WITHIN_MS: Final = 5_000
 """How long one try may take: who asks tries again, and looks at the topics meanwhile."""
 
 
-async def find_starts(
-    cluster: Cluster, config: GroupConfig, holdings: Iterable[Holding], topic_ids: TopicIds
+async def find_start_offsets(
+    cluster: Cluster,
+    config: GroupConfig,
+    owned_partitions: Iterable[OwnedPartition],
+    topic_ids: TopicIds,
 ) -> None:
     """Fill in `committed` and `start` of holdings that have none. Raises KohortError; what passes
     too.
     """
-    unknown = {holding.partition: holding for holding in holdings if holding.start is None}
+    unknown = {owned.partition: owned for owned in owned_partitions if owned.start is None}
     if not unknown:
         return
     committed = await _committed(cluster, config, unknown, topic_ids)
@@ -35,7 +38,7 @@ async def find_starts(
         unknown[partition].committed = offset
         if offset is not None:
             unknown[partition].start = offset.offset
-    without = [partition for partition, holding in unknown.items() if holding.start is None]
+    without = [partition for partition, owned in unknown.items() if owned.start is None]
     for partition, start in (await _configured(cluster, config, without)).items():
         unknown[partition].start = start
 
@@ -75,5 +78,7 @@ async def _listed(
 ) -> dict[TopicPartition, int]:
     if not asked:
         return {}
-    answers = await list_offsets(cluster, asked, config.isolation_level, timeout_ms=LIST_WITHIN_MS)
-    return {partition: unless_error(answer).offset for partition, answer in answers.items()}
+    responses = await list_offsets(
+        cluster, asked, config.isolation_level, timeout_ms=LIST_WITHIN_MS
+    )
+    return {partition: unless_error(response).offset for partition, response in responses.items()}

@@ -6,42 +6,42 @@ from typing import Final, TypeAlias
 
 from kohort.client.errors import UNKNOWN_TOPIC, GaveUpError, TopicRecreatedError
 from kohort.client.fetch import Batch, Fetcher
-from kohort.client.group.owned_partition import Holding
+from kohort.client.group.owned_partition import OwnedPartition
 from kohort.errors import KafkaError, KohortError
 
-OnGone: TypeAlias = Callable[[Holding, KohortError], None]
+OnGone: TypeAlias = Callable[[OwnedPartition, KohortError], None]
 WAIT_MS: Final = 1_000
 """How long one look into the fetcher may take."""
 
 
-async def stream(fetcher: Fetcher, holding: Holding, on_gone: OnGone) -> AsyncIterator[Batch]:
+async def stream(fetcher: Fetcher, owned: OwnedPartition, on_gone: OnGone) -> AsyncIterator[Batch]:
     """Batches while the partition has not begun to end; what is read ahead is then left to its next
     owner.
 
-    While a batch is being worked on, `holding.busy_since` says since when. Raises what the fetcher
+    While a batch is being worked on, `owned.busy_since` says since when. Raises what the fetcher
     does, but that the topic is gone is told to `on_gone`, and ends the stream.
     """
     loop = asyncio.get_running_loop()
-    began = loop.create_task(holding.ending.began.wait())
+    began = loop.create_task(owned.ending.began.wait())
     try:
-        while holding.ending.end is None:
+        while owned.ending.end is None:
             try:
-                batch = await _next(fetcher, holding, began)
+                batch = await _next(fetcher, owned, began)
             except (TopicRecreatedError, GaveUpError, KafkaError) as error:
                 if not _is_gone(error):
                     raise
-                on_gone(holding, error)
+                on_gone(owned, error)
                 await asyncio.wait((began,), timeout=WAIT_MS / 1_000)
                 continue
             if batch is None:
                 continue
-            holding.last_offset, holding.last_epoch = batch.next_offset, batch.leader_epoch
-            holding.busy_since = loop.time()
-            holding.busy_with = f"the batch before offset {batch.next_offset}"
+            owned.last_offset, owned.last_epoch = batch.next_offset, batch.leader_epoch
+            owned.busy_since = loop.time()
+            owned.busy_with = f"the batch before offset {batch.next_offset}"
             yield batch
-            holding.busy_since = None
+            owned.busy_since = None
     finally:
-        holding.busy_since = None
+        owned.busy_since = None
         began.cancel()
 
 
@@ -49,21 +49,23 @@ def _is_gone(error: TopicRecreatedError | GaveUpError | KafkaError) -> bool:
     return isinstance(error, TopicRecreatedError) or error.code in UNKNOWN_TOPIC
 
 
-async def _next(fetcher: Fetcher, holding: Holding, began: "asyncio.Task[bool]") -> Batch | None:
+async def _next(
+    fetcher: Fetcher, owned: OwnedPartition, began: "asyncio.Task[bool]"
+) -> Batch | None:
     """The next batch; None if there is none yet, or the partition begins to end."""
-    ready = await fetcher.next(holding.partition, max_wait_ms=0)
-    if ready is not None or holding.ending.end is not None:
-        return ready if holding.ending.end is None else None
-    fetching = asyncio.ensure_future(fetcher.wait(holding.partition, max_wait_ms=WAIT_MS))
+    ready = await fetcher.next(owned.partition, max_wait_ms=0)
+    if ready is not None or owned.ending.end is not None:
+        return ready if owned.ending.end is None else None
+    fetching = asyncio.ensure_future(fetcher.wait(owned.partition, max_wait_ms=WAIT_MS))
     try:
         await asyncio.wait((fetching, began), return_when=asyncio.FIRST_COMPLETED)
-        if not fetching.done() or holding.ending.end is not None:
+        if not fetching.done() or owned.ending.end is not None:
             return None
         fetching.result()
         # does not wait: a batch taken is handed out
-        return await fetcher.next(holding.partition, max_wait_ms=0)
+        return await fetcher.next(owned.partition, max_wait_ms=0)
     finally:
         if not fetching.done():
             fetching.cancel()
-        elif holding.ending.end is not None and not fetching.cancelled():
+        elif owned.ending.end is not None and not fetching.cancelled():
             fetching.exception()  # nobody wants it any more

@@ -13,15 +13,19 @@ from kohort.assignors.base import (
     Topics,
     rebalance_protocol,
 )
-from kohort.assignors.leader import JoinedMember as AssignedMember
-from kohort.assignors.leader import encode_metadata, perform_assignment, subscribed_topics
+from kohort.assignors.leader import (
+    JoinedMember,
+    encode_metadata,
+    perform_assignment,
+    subscribed_topics,
+)
 from kohort.assignors.registry import assignor
-from kohort.client.membership import Grant, JoinedMember
+from kohort.client.membership import Grant, JoinGroupResponseMember
 from kohort.errors import ConfigError
 from kohort.types import InstanceId, MemberId, TopicPartition
 
 
-class Subscribing:
+class MemberSubscription:
     """Of one member. Raises `ConfigError` for assignors that are unknown, or do not go together."""
 
     def __init__(
@@ -65,12 +69,12 @@ class Subscribing:
         if grant.protocol in self._by_name:
             self._by_name[grant.protocol].on_assignment(assignment, grant.generation)
 
-    def topics_of(self, members: Iterable[JoinedMember]) -> frozenset[str]:
+    def topics_of(self, members: Iterable[JoinGroupResponseMember]) -> frozenset[str]:
         """What the whole group is subscribed to. Raises `MalformedError`, which names the member."""
         return subscribed_topics(map(_assigned, members)) | frozenset(self.topics)
 
     def assign(
-        self, protocol: str, topics: Topics, members: Iterable[JoinedMember]
+        self, protocol: str, topics: Topics, members: Iterable[JoinGroupResponseMember]
     ) -> dict[str, bytes]:
         """The assignment by member id. Raises KohortError, and whatever an own assignor does."""
         if protocol not in self._by_name:
@@ -80,6 +84,6 @@ class Subscribing:
         return dict(perform_assignment(self._by_name[protocol], topics, map(_assigned, members)))
 
 
-def _assigned(member: JoinedMember) -> AssignedMember:
+def _assigned(member: JoinGroupResponseMember) -> JoinedMember:
     instance_id = None if member.instance_id is None else InstanceId(member.instance_id)
-    return AssignedMember(MemberId(member.member_id), instance_id, member.metadata)
+    return JoinedMember(MemberId(member.member_id), instance_id, member.metadata)

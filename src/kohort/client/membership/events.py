@@ -66,7 +66,7 @@ Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedMember:
+class JoinGroupResponseMember:
     """A member as its leader sees it."""
 
     member_id: str
@@ -75,30 +75,30 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinAnswer:
+class JoinGroupResponse:
     error: ErrorCode = NONE
     generation: int = -1
     protocol: str = ""
     leader: str = ""
     skip_assignment: bool = False
     member_id: str = ""
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[JoinGroupResponseMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncAnswer:
+class SyncGroupResponse:
     error: ErrorCode = NONE
     assignment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainAnswer:
+class PlainResponse:
     """To a Heartbeat, or to a LeaveGroup: the member's own error, else the one at the top."""
 
     error: ErrorCode = NONE
 
 
-Answer: TypeAlias = JoinAnswer | SyncAnswer | PlainAnswer
+CoordinatorResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | PlainResponse
 
 
 # --- actions ---
@@ -107,7 +107,7 @@ Answer: TypeAlias = JoinAnswer | SyncAnswer | PlainAnswer
 @dataclass(frozen=True, slots=True)
 class Send:
     """Send `request` to the coordinator, looking that up first where it is not known. Bring the
-    answer to `answered`, or to `failed` when there is none within `timeout_ms`.
+    answer to `responded`, or to `failed` when there is none within `timeout_ms`.
     """
 
     number: int
@@ -135,7 +135,7 @@ class Assign:
 
     generation: int
     protocol: str
-    members: tuple[JoinedMember, ...]
+    members: tuple[JoinGroupResponseMember, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Grant:
     """
     user_data: bytes | None = None
     """What the leader's assignor says to this member's."""
-    members: tuple[JoinedMember, ...] = ()
+    members: tuple[JoinGroupResponseMember, ...] = ()
     """All of the group, if this member leads it."""
 
     @property

@@ -19,13 +19,13 @@ def send_heartbeat(member: MembershipState, now: int) -> None:
     member.session.sent(member.send(request, min(member.request_timeout_ms, of_session)), now)
 
 
-def heartbeat_answered(member: MembershipState, error: ErrorCode, now: int) -> None:
+def handle_heartbeat_response(member: MembershipState, error: ErrorCode, now: int) -> None:
     """An error that passes ends nothing: the next heartbeat comes soon."""
     if error is ErrorCode.none:
-        member.session.answered(now, included=True)
+        member.session.responded(now, included=True)
     elif error is ErrorCode.rebalance_in_progress:
         has_join = member.phase is Phase.JOINING and member.session.was_sent_after_join
-        member.session.answered(now, included=has_join)
+        member.session.responded(now, included=has_join)
         group_rebalances(member, now)
     elif advice(error) is None and error not in (
         ErrorCode.unknown_member_id,

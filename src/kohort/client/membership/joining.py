@@ -15,11 +15,11 @@ from kohort.client.membership.events import (
     End,
     ForgetCoordinator,
     Grant,
-    JoinAnswer,
     JoinGroup,
+    JoinGroupResponse,
     Start,
-    SyncAnswer,
     SyncGroup,
+    SyncGroupResponse,
 )
 from kohort.client.membership.state import MembershipState, Phase
 from kohort.errors import ErrorCode
@@ -44,33 +44,33 @@ def send_join(member: MembershipState, now: int) -> None:
     )
 
 
-def join_answered(member: MembershipState, answer: JoinAnswer, now: int) -> None:
+def handle_join_response(member: MembershipState, response: JoinGroupResponse, now: int) -> None:
     """The generation's number, and for the leader its members."""
-    if answer.error is ErrorCode.none:
-        _joined(member, answer, now)
-    elif answer.error is ErrorCode.member_id_required and not member.member_id:
-        member.member_id = answer.member_id
+    if response.error is ErrorCode.none:
+        _joined(member, response, now)
+    elif response.error is ErrorCode.member_id_required and not member.member_id:
+        member.member_id = response.member_id
         send_join(member, now)
-    elif answer.error is ErrorCode.unknown_member_id:
+    elif response.error is ErrorCode.unknown_member_id:
         lose_membership(member, "the group does not know this member any more", forget=True)
         _retry(member, "JoinGroup was answered UNKNOWN_MEMBER_ID", now)
     else:
-        _refused(member, answer.error, "JoinGroup", now)
+        _refused(member, response.error, "JoinGroup", now)
 
 
-def _joined(member: MembershipState, answer: JoinAnswer, now: int) -> None:
+def _joined(member: MembershipState, response: JoinGroupResponse, now: int) -> None:
     member.member_id, member.generation, member.protocol = (
-        answer.member_id,
-        answer.generation,
-        answer.protocol,
+        response.member_id,
+        response.generation,
+        response.protocol,
     )
-    member.leads = answer.leader == answer.member_id
-    member.members = answer.members
+    member.leads = response.leader == response.member_id
+    member.members = response.members
     member.session.begin(now, holds=bool(member.held))
-    if member.leads and not answer.skip_assignment:
+    if member.leads and not response.skip_assignment:
         member.phase = Phase.ASSIGNING
         assign = Assign(
-            generation=member.generation, protocol=member.protocol, members=answer.members
+            generation=member.generation, protocol=member.protocol, members=response.members
         )
         member.actions.append(assign)
     else:
@@ -94,23 +94,24 @@ def send_sync(
     )
 
 
-def sync_answered(member: MembershipState, answer: SyncAnswer, now: int) -> None:
+def handle_sync_response(member: MembershipState, response: SyncGroupResponse, now: int) -> None:
     """This member's assignment."""
-    if answer.error is ErrorCode.none:
-        _synced(member, answer.assignment, now)
-    elif answer.error is ErrorCode.rebalance_in_progress:
+    if response.error is ErrorCode.none:
+        _synced(member, response.assignment, now)
+    elif response.error is ErrorCode.rebalance_in_progress:
         member.phase = Phase.OUT
         member.want_join("the group rebalances again")
     elif (
-        answer.error is ErrorCode.unknown_member_id or answer.error is ErrorCode.illegal_generation
+        response.error is ErrorCode.unknown_member_id
+        or response.error is ErrorCode.illegal_generation
     ):
-        forget = answer.error is ErrorCode.unknown_member_id
+        forget = response.error is ErrorCode.unknown_member_id
         lose_membership(
-            member, f"SyncGroup was answered {answer.error.name.upper()}", forget=forget
+            member, f"SyncGroup was answered {response.error.name.upper()}", forget=forget
         )
-        _retry(member, f"SyncGroup was answered {answer.error.name.upper()}", now)
+        _retry(member, f"SyncGroup was answered {response.error.name.upper()}", now)
     else:
-        _refused(member, answer.error, "SyncGroup", now)
+        _refused(member, response.error, "SyncGroup", now)
 
 
 def _synced(member: MembershipState, assignment: bytes, now: int) -> None:

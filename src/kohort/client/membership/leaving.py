@@ -41,7 +41,7 @@ def send_leave(member: MembershipState, now: int) -> None:
     )
 
 
-def leave_answered(member: MembershipState, error: ErrorCode, now: int) -> None:
+def handle_leave_response(member: MembershipState, error: ErrorCode, now: int) -> None:
     """Whatever is wrong with a member that is leaving, it is no member any more; but for a
     coordinator elsewhere.
     """

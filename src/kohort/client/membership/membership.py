@@ -39,21 +39,33 @@ from typing import TypeAlias, cast
 
 from kohort.client.group_errors import GroupError
 from kohort.client.membership.ending import fail, lose_membership, rebalance
-from kohort.client.membership.events import Action, Answer, End, JoinAnswer, PlainAnswer, SyncAnswer
+from kohort.client.membership.events import (
+    Action,
+    CoordinatorResponse,
+    End,
+    JoinGroupResponse,
+    PlainResponse,
+    SyncGroupResponse,
+)
 from kohort.client.membership.heartbeats import (
-    heartbeat_answered,
+    handle_heartbeat_response,
     heartbeat_failed,
     membership_refused,
     send_heartbeat,
 )
 from kohort.client.membership.joining import (
-    join_answered,
+    handle_join_response,
+    handle_sync_response,
     request_failed,
     send_join,
     send_sync,
-    sync_answered,
 )
-from kohort.client.membership.leaving import begin_leave, leave_answered, leave_failed, send_leave
+from kohort.client.membership.leaving import (
+    begin_leave,
+    handle_leave_response,
+    leave_failed,
+    send_leave,
+)
 from kohort.client.membership.state import MembershipState, Phase
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
@@ -139,19 +151,19 @@ class Membership(MembershipState):
 
     # --- what the coordinator, the leader's assignor and the clock say ---
 
-    def answered(self, now: int, number: int, answer: Answer) -> Actions:
+    def responded(self, now: int, number: int, response: CoordinatorResponse) -> Actions:
         """The answer to `Send(number, …)`."""
         if number == self.session.in_flight:
             self.session.in_flight = None
-            heartbeat_answered(self, cast(PlainAnswer, answer).error, now)
+            handle_heartbeat_response(self, cast(PlainResponse, response).error, now)
         elif number == self.awaited:
             self.awaited = None
-            if isinstance(answer, JoinAnswer):
-                join_answered(self, answer, now)
-            elif isinstance(answer, SyncAnswer):
-                sync_answered(self, answer, now)
+            if isinstance(response, JoinGroupResponse):
+                handle_join_response(self, response, now)
+            elif isinstance(response, SyncGroupResponse):
+                handle_sync_response(self, response, now)
             else:
-                leave_answered(self, answer.error, now)
+                handle_leave_response(self, response.error, now)
         return self._settled(now)
 
     def failed(self, now: int, number: int, error: str, *, sent: bool) -> Actions:

@@ -12,7 +12,7 @@ FIRST_BACKOFF_MS: Final = 100
 JITTER: Final = 0.2
 
 
-class Session:
+class MemberSession:
     """Heartbeats of one member, in ms. There is at most one in flight.
 
     A coordinator goes on without a member for two reasons: it has not heard of it for the session
@@ -107,7 +107,7 @@ class Session:
         self._due = now if self.beat_at is None else self.beat_at
         self.in_flight, self._sent, self.beat_at = number, now, None
 
-    def answered(self, now: int, *, included: bool) -> None:
+    def responded(self, now: int, *, included: bool) -> None:
         """The member is alive: since it sent what was answered, and not only since now."""
         if included:
             self.included_at = self._sent

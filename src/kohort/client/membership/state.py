@@ -16,12 +16,12 @@ from kohort.client.membership.events import (
     Action,
     End,
     EndPartitions,
-    JoinedMember,
+    JoinGroupResponseMember,
     Request,
     Send,
     Tell,
 )
-from kohort.client.membership.session import Session, Tries, backoff_ms
+from kohort.client.membership.session import MemberSession, Tries, backoff_ms
 from kohort.types import TopicPartition
 
 JOIN_WITHIN_MS: Final = 500
@@ -79,7 +79,7 @@ class MembershipState:
         self.running = False
         """The application has a generation, be it one without partitions."""
         self.draining = False
-        self.session = Session(
+        self.session = MemberSession(
             interval_ms=config.heartbeat_interval_ms,
             timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
@@ -88,7 +88,7 @@ class MembershipState:
         self.protocol = ""
         """The assignor that the group chose."""
         self.leads = False
-        self.members: tuple[JoinedMember, ...] = ()
+        self.members: tuple[JoinGroupResponseMember, ...] = ()
         """All of the group, if this member leads it."""
         self.wanted = False
         """Whether the application wants to be a member."""

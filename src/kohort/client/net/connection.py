@@ -21,7 +21,7 @@ from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.net.receiving import Receiver
-from kohort.client.net.send_gate import Gate, Obstacle
+from kohort.client.net.send_gate import Obstacle, SendGate
 from kohort.client.net.versions import (
     Frame,
     Wire,
@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[_Call] = deque()
         self._next_id = 0
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
-        self._gate = Gate()
+        self._gate = SendGate()
         self._renewing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -182,12 +182,12 @@ class Connection(asyncio.BufferedProtocol):
         BrokerUnreachableError.
         """
         try:
-            answer = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
+            response = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
         except MalformedError as error:
             raise self.fail(self._garbage(error)) from None
-        if asked := getattr(answer, "throttle_time", None):
+        if asked := getattr(response, "throttle_time", None):
             self.throttle(asked.total_seconds())
-        return answer
+        return response
 
     def throttle(self, seconds: float) -> None:
         """The client is over its quota: send nothing for so long, for the broker would not read it
@@ -198,15 +198,15 @@ class Connection(asyncio.BufferedProtocol):
         self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(
-        self, how: Wire, *body: bytes, timeout_ms: int | None = None, answered: bool = True
+        self, how: Wire, *body: bytes, timeout_ms: int | None = None, await_response: bool = True
     ) -> Frame:
         """The whole answer (without its size) to a request whose body is in pieces; b"" if it is
-        not `answered`.
+        not `await_response`.
 
         Waits while too many requests are in flight. Raises BrokerUnreachableError,
         RequestTimeoutError.
         """
-        if not answered:
+        if not await_response:
             await self._gate.passed()
             self._write(how, body, 0)
             return b""

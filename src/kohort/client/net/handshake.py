@@ -40,12 +40,12 @@ async def ask_versions(submit: Submit) -> Offered:
     """What the broker speaks. Raises KafkaError, MalformedError, BrokerUnreachableError."""
     version = spoken("api_versions")[1]
     while True:
-        answer = await _ask_in(submit, version)
-        offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        if answer.error_code is ErrorCode.none:
+        response = await _ask_in(submit, version)
+        offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        if response.error_code is ErrorCode.none:
             return offered
-        if answer.error_code is not ErrorCode.unsupported_version or version == 0:
-            raise KafkaError(answer.error_code, "to ApiVersions")
+        if response.error_code is not ErrorCode.unsupported_version or version == 0:
+            raise KafkaError(response.error_code, "to ApiVersions")
         version = min(version - 1, common_version("api_versions", offered) or 0)
 
 
@@ -76,16 +76,16 @@ async def authenticate(send: Send, security: Security) -> int:
     try:
         message = await anext(exchange)
         for _ in range(_MAX_STEPS):
-            answer = await send("sasl_authenticate", auth_bytes=message)
-            if answer.error_code is not ErrorCode.none:
+            response = await send("sasl_authenticate", auth_bytes=message)
+            if response.error_code is not ErrorCode.none:
                 raise AuthenticationError(
                     f"{security.mechanism}: "
-                    f"{answer.error_message or answer.error_code.name.upper()}"
+                    f"{response.error_message or response.error_code.name.upper()}"
                 )
             try:
-                message = await exchange.asend(answer.auth_bytes)
+                message = await exchange.asend(response.auth_bytes)
             except StopAsyncIteration:
-                return int(getattr(answer, "session_lifetime", _NO_TIME) // _MS)
+                return int(getattr(response, "session_lifetime", _NO_TIME) // _MS)
     except (UnicodeDecodeError, ValueError) as error:
         raise AuthenticationError(
             f"{security.mechanism}: an answer that cannot be understood: {error}"

@@ -14,7 +14,7 @@ class Obstacle(Enum):
     THROTTLED = "the broker asked for a pause"
 
 
-class Gate:
+class SendGate:
     """Open while there is no obstacle; once it is `closed_for_good` nobody waits any more."""
 
     def __init__(self) -> None:

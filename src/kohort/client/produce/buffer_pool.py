@@ -5,7 +5,7 @@ up.
 import asyncio
 
 
-class Room:
+class BufferPool:
     """Bytes, of one producer."""
 
     __slots__ = ("_freed", "limit", "used")

@@ -28,7 +28,7 @@ _SEQUENCES_LOST: Final = frozenset(
 _UNKNOWN: Final = ErrorCode.unknown_server_error
 
 
-class Outcomes:
+class DeliveryResults:
     """Of one producer. `on_settled` is called with every batch that is done with, also with one
     that was split.
     """
@@ -46,7 +46,7 @@ class Outcomes:
         self._on_settled = on_settled
         self._backoffs: dict[TopicPartition, Backoff] = {}
 
-    def answered(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
+    def handle_response(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
         """The broker's answer for the batch, None if it left that out."""
         if told is None:
             self.failed(

@@ -22,7 +22,7 @@ from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError
 from kohort.client.produce.batch import Delivery, ProduceBatch, RecordMetadata
-from kohort.client.produce.buffer_pool import Room
+from kohort.client.produce.buffer_pool import BufferPool
 from kohort.client.produce.partition import ProducePartition
 from kohort.client.produce.partitioner import Partitioner, Sticky, murmur2_partitioner
 from kohort.client.produce.producer_ids import ProducerIds
@@ -85,7 +85,7 @@ class Producer:
         self._purpose = f"produce {next(_numbers)}"
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
-        self._room = Room(buffer_memory)
+        self._buffer_pool = BufferPool(buffer_memory)
         self._largest = min(max_request_size, buffer_memory)
         self._unseen: list[ProduceBatch] = []
         self._sender: Sender | None = None
@@ -104,7 +104,9 @@ class Producer:
             await self.close(timeout_ms=0)
 
     def __repr__(self) -> str:
-        return f"<Producer {len(self._unsettled())} batches unsettled, {self._room.used} bytes>"
+        return (
+            f"<Producer {len(self._unsettled())} batches unsettled, {self._buffer_pool.used} bytes>"
+        )
 
     async def send(
         self,
@@ -138,13 +140,13 @@ class Producer:
                 ErrorCode.message_too_large,
                 f"{tp}: {size} bytes; see max_request_size, buffer_memory",
             )
-        if not self._room.has(size):
-            await self._make_room(tp, size)
+        if not self._buffer_pool.has(size):
+            await self._wait_for_memory(tp, size)
         stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         batch, is_new = self._open_batch(tp, size, stamp)
         before = batch.size
         delivery = batch.append(key, value, headers, stamp)
-        self._room.take(batch.size - before)
+        self._buffer_pool.take(batch.size - before)
         if batch.size >= self.config.batch_size:
             batch.close()
             self._wake_sender()
@@ -171,15 +173,15 @@ class Producer:
         known = self._cluster.known_topic(tp.topic) or await self._find(tp.topic)
         if known.partition(tp.partition) is None:
             raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
-        if not self._room.has(len(payload)):
-            await self._make_room(tp, len(payload))
+        if not self._buffer_pool.has(len(payload)):
+            await self._wait_for_memory(tp, len(payload))
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
         compressed = compress(self.config.codec, payload)
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(compressed, len(payload), count, max_timestamp)
-        self._room.take(len(payload))
+        self._buffer_pool.take(len(payload))
         self._wake_sender()
         await asyncio.sleep(0)
         return delivery
@@ -276,7 +278,7 @@ class Producer:
         now = asyncio.get_running_loop().time()
         batch = ProduceBatch(partition.tp, partition.next_number(), self.config.codec, now, stamp)
         partition.waiting.append(batch)
-        self._room.take(batch.size)
+        self._buffer_pool.take(batch.size)
         if self._sender is None:
             self._sender = Sender(
                 self._cluster, self.config, self._ids, self._purpose, self._settled
@@ -296,24 +298,24 @@ class Producer:
             self._sender.wake()
 
     def _settled(self, batch: ProduceBatch) -> None:
-        self._room.give_back(batch.size)
+        self._buffer_pool.give_back(batch.size)
         if batch.halves is not None:
-            self._room.take(sum(half.size for half in batch.halves))
+            self._buffer_pool.take(sum(half.size for half in batch.halves))
         elif not batch.is_awaited and batch.done.exception() is not None:
             self._unseen.append(batch)
 
-    async def _make_room(self, tp: TopicPartition, size: int) -> None:
+    async def _wait_for_memory(self, tp: TopicPartition, size: int) -> None:
         sender = self._sender
         if sender is not None:
             sender.hurry += 1
             sender.wake()
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
-                await self._room.wait_for(size)
+                await self._buffer_pool.wait_for(size)
         except TimeoutError:
             raise BufferFullError(
                 f"{tp}: no room for a record within {self.config.max_block_ms / 1000:g} "
-                f"s, {self._room.used} bytes "
+                f"s, {self._buffer_pool.used} bytes "
                 "wait for the brokers; send more slowly, or raise buffer_memory or max_block_ms"
             ) from None
         finally:

@@ -56,7 +56,7 @@ class ProducerIds:
     async def _ask(self) -> ProducerId:
         connection = await self._cluster.any_connection()
         try:
-            answer = await connection.send(
+            response = await connection.send(
                 "init_producer_id",
                 transactional_id=None,
                 transaction_timeout_ms=2**31 - 1,
@@ -66,6 +66,6 @@ class ProducerIds:
             raise UnsupportedVersionError(
                 f"{error}; set enable_idempotence=False for such a broker"
             ) from None
-        if answer.error_code is not ErrorCode.none:
-            raise KafkaError(answer.error_code, "to InitProducerId")
-        return ProducerId(answer.producer_id, answer.producer_epoch)
+        if response.error_code is not ErrorCode.none:
+            raise KafkaError(response.error_code, "to InitProducerId")
+        return ProducerId(response.producer_id, response.producer_epoch)

@@ -1,4 +1,4 @@
-"""Sends what producers' partitions have ready; `Outcomes` deals with the answers.
+"""Sends what producers' partitions have ready; `DeliveryResults` deals with the answers.
 
 One task looks at all partitions with batches whenever something may have changed, and starts
 requests: each has one batch of as many partitions of a broker as there are, several requests may be
@@ -14,7 +14,7 @@ from typing import Any, Final
 from kohort.client.cluster import Cluster
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
 from kohort.client.produce.batch import NO_OFFSET, ProduceBatch
-from kohort.client.produce.delivery_results import Outcomes
+from kohort.client.produce.delivery_results import DeliveryResults
 from kohort.client.produce.partition import NEVER, ProducePartition
 from kohort.client.produce.producer_ids import ProducerIds
 from kohort.client.produce.request import VERSIONS, ZSTD_SINCE, produce_request
@@ -43,7 +43,7 @@ class Sender:
         self._config = config
         self._ids = ids
         self._purpose = purpose
-        self._outcomes = Outcomes(cluster, config, ids, on_settled)
+        self._results = DeliveryResults(cluster, config, ids, on_settled)
         self._active: dict[ProducePartition, None] = {}
         self._wake = asyncio.Event()
         self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
@@ -70,7 +70,7 @@ class Sender:
         await asyncio.gather(*tasks, return_exceptions=True)
         for partition in tuple(self._active):
             for batch in (*partition.in_flight, *partition.waiting):
-                self._outcomes.settle(
+                self._results.settle(
                     batch,
                     DeliveryTimeoutError(
                         batch.tp, (f"{batch.tp}: the producer was closed before its end")
@@ -144,7 +144,7 @@ class Sender:
         earliest = NEVER
         for partition in tuple(self._active):
             for batch in partition.expired(now - timeout):
-                self._outcomes.settle(batch, self._outcomes.timed_out(batch))
+                self._results.settle(batch, self._results.timed_out(batch))
             if partition.is_idle:
                 del self._active[partition]
             elif partition.waiting:
@@ -164,10 +164,10 @@ class Sender:
             else:  # whoever sends is told, rather than left waiting
                 log.exception("a request to broker %s ended with an error that is our own", node_id)
             for partition, batch in batches:
-                self._outcomes.failed(partition, batch, error)
+                self._results.failed(partition, batch, error)
         else:
             for partition, batch in batches:
-                self._outcomes.answered(partition, batch, found.get(batch.tp))
+                self._results.handle_response(partition, batch, found.get(batch.tp))
         finally:
             self._requests[node_id] -= 1
             self.wake()
@@ -181,13 +181,13 @@ class Sender:
         how = connection.how("produce", least, most)
         acks = self._config.required_acks
         body = produce_request(how.version, acks, self._cluster.config.request_timeout_ms, batches)
-        frame = await connection.submit(how, *body, answered=acks != 0)
+        frame = await connection.submit(how, *body, await_response=acks != 0)
         if not acks:
             return {batch.tp: _UNTOLD for batch in batches}
-        answer = connection.decode(how, frame)
+        response = connection.decode(how, frame)
         return {
             TopicPartition(topic.name, each.index): each
-            for topic in answer.responses
+            for topic in response.responses
             for each in topic.partition_responses
         }
 
@@ -226,7 +226,7 @@ class Sender:
                     batch.last_error = error
             else:
                 for batch in partition.expired(NEVER):
-                    self._outcomes.settle(batch, error)
+                    self._results.settle(batch, error)
 
     def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)

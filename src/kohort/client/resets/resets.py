@@ -12,7 +12,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from kohort.client.admin import WITHOUT_MEMBERS, Admin, GroupDescription, Standing, standings
+from kohort.client.admin import (
+    WITHOUT_MEMBERS,
+    Admin,
+    GroupDescription,
+    PartitionLag,
+    partition_lags,
+)
 from kohort.client.cluster import Offset
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.resets.plan import Change, Drift, ResetPlan
@@ -71,9 +77,9 @@ async def plan_reset(
         )
     found = await _offsets_for_time(admin, wanted, every)
     changes = (
-        _change(wanted, group, standing, found)
+        _change(wanted, group, partition_lag, found)
         for group in groups
-        for standing in standings(committed[group], ends, per_group[group]).values()
+        for partition_lag in partition_lags(committed[group], ends, per_group[group]).values()
     )
     return ResetPlan(
         specification=str(wanted),
@@ -84,7 +90,10 @@ async def plan_reset(
 
 
 def _change(
-    wanted: Specification, group: GroupId, at: Standing, found: Mapping[TopicPartition, int | None]
+    wanted: Specification,
+    group: GroupId,
+    at: PartitionLag,
+    found: Mapping[TopicPartition, int | None],
 ) -> Change:
     new, warning = new_offset(wanted, group, at, found.get(at.partition))
     return Change(group=group, partition=at.partition, old=at.committed, new=new, warning=warning)
@@ -107,13 +116,13 @@ async def _offsets_for_time(
     """None where no record is as new. Raises KafkaError."""
     if not isinstance(wanted, ToTime):
         return {}
-    answers = await admin.list_offsets(dict.fromkeys(partitions, wanted.at_ms))
-    for answer in answers.values():
-        if isinstance(answer, KafkaError):
-            raise answer
+    responses = await admin.list_offsets(dict.fromkeys(partitions, wanted.at_ms))
+    for response in responses.values():
+        if isinstance(response, KafkaError):
+            raise response
     return {
-        each: answer.offset if isinstance(answer, Offset) and answer.offset >= 0 else None
-        for each, answer in answers.items()
+        each: response.offset if isinstance(response, Offset) and response.offset >= 0 else None
+        for each, response in responses.items()
     }
 
 
@@ -207,8 +216,8 @@ def _told(of: OffsetAndMetadata | None) -> str:
 async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
     """Raises ActiveGroupError, or what hinders to find out."""
     active = []
-    for group, answer in (await admin.describe_groups(groups)).items():
-        described = unless_error(answer)
+    for group, response in (await admin.describe_groups(groups)).items():
+        described = unless_error(response)
         if described.state not in WITHOUT_MEMBERS:
             active.append(_active(group, described))
     if active:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kohort.client.admin import Standing
+from kohort.client.admin import PartitionLag
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import GroupId, TopicPartition
@@ -83,7 +83,7 @@ Specification: TypeAlias = (
 
 
 def new_offset(
-    wanted: Specification, group: GroupId, at: Standing, found: int | None = None
+    wanted: Specification, group: GroupId, at: PartitionLag, found: int | None = None
 ) -> tuple[OffsetAndMetadata, str]:
     """The offset to commit, and a warning, "" if there is none.
 
@@ -108,7 +108,7 @@ def new_offset(
 
 
 def _asked_for(
-    wanted: Specification, group: GroupId, at: Standing, start: int, end: int, found: int | None
+    wanted: Specification, group: GroupId, at: PartitionLag, start: int, end: int, found: int | None
 ) -> tuple[int, str]:
     match wanted:
         case ToEarliest():
@@ -133,7 +133,7 @@ def _asked_for(
             return by_partition[group, at.partition], ""
 
 
-def _current(at: Standing) -> int:
+def _current(at: PartitionLag) -> int:
     if at.committed is None:
         raise NoCommitError(
             f"{at.partition}: cannot be shifted, the group has committed nothing there"
