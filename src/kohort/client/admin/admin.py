@@ -3,8 +3,8 @@
     async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
         admin = Admin(cluster)
         described = await admin.describe_groups(["orders"])
-        for standing in (await admin.standings("orders")).values():
-            print(standing.partition, standing.lag)
+        for lag in (await admin.partition_lags("orders")).values():
+            print(lag.partition, lag.lag)
 
 Every call is bounded by the client's `default_api_timeout_ms` and retries only what passes:
 coordinators that move or load, connections that break. Where one call asks about many groups or

@@ -123,7 +123,7 @@ class OwnedPartition:
 
     def __repr__(self) -> str:
         end = f" {self.ending.end.value}" if self.ending.end else ""
-        return f"<Holding {self.partition} start={self.start} tasks={len(self.tasks)}{end}>"
+        return f"<OwnedPartition {self.partition} start={self.start} tasks={len(self.tasks)}{end}>"
 
 
 async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
