@@ -22,7 +22,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint, read_varint
 
 NO_TIMESTAMP: Final = -1
 
@@ -380,32 +381,27 @@ class _Reader:
         return text
 
     def nullable_string(self) -> str | None:
-        length = self._unsigned_varint() - 1 if self._flexible else self.int16()
+        length = self._varint() - 1 if self._flexible else self.int16()
         return None if length < 0 else self._take(length).decode()
 
     def data(self) -> bytes:
-        length = self._unsigned_varint() - 1 if self._flexible else self.int32()
+        length = self._varint() - 1 if self._flexible else self.int32()
         return self._take(max(length, 0))
 
     def array_length(self) -> int:
-        return self._unsigned_varint() - 1 if self._flexible else self.int32()
+        return self._varint() - 1 if self._flexible else self.int32()
 
     def tags(self) -> dict[int, bytes]:
         if not self._flexible:
             return {}
-        return {
-            self._unsigned_varint(): self._take(self._unsigned_varint())
-            for _ in range(self._unsigned_varint())
-        }
+        return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
 
-    def _unsigned_varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise CorruptRecordError("a varint of more than 5 bytes")
+    def _varint(self) -> int:
+        try:
+            value, self._position = read_varint(self._data, self._position)
+        except (IndexError, MalformedError) as error:
+            raise CorruptRecordError(f"no varint at byte {self._position}: {error}") from None
+        return value
 
     def _unpack(self, form: str, size: int) -> int:
         value: int = struct.unpack(form, self._take(size))[0]

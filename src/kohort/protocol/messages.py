@@ -17,7 +17,7 @@ from kohort.protocol.apis import API_VERSIONS, APIS
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.lenient_decoding import MAX_PATCHES
-from kohort.protocol.packing import read_varint
+from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import Read, reader
 from kohort.protocol.writing import encode
 
@@ -76,18 +76,9 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
 
 def _skip_tags(data: bytes, at: int) -> int:
     try:
-        if data[at] == 0:
-            return at + 1
-        count, at = read_varint(data, at)
-        if count > MAX_PATCHES:
-            raise MalformedError(f"{count} tagged fields in a request header")
-        for _ in range(count):
-            _, at = read_varint(data, at)
-            size, at = read_varint(data, at)
-            at += size
+        return skip_tagged_fields(data, at, limit=MAX_PATCHES)
     except IndexError:
         raise MalformedError("request header ends early") from None
-    return at
 
 
 def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:

@@ -16,7 +16,7 @@ _SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def pack_varint(value: int) -> bytes:
-    """Unsigned varint, seven bits a byte, lowest first."""
+    """Pack an unsigned varint: seven bits a byte, lowest first."""
     if value < 0x80:
         return _SMALL_VARINTS[value]
     out = bytearray()
@@ -27,12 +27,16 @@ def pack_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+def read_varint(
+    data: bytes | bytearray | memoryview, at: int, max_bytes: int = 5
+) -> tuple[int, int]:
     """(unsigned varint at offset `at`, offset behind it).
 
-    Raises IndexError at the end of the data, `MalformedError` if it takes more than five bytes.
+    Raises IndexError at the end of the data, `MalformedError` beyond `max_bytes`. Five bytes hold
+    32 bits, ten hold 64.
     """
     value = shift = 0
+    stop = 7 * max_bytes
     while True:
         byte = data[at]
         at += 1
@@ -40,8 +44,28 @@ def read_varint(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int
         if byte < 0x80:
             return value, at
         shift += 7
-        if shift > 28:
-            raise MalformedError("variable-length integer of more than five bytes")
+        if shift >= stop:
+            raise MalformedError(f"variable-length integer of more than {max_bytes} bytes")
+
+
+def skip_tagged_fields(
+    data: bytes | bytearray | memoryview, at: int, limit: int | None = None
+) -> int:
+    """Offset behind the tagged fields at offset `at`.
+
+    Raises IndexError if `data` ends within their numbers, `MalformedError` beyond `limit` fields.
+    The offset may lie behind the end of `data` if the last field claims too many bytes.
+    """
+    if data[at] == 0:
+        return at + 1
+    count, at = read_varint(data, at)
+    if limit is not None and count > limit:
+        raise MalformedError(f"{count} tagged fields in a header")
+    for _ in range(count):  # Ends with the data: each field takes at least two bytes.
+        _, at = read_varint(data, at)
+        size, at = read_varint(data, at)
+        at += size
+    return at
 
 
 def pack_string(value: str | None) -> bytes:

@@ -16,6 +16,8 @@ from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.framing import MalformedError
+from kohort.protocol.packing import pack_varint, read_varint
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -43,13 +45,7 @@ def invalid(why: str) -> KafkaError:
 
 def encode_varint(number: int) -> bytes:
     """`number` (of at most 64 bits) as a zigzag varint."""
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return pack_varint(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
 SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
@@ -80,13 +76,19 @@ def encode(record: Record, offset_delta: int, base_timestamp: int) -> bytes:
     parts = [b"\x00", _encoded(timestamp - base_timestamp), _encoded(offset_delta)]
     for field in (key, value):
         parts += (_NULL,) if field is None else (_encoded(len(field)), field)
-    parts.append(_encoded(len(headers)))
+    parts.append(encode_headers(headers))
+    body = b"".join(parts)
+    return _encoded(len(body)) + body
+
+
+def encode_headers(headers: Sequence[Header]) -> bytes:
+    """The bytes of a record's headers, their number included."""
+    parts = [_encoded(len(headers))]
     for name, content in headers:
         encoded_name = name.encode(errors="surrogateescape")
         parts += (_encoded(len(encoded_name)), encoded_name)
         parts += (_NULL,) if content is None else (_encoded(len(content)), content)
-    body = b"".join(parts)
-    return _encoded(len(body)) + body
+    return b"".join(parts)
 
 
 def encode_pair(key: bytes | None, value: bytes | None, offset_delta: int) -> bytes:
@@ -297,16 +299,11 @@ def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_raw_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The varint at `position` before its zigzag is undone, and where it ends. Raises IndexError at
-    the end of `data`, KafkaError INVALID_RECORD if it takes more than ten bytes.
+    """The varint at `position` before its zigzag is undone, and the offset behind it.
+
+    Raises IndexError at the end of `data`, KafkaError INVALID_RECORD beyond ten bytes.
     """
-    raw = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 128:
-            return raw, position
-        shift += 7
-        if shift > 63:
-            raise invalid("a number of more than ten bytes")
+    try:
+        return read_varint(data, position, max_bytes=10)
+    except MalformedError as error:
+        raise invalid(str(error)) from None

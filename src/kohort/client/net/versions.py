@@ -17,7 +17,7 @@ from kio.schema.index import api_key_map
 from kohort.client.errors import UnsupportedVersionError
 from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.packing import read_varint
+from kohort.protocol.packing import skip_tagged_fields
 from kohort.protocol.reading import Read, reader
 from kohort.protocol.schema import known_versions
 from kohort.protocol.writing import encode
@@ -129,16 +129,9 @@ def preload(*apis: str) -> None:
 def skip_tags(frame: Frame, at: int) -> int:
     """The offset behind tagged fields, of which none matters here. Raises MalformedError."""
     try:
-        if frame[at] == 0:
-            return at + 1
-        count, at = read_varint(frame, at)
-        for _ in range(count):  # ends with the data: each takes two bytes at least
-            _, at = read_varint(frame, at)
-            size, at = read_varint(frame, at)
-            at += size
+        return skip_tagged_fields(frame, at)
     except IndexError:
-        raise MalformedError("tagged fields end beyond the answer") from None
-    return at
+        raise MalformedError("tagged fields end beyond the response") from None
 
 
 def correlation_id(frame: Frame) -> int:

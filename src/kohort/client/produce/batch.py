@@ -19,7 +19,7 @@ from kohort.protocol.batch_format import (
     SIZE_OVERHEAD,
 )
 from kohort.protocol.compression import Codec, compress, decompress
-from kohort.protocol.records import SMALL_VARINTS, Header, decode, encode_varint
+from kohort.protocol.records import SMALL_VARINTS, Header, decode, encode_headers, encode_varint
 from kohort.types import TopicPartition
 
 NO_SEQUENCE: Final = -1
@@ -166,7 +166,7 @@ class ProduceBatch:
             value_size = (
                 SMALL_VARINTS[len(value)] if len(value) < _SMALL else encode_varint(len(value))
             )
-        tail = _NONE_AND_ZERO if not headers else _encoded_headers(headers)
+        tail = _NONE_AND_ZERO if not headers else encode_headers(headers)
         size = (
             1
             + len(stamp)
@@ -266,12 +266,3 @@ class ProduceBatch:
             self._parts.clear()
             self._payload = b""
             self.done.exception()  # that nobody awaits it is no error of the loop's: flush tells
-
-
-def _encoded_headers(headers: Sequence[Header]) -> bytes:
-    parts = [encode_varint(len(headers))]
-    for name, content in headers:
-        encoded = name.encode(errors="surrogateescape")
-        parts += (encode_varint(len(encoded)), encoded)
-        parts += (_NULL,) if content is None else (encode_varint(len(content)), content)
-    return b"".join(parts)
