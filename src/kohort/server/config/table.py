@@ -19,40 +19,38 @@ _DAY = 24 * _HOUR
 _SERVER = (
     ConfigDef(
         name="listeners", kind="string", default="127.0.0.1:9092", check=parse_address,
-        doc="Address to listen on, HOST:PORT or PLAINTEXT://HOST:PORT; port 0 takes a free one. "
-        "Kafka's default is every interface.",
+        doc="Address to listen on, as HOST:PORT or PLAINTEXT://HOST:PORT. Port 0 takes a free "
+        "port. Kafka's default is every interface.",
     ),
     ConfigDef(
         name="advertised.listeners", kind="string", default=None, check=parse_address,
-        doc="Address that clients are told to connect to; null: the one listened on. Port 0 "
-            "stands for "
-        "the port listened on.",
+        doc="Address that clients connect to. Null: the address of listeners. Port 0: the port "
+        "listened on.",
     ),
     ConfigDef(
         name="node.id", kind="int", default=0, minimum=0,
-        doc="Id of this broker in answers to clients. Kafka has no default.",
+        doc="Id of this broker in responses. Kafka has no default.",
     ),
     ConfigDef(name="broker.id", kind="int", default=None, minimum=0, doc="Old name of node.id."),
     ConfigDef(
         name="log.dir", kind="string", default="data",
-        doc="Directory of all topics, groups and metadata; one server at a time uses it. "
-            "Kafka's default "
-        "is /tmp/kafka-logs.",
+        doc="Directory of all topics, groups and metadata, used by one server at a time. Kafka's "
+        "default is /tmp/kafka-logs.",
     ),
 )
 
 _CONNECTIONS = (
     ConfigDef(
         name="max.connections", kind="int", default=INT_MAX, minimum=0,
-        doc="Connections at a time; beyond it a new one is closed at once.",
+        doc="Largest number of open connections; a further one is closed at once.",
     ),
     ConfigDef(
         name="max.connections.per.ip", kind="int", default=INT_MAX, minimum=0,
-        doc="Connections at a time from one address; beyond it a new one is closed at once.",
+        doc="Largest number of open connections from one address; a further one is closed at once.",
     ),
     ConfigDef(
         name="connections.max.idle.ms", kind="long", default=600_000,
-        doc="A connection that sent nothing for so long, and waits for nothing, is closed.",
+        doc="Idle time after which a connection that waits for no response is closed.",
     ),
     ConfigDef(
         name="socket.request.max.bytes", kind="int", default=100 * _MEBI, minimum=1,
@@ -60,74 +58,73 @@ _CONNECTIONS = (
     ),
     ConfigDef(
         name="queued.max.request.bytes", kind="long", default=-1,
-        doc="Bytes of requests, over all connections, that may be received and unanswered "
-            "before reading "
-        "pauses; "
-        "-1: unlimited.",
+        doc="Total bytes of requests that may be in progress, over all connections, before reading "
+        "pauses; -1: unlimited.",
     ),
 )
 
 _GROUPS = (
     ConfigDef(
         name="group.min.session.timeout.ms", kind="int", default=6_000,
-        doc="Shortest session timeout that a member may ask for; a shorter one is answered "
+        doc="Shortest session timeout of a member; a shorter one is rejected with "
         "INVALID_SESSION_TIMEOUT.",
     ),
     ConfigDef(
         name="group.max.session.timeout.ms", kind="int", default=1_800_000,
-        doc="Longest session timeout that a member may ask for; a longer one is answered "
+        doc="Longest session timeout of a member; a longer one is rejected with "
         "INVALID_SESSION_TIMEOUT.",
     ),
     ConfigDef(
         name="group.initial.rebalance.delay.ms", kind="int", default=3_000,
-        doc="How long an empty group waits for more members before its first rebalance "
-            "completes; 0 with "
-        "--dev.",
+        doc="Time that an empty group waits for more members before its first rebalance completes; "
+        "0 with --dev.",
     ),
     ConfigDef(
         name="group.max.size", kind="int", default=INT_MAX, minimum=1,
-        doc="Members of one group; beyond it a join is answered GROUP_MAX_SIZE_REACHED.",
+        doc="Largest number of members in one group; a further JoinGroup is rejected with "
+        "GROUP_MAX_SIZE_REACHED.",
     ),
 )
 
 _OFFSETS = (
     ConfigDef(
         name="offset.metadata.max.bytes", kind="int", default=4_096,
-        doc="Longest metadata of a commit, in characters; a longer one is answered "
+        doc="Longest metadata of a commit, in characters; longer metadata is rejected with "
         "OFFSET_METADATA_TOO_LARGE.",
     ),
     ConfigDef(
         name="offsets.retention.minutes", kind="int", default=10_080, minimum=1,
-        doc="Committed offsets expire so long after their group became empty, or after their "
-            "commit "
-        "(KIP-211).",
+        doc="Time after which committed offsets expire, counted from when their group became empty "
+        "or from their commit (KIP-211).",
     ),
     ConfigDef(
         name="offsets.retention.check.interval.ms", kind="long", default=600_000, minimum=1,
-        doc="How often expired offsets and groups are looked for.",
+        doc="Interval of the search for expired offsets and groups.",
     ),
     ConfigDef(
         name="offsets.topic.num.partitions", kind="int", default=50, minimum=1,
-        doc="Partitions of __consumer_offsets; read when the topic is made, at the first start.",
+        doc="Number of partitions of __consumer_offsets; read when the topic is created, at the "
+        "first start.",
     ),
     ConfigDef(
         name="offsets.topic.segment.bytes", kind="int", default=100 * _MEBI, minimum=_MEBI,
-        doc="Segment size of __consumer_offsets; small, so that loading and compaction are fast.",
+        doc="Segment size of __consumer_offsets; a small one makes loading and compaction fast.",
     ),
 )
 
 _TOPICS = (
     ConfigDef(
         name="auto.create.topics.enable", kind="boolean", default=True,
-        doc="Whether asking for the metadata of an unknown topic makes it.",
+        doc="Whether a Metadata request for an unknown topic creates it.",
     ),
     ConfigDef(
         name="num.partitions", kind="int", default=1, minimum=1,
-        doc="Partitions of a topic that is made automatically, or without a number.",
+        doc="Number of partitions of a topic that is created automatically, or without a number.",
     ),
     ConfigDef(
         name="delete.topic.enable", kind="boolean", default=True,
-        doc="Whether DeleteTopics is served; else it is answered TOPIC_DELETION_DISABLED.",
+        doc="Whether DeleteTopics is served; otherwise it is rejected with "
+        "TOPIC_DELETION_DISABLED.",
     ),
     ConfigDef(
         name="message.max.bytes", kind="int", default=_MEBI + 12, minimum=0,
@@ -136,23 +133,23 @@ _TOPICS = (
     ConfigDef(
         name="compression.type", kind="string", default="producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        doc="producer: batches are stored as they came; else those of another codec are "
-            "compressed anew. "
-        "Default of a topic's compression.type.",
+        doc="producer: batches are stored as produced; otherwise batches of another codec are "
+        "recompressed. Default of a topic's compression.type.",
     ),
     ConfigDef(
         name="log.message.timestamp.type", kind="string", default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
-        doc="Whose clock stamps records; default of a topic's message.timestamp.type.",
+        doc="Clock that stamps records: the producer's or the server's; default of a topic's "
+        "message.timestamp.type.",
     ),
     ConfigDef(
         name="log.message.timestamp.before.max.ms", kind="long", default=LONG_MAX, minimum=0,
-        doc="How far in the past a record's CreateTime may lie; default of a topic's "
+        doc="Largest age of a record's CreateTime; default of a topic's "
         "message.timestamp.before.max.ms.",
     ),
     ConfigDef(
         name="log.message.timestamp.after.max.ms", kind="long", default=_HOUR, minimum=0,
-        doc="How far in the future a record's CreateTime may lie; default of a topic's "
+        doc="Largest distance of a record's CreateTime into the future; default of a topic's "
         "message.timestamp.after.max.ms.",
     ),
 )
@@ -173,13 +170,12 @@ _LOG = (
     ),
     ConfigDef(
         name="log.retention.bytes", kind="long", default=-1,
-        doc="Size of a partition beyond which old segments are deleted, -1: unlimited; "
-            "default of a "
-        "topic's retention.bytes.",
+        doc="Size of a partition beyond which old segments are deleted, -1: unlimited; default of "
+        "a topic's retention.bytes.",
     ),
     ConfigDef(
         name="log.retention.check.interval.ms", kind="long", default=300_000, minimum=1,
-        doc="How often segments are looked for that retention lets go.",
+        doc="Interval of the search for segments that retention deletes.",
     ),
     ConfigDef(
         name="log.segment.bytes", kind="int", default=1024 * _MEBI, minimum=_MEBI,
@@ -187,25 +183,27 @@ _LOG = (
     ),
     ConfigDef(
         name="log.roll.ms", kind="long", default=None, minimum=1,
-        doc="Age at which a new segment is begun; default of a topic's segment.ms. Null: "
-            "log.roll.hours.",
+        doc="Age at which a new segment is started; default of a topic's segment.ms. Null: "
+        "log.roll.hours.",
     ),
-    ConfigDef(name="log.roll.hours", kind="int", default=168, minimum=1, doc="log.roll.ms in hours."),
+    ConfigDef(
+        name="log.roll.hours", kind="int", default=168, minimum=1, doc="log.roll.ms in hours.",
+    ),
     ConfigDef(
         name="log.index.interval.bytes", kind="int", default=4_096, minimum=0,
         doc="Bytes between two entries of the sparse index; default of a topic's "
-            "index.interval.bytes.",
+        "index.interval.bytes.",
     ),
     ConfigDef(
         name="log.cleanup.policy", kind="list", default=("delete",), choices=("delete", "compact"),
-        doc="What becomes of old records; default of a topic's cleanup.policy.",
+        doc="Policy for old records; default of a topic's cleanup.policy.",
     ),
 )
 
 _CLEANER = (
     ConfigDef(
         name="log.cleaner.backoff.ms", kind="long", default=15_000, minimum=0,
-        doc="How often partitions are looked for that are due for compaction.",
+        doc="Interval of the search for partitions that are due for compaction.",
     ),
     ConfigDef(
         name="log.cleaner.min.cleanable.ratio", kind="double", default=0.5, minimum=0, maximum=1,
@@ -214,12 +212,12 @@ _CLEANER = (
     ),
     ConfigDef(
         name="log.cleaner.delete.retention.ms", kind="long", default=_DAY, minimum=0,
-        doc="How long tombstones are kept; default of a topic's delete.retention.ms.",
+        doc="Time for which tombstones are kept; default of a topic's delete.retention.ms.",
     ),
     ConfigDef(
         name="log.cleaner.min.compaction.lag.ms", kind="long", default=0, minimum=0,
         doc="Age before which a record is not compacted; default of a topic's "
-            "min.compaction.lag.ms.",
+        "min.compaction.lag.ms.",
     ),
     ConfigDef(
         name="log.cleaner.max.compaction.lag.ms", kind="long", default=LONG_MAX, minimum=1,
@@ -231,32 +229,31 @@ _CLEANER = (
 _PRODUCE_AND_FETCH = (
     ConfigDef(
         name="producer.id.expiration.ms", kind="int", default=_DAY, minimum=1,
-        doc="How long the sequence numbers of an idle idempotent producer are remembered.",
+        doc="Time for which the sequence numbers of an idle idempotent producer are kept.",
     ),
     ConfigDef(
         name="fetch.max.bytes", kind="int", default=55 * _MEBI, minimum=1_024,
-        doc="Most that one Fetch is answered with, whatever it asks for.",
+        doc="Largest Fetch response, whatever the request asks for.",
     ),
     ConfigDef(
         name="max.incremental.fetch.session.cache.slots", kind="int", default=1_000, minimum=0,
-        doc="Fetch sessions at a time; beyond it a client gets full fetches.",
+        doc="Largest number of fetch sessions; further clients get full fetches.",
     ),
 )
 
 _OURS = (
     ConfigDef(
         name="storage", kind="string", default="local", choices=("local", "memory"), ours=True,
-        doc="Where logs are kept: files below log.dir, or memory (gone when the server ends).",
+        doc="Place of the logs: files below log.dir, or memory (lost when the server ends).",
     ),
     ConfigDef(
         name="durability", kind="string", default="os", choices=("os", "fsync"), ours=True,
-        doc="What an acknowledged append has reached: os survives a killed process, fsync a "
-            "power loss.",
+        doc="What an acknowledged append survives. os: a killed process; fsync: a power loss.",
     ),
     ConfigDef(
         name="insecure", kind="boolean", default=False, ours=True,
-        doc="Whether an address that other machines can reach may be listened on; there is no "
-        "authentication yet.",
+        doc="Whether the server may listen on an address that other machines can reach; there is "
+        "no authentication yet.",
     ),
     ConfigDef(
         name="http.listen", kind="string", default=None, check=parse_address, ours=True,
@@ -264,12 +261,12 @@ _OURS = (
     ),
     ConfigDef(
         name="logging.format", kind="string", default="text", choices=("text", "json"), ours=True,
-        doc="Form of the lines on standard error.",
+        doc="Format of the log lines on standard error.",
     ),
     ConfigDef(
         name="logging.level", kind="string", default="info", ours=True,
         choices=("debug", "info", "warning", "error"),
-        doc="Least severe line that is written.",
+        doc="Least severe level that is logged.",
     ),
 )
 

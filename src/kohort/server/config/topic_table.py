@@ -19,25 +19,25 @@ _RETENTION = (
     TopicConfig(
         name="cleanup.policy", kind="list", default=("delete",), choices=("compact", "delete"),
         broker=("log.cleanup.policy",),
-        doc="delete: old segments go by age and size; compact: the last value of each key "
-            "stays; both, separated "
-        "by a comma; empty: everything stays.",
+        doc="delete: old segments are deleted by age and size. compact: the last value of each key "
+        "is kept. Both, separated by a comma. Empty: everything is kept.",
     ),
     TopicConfig(
         name="retention.ms", kind="long", default=7 * _DAY, minimum=-1,
         broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        doc="Age at which a segment is deleted under the policy delete, by its newest "
-            "record; -1: never.",
+        doc="Age at which a segment is deleted under the policy delete, by its newest record; -1: "
+        "never.",
     ),
     TopicConfig(
         name="retention.bytes", kind="long", default=-1, broker=("log.retention.bytes",),
-        doc="Size of a partition beyond which its oldest segments are deleted under the "
-            "policy delete; -1: unlimited.",
+        doc="Size of a partition beyond which its oldest segments are deleted under the policy "
+        "delete; -1: unlimited.",
     ),
     TopicConfig(
-        name="delete.retention.ms", kind="long", default=_DAY, minimum=0, broker=("log.cleaner.delete.retention.ms",),
-        doc="How long compaction keeps a tombstone, so that a reader that started before it "
-            "still sees it.",
+        name="delete.retention.ms", kind="long", default=_DAY, minimum=0,
+        broker=("log.cleaner.delete.retention.ms",),
+        doc="Time for which compaction keeps a tombstone, so that a reader that started before it "
+        "still sees it.",
     ),
     TopicConfig(
         name="min.cleanable.dirty.ratio", kind="double", default=0.5, minimum=0, maximum=1,
@@ -45,7 +45,8 @@ _RETENTION = (
         doc="Part of a partition that must be uncompacted before it is compacted.",
     ),
     TopicConfig(
-        name="min.compaction.lag.ms", kind="long", default=0, minimum=0, broker=("log.cleaner.min.compaction.lag.ms",),
+        name="min.compaction.lag.ms", kind="long", default=0, minimum=0,
+        broker=("log.cleaner.min.compaction.lag.ms",),
         doc="Age before which a record is not compacted away.",
     ),
     TopicConfig(
@@ -57,21 +58,24 @@ _RETENTION = (
 
 _SEGMENTS = (
     TopicConfig(
-        name="segment.bytes", kind="int", default=1 << 30, minimum=1 << 20, broker=("log.segment.bytes",),
-        doc="Size at which a new segment file is begun.",
+        name="segment.bytes", kind="int", default=1 << 30, minimum=1 << 20,
+        broker=("log.segment.bytes",),
+        doc="Size at which a new segment file is started.",
     ),
     TopicConfig(
-        name="segment.ms", kind="long", default=7 * _DAY, minimum=1, broker=("log.roll.ms", "log.roll.hours"),
-        doc="Age at which a new segment file is begun, so that retention and compaction can "
-            "reach the old one.",
+        name="segment.ms", kind="long", default=7 * _DAY, minimum=1,
+        broker=("log.roll.ms", "log.roll.hours"),
+        doc="Age at which a new segment file is started, so that retention and compaction can "
+        "reach the old one.",
     ),
     TopicConfig(
-        name="index.interval.bytes", kind="int", default=4_096, minimum=0, broker=("log.index.interval.bytes",),
+        name="index.interval.bytes", kind="int", default=4_096, minimum=0,
+        broker=("log.index.interval.bytes",),
         doc="Bytes between two entries of the sparse offset and time index.",
     ),
     TopicConfig(
         name="segment.index.bytes", kind="int", default=10_485_760, minimum=4,
-        doc="No effect: an index grows as it needs to.",
+        doc="No effect: an index grows with its segment.",
     ),
     TopicConfig(
         name="segment.jitter.ms", kind="long", default=0, minimum=0,
@@ -79,7 +83,7 @@ _SEGMENTS = (
     ),
     TopicConfig(
         name="file.delete.delay.ms", kind="long", default=60_000, minimum=0,
-        doc="No effect: a deleted segment's file is removed as soon as nobody reads it.",
+        doc="No effect: a deleted segment's file is removed when its last reader is done.",
     ),
     TopicConfig(
         name="preallocate", kind="boolean", default=False,
@@ -87,64 +91,66 @@ _SEGMENTS = (
     ),
     TopicConfig(
         name="flush.messages", kind="long", default=LONG_MAX, minimum=1,
-        doc="No effect: what an acknowledged record survives is decided for the whole "
-            "server, by durability.",
+        doc="No effect: durability decides for the whole server what an acknowledged record "
+        "survives.",
     ),
     TopicConfig(
         name="flush.ms", kind="long", default=LONG_MAX, minimum=0,
-        doc="No effect: what an acknowledged record survives is decided for the whole "
-            "server, by durability.",
+        doc="No effect: durability decides for the whole server what an acknowledged record "
+        "survives.",
     ),
 )
 
 _RECORDS = (
     TopicConfig(
-        name="max.message.bytes", kind="int", default=1_048_588, minimum=0, broker=("message.max.bytes",),
-        doc="Largest record batch, as compressed by its producer; a larger one is answered "
-            "MESSAGE_TOO_LARGE.",
+        name="max.message.bytes", kind="int", default=1_048_588, minimum=0,
+        broker=("message.max.bytes",),
+        doc="Largest record batch, as compressed by its producer; a larger one is rejected with "
+        "MESSAGE_TOO_LARGE.",
     ),
     TopicConfig(
-        name="message.timestamp.type", kind="string", default="CreateTime", choices=("CreateTime", "LogAppendTime"),
+        name="message.timestamp.type", kind="string", default="CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
         broker=("log.message.timestamp.type",),
-        doc="Whose clock stamps the records: the producer's, or this server's.",
+        doc="Clock that stamps records: the producer's or the server's.",
     ),
     TopicConfig(
         name="message.timestamp.before.max.ms", kind="long", default=LONG_MAX, minimum=0,
         broker=("log.message.timestamp.before.max.ms",),
-        doc="How far in the past a record's CreateTime may lie before it is answered "
-            "INVALID_TIMESTAMP.",
+        doc="Largest age of a record's CreateTime; beyond it the record is rejected with "
+        "INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="message.timestamp.after.max.ms", kind="long", default=3_600_000, minimum=0,
         broker=("log.message.timestamp.after.max.ms",),
-        doc="How far in the future a record's CreateTime may lie before it is answered "
-            "INVALID_TIMESTAMP.",
+        doc="Largest distance of a record's CreateTime into the future; beyond it the record is "
+        "rejected with INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="compression.type", kind="string", default="producer", broker=("compression.type",),
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        doc="producer: batches are stored as they came; else one that came with another "
-            "codec is compressed anew.",
+        doc="producer: batches are stored as produced; otherwise batches of another codec are "
+        "recompressed.",
     ),
     TopicConfig(
         name="compression.gzip.level", kind="int", default=-1, minimum=-1, maximum=9, excluded=(0,),
         range_text="Value must be between 1 and 9 or equal to -1",
-        doc="No effect: where compression.type asks for gzip, it is compressed at its usual level.",
+        doc="No effect: recompression with gzip uses its usual level.",
     ),
     TopicConfig(
         name="compression.lz4.level", kind="int", default=9, minimum=1, maximum=17,
-        doc="No effect: where compression.type asks for lz4, it is compressed at its fast level.",
+        doc="No effect: recompression with lz4 uses its fast level.",
     ),
     TopicConfig(
         name="compression.zstd.level", kind="int", default=3, minimum=-131_072, maximum=22,
-        doc="No effect: where compression.type asks for zstd, it is compressed at level 3.",
+        doc="No effect: recompression with zstd uses level 3.",
     ),
 )
 
 _MANY_BROKERS = (
     TopicConfig(
         name="min.insync.replicas", kind="int", default=1, minimum=1,
-        doc="No effect: a partition has one replica, and what it acknowledged is in its log.",
+        doc="No effect: a partition has one replica, whose log has every acknowledged record.",
     ),
     TopicConfig(
         name="unclean.leader.election.enable", kind="boolean", default=False,
