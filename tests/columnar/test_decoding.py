@@ -5,7 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kohort.columnar import RECORDS, RECORDS_WITH_HEADERS, decode, decode_batches
+from kohort.columnar import RECORDS, RECORDS_WITH_HEADERS, decode, decode_batches, kernels
+from kohort.columnar.payloads import as_bytes
+from kohort.columnar.selection import scan
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
@@ -280,6 +282,17 @@ class TestTransactions:
             5,
             7,
         ]
+
+
+@quick
+@given(st.lists(some_records, max_size=4), codecs, st.integers(0, 100))
+def test_the_walk_in_machine_code_meets_the_same_batches(contents, codec, missing):
+    data = b"".join(batches.build(content, codec=codec) for content in contents)
+    data = data[: len(data) - missing]
+    table = scan(as_bytes(data)).tolist()
+    assert [(row[kernels.POSITION], row[kernels.CRC], row[kernels.COUNT]) for row in table] == [
+        (position, header.crc, header.record_count) for position, header in batches.iterate(data)
+    ]
 
 
 class TestCorruptBytes:

@@ -20,8 +20,9 @@ from kohort.columnar import kernels
 from kohort.columnar.columns import Buffer, Variable, header_column, partition_column, topic_column
 from kohort.columnar.payloads import Limits, Payload, as_bytes, corrupt, payloads
 from kohort.columnar.schema import RECORDS, record_schema
-from kohort.columnar.selection import Aborted, scan, select
+from kohort.columnar.selection import scan, select
 from kohort.errors import KafkaError, KohortError
+from kohort.protocol.aborted_transactions import AbortedTransaction
 from kohort.protocol.compression import Buffer as Input
 
 MAX_ROWS: Final = 50_000
@@ -51,7 +52,7 @@ def decode(
     from_offset: int = 0,
     to_offset: int | None = None,
     include_headers: bool = False,
-    aborted: Iterable[Aborted] = (),
+    aborted: Iterable[AbortedTransaction] = (),
     check_crcs: bool = True,
 ) -> pa.RecordBatch:
     """`decode_batches`, as one record batch, without rows if there are none.
@@ -81,7 +82,7 @@ def decode_batches(
     from_offset: int = 0,
     to_offset: int | None = None,
     include_headers: bool = False,
-    aborted: Iterable[Aborted] = (),
+    aborted: Iterable[AbortedTransaction] = (),
     check_crcs: bool = True,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
@@ -103,7 +104,11 @@ def decode_batches(
 
 
 def _decode(
-    data: Input, wanted: Wanted, aborted: Iterable[Aborted], limits: Limits, check_crcs: bool
+    data: Input,
+    wanted: Wanted,
+    aborted: Iterable[AbortedTransaction],
+    limits: Limits,
+    check_crcs: bool,
 ) -> Iterator[pa.RecordBatch]:
     array = as_bytes(data)
     try:

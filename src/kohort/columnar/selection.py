@@ -1,10 +1,7 @@
-"""Which batches of a Fetch response count: not markers, not what was aborted, not what nobody asked
-for.
+"""Selects the batches of a Fetch response whose records are read.
 
-A Fetch response under `read_committed` names the transactions of its range that were aborted, each
-by its producer id and first offset. Their records come all the same, and the reader leaves them
-out: from the first offset on, every transactional batch of that producer, up to the producer's
-ABORT marker (Kafka's CompletedFetch).
+Control batches, batches of aborted transactions and batches outside the range are left out;
+`protocol.aborted_transactions` decides about transactions.
 """
 
 from collections.abc import Iterable
@@ -14,16 +11,14 @@ import numpy as np
 
 from kohort.columnar import kernels
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol import batches
-from kohort.protocol.batches import ABORT_KEY, CONTROL, HEADER_SIZE, TRANSACTIONAL, Buffer
+from kohort.protocol.aborted_transactions import AbortedTransaction, AbortedTransactions
+from kohort.protocol.batches import CONTROL, Buffer
 
 Table: TypeAlias = Any
 """int64, one row per batch, the columns of `kernels`."""
 
-Aborted: TypeAlias = tuple[int, int]
-"""Producer id and first offset of an aborted transaction."""
-
 _TYPICAL_BATCH = 4096
+_FILTERED_BY = [kernels.ATTRIBUTES, kernels.PRODUCER_ID, kernels.LAST_OFFSET, kernels.POSITION]
 
 
 def scan(data: Any) -> Table:
@@ -42,49 +37,31 @@ def scan(data: Any) -> Table:
 
 
 def select(
-    table: Table, data: Buffer, from_offset: int, to_offset: int, aborted: Iterable[Aborted]
+    table: Table,
+    data: Buffer,
+    from_offset: int,
+    to_offset: int,
+    aborted: Iterable[AbortedTransaction],
 ) -> Table:
-    """The rows of `table` whose batches may hold records to read. Raises KafkaError
-    CORRUPT_MESSAGE.
+    """The rows of `table` whose batches may hold records to read.
+
+    Raises KafkaError CORRUPT_MESSAGE or INVALID_RECORD if an abort marker cannot be read.
     """
     counted = (table[:, kernels.ATTRIBUTES] & CONTROL) == 0
     counted &= table[:, kernels.LAST_OFFSET] >= from_offset
     counted &= table[:, kernels.BASE_OFFSET] < to_offset
     counted &= table[:, kernels.COUNT] != 0  # compaction may have emptied a batch
-    if left_out := sorted(aborted, key=lambda transaction: transaction[1]):
-        counted &= ~_aborted(table, data, left_out)
+    if transactions := tuple(aborted):
+        counted &= ~_excluded(table, data, transactions)
     return table[counted]
 
 
-def _aborted(table: Table, data: Buffer, transactions: list[Aborted]) -> Any:
-    """Which batches belong to `transactions`, which are in the order of their first offsets."""
-    found = np.zeros(len(table), bool)
-    active: set[int] = set()
-    begun = 0
-    columns = [
-        kernels.ATTRIBUTES,
-        kernels.LAST_OFFSET,
-        kernels.PRODUCER_ID,
-        kernels.POSITION,
-        kernels.SIZE,
+def _excluded(table: Table, data: Buffer, aborted: Iterable[AbortedTransaction]) -> Any:
+    """Which batches are control batches or belong to `aborted` transactions."""
+    transactions = AbortedTransactions(aborted)
+    rows = table[:, _FILTERED_BY].tolist()
+    found = [
+        transactions.excludes(attributes, producer_id, last_offset, data, position)
+        for attributes, producer_id, last_offset, position in rows
     ]
-    for row, (attributes, last_offset, producer_id, position, size) in enumerate(
-        table[:, columns].tolist()
-    ):
-        while begun < len(transactions) and transactions[begun][1] <= last_offset:
-            active.add(transactions[begun][0])
-            begun += 1
-        if attributes & CONTROL:
-            if producer_id in active and _is_abort(memoryview(data)[position : position + size]):
-                active.remove(producer_id)
-        elif attributes & TRANSACTIONAL:
-            found[row] = producer_id in active
-    return found
-
-
-def _is_abort(batch: memoryview) -> bool:
-    header = batches.read_header(batch)
-    if header.record_count < 1 or len(batch) <= HEADER_SIZE:
-        return False
-    marker = next(iter(batches.decode_records(batch)))
-    return marker.key == ABORT_KEY
+    return np.array(found, bool)

@@ -1,4 +1,8 @@
-"""Stepping over the batches in a store, header by header."""
+"""Walks over the batches in a store, header by header.
+
+A store is a file or memory that is read in chunks; `protocol.batch_format.iterate` is the walk over
+bytes at hand.
+"""
 
 from collections.abc import Iterator
 
@@ -11,20 +15,46 @@ _STEP = 8 * 1024
 _SCAN = 1 << 20
 
 
+class _Window:
+    """The chunk of a store that was read last."""
+
+    def __init__(self, store: Store, chunk_bytes: int) -> None:
+        self._store = store
+        self._chunk_bytes = chunk_bytes
+        self._chunk = b""
+        self._start = 0
+
+    def header(self, position: int) -> Header | None:
+        """The header at `position`, None if no whole batch can be there."""
+        if position + HEADER_SIZE > self._store.size:
+            return None
+        header = read_header(*self._have(position, HEADER_SIZE))
+        whole = is_plausible(header) and position + header.size <= self._store.size
+        return header if whole else None
+
+    def batch(self, position: int, header: Header) -> memoryview:
+        chunk, at = self._have(position, header.size)
+        return memoryview(chunk)[at : at + header.size]
+
+    def _have(self, position: int, size: int) -> tuple[bytes, int]:
+        """A chunk that holds `size` bytes from `position` of the store, and where in it they are."""
+        if position + size > self._start + len(self._chunk):
+            self._chunk = self._store.read(position, max(size, self._chunk_bytes))
+            self._start = position
+        return self._chunk, position - self._start
+
+
 def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
     """(position, header) of every batch from `position` on.
 
     Raises KafkaError CORRUPT_MESSAGE where there is none, OSError.
     """
-    chunk = b""
-    start = position
+    window = _Window(store, _STEP)
     while position < store.size:
-        if position + HEADER_SIZE > start + len(chunk):
-            chunk, start = store.read(position, _STEP), position
-        header = read_header(chunk, position - start)
-        if not is_plausible(header) or position + header.size > store.size:
+        header = window.header(position)
+        if header is None:
             raise KafkaError(
-                ErrorCode.corrupt_message, (f"no batch at position {position} of the segment")
+                ErrorCode.corrupt_message, f"no batch at position {position} of the segment"
             )
         yield position, header
         position += header.size
@@ -33,27 +63,14 @@ def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
 def intact(
     store: Store, position: int, next_offset: int
 ) -> Iterator[tuple[int, Header, memoryview]]:
-    """(position, header, bytes) of the batches from `position` on, up to the first that is not as
-    it was written.
+    """(position, header, bytes) of the batches from `position` on, up to the first damaged one.
 
-    That is one that is cut, that fails its CRC, or whose offsets do not follow `next_offset` and
-    each other. Raises OSError.
+    A batch is damaged if it is cut, if it fails its CRC, or if its offsets do not follow
+    `next_offset` and each other. Raises OSError.
     """
-    chunk = b""
-    start = position
-    while position + HEADER_SIZE <= store.size:
-        if position + HEADER_SIZE > start + len(chunk):
-            chunk, start = store.read(position, _SCAN), position
-        header = read_header(chunk, position - start)
-        if (
-            not is_plausible(header)
-            or header.base_offset < next_offset
-            or position + header.size > store.size
-        ):
-            return
-        if position + header.size > start + len(chunk):
-            chunk, start = store.read(position, max(header.size, _SCAN)), position
-        batch = memoryview(chunk)[position - start : position - start + header.size]
+    window = _Window(store, _SCAN)
+    while (header := window.header(position)) is not None and header.base_offset >= next_offset:
+        batch = window.batch(position, header)
         if not crc_is_right(batch, header):
             return
         yield position, header, batch
@@ -62,8 +79,11 @@ def intact(
 
 
 def whole_batches(data: bytes, start: int, limit: int) -> tuple[int, int]:
-    """(where the last batch starts, where it ends) of those in `data[start:limit]`; (start, 0) if
-    none is whole.
+    """(start of the last batch, its end) of the whole batches in `data[start:limit]`.
+
+    (start, 0) if none is whole. It reads lengths alone, which takes a third of the time of
+    `protocol.batch_format.iterate`: every fetch that reaches its byte limit comes here. A test
+    compares the two on random batches.
     """
     last, end = start, 0
     position = start

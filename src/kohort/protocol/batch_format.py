@@ -121,16 +121,27 @@ def read_header(data: Buffer, position: int = 0) -> Header:
 
 
 def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
-    """(position, header) of each whole batch in `data`; a last, cut one is left out, as a fetch may
-    end with it.
+    """(position, header) of each whole batch in `data` from `position` on.
 
-    Raises KafkaError CORRUPT_MESSAGE where there is no batch.
+    A last batch that is cut is left out, because a Fetch response may end with one. Raises
+    KafkaError where no batch can be read: UNSUPPORTED_FOR_MESSAGE_FORMAT for a magic other than 2,
+    else CORRUPT_MESSAGE. `columnar.kernels.scan` is the same walk in machine code, and
+    `log.scan.whole_batches` reads lengths alone; tests compare them with this one.
     """
     end = len(data)
     while position + HEADER_SIZE <= end:
         header = read_header(data, position)
-        if header.length < HEADER_SIZE - SIZE_OVERHEAD or header.magic != MAGIC:
-            raise KafkaError(ErrorCode.corrupt_message, f"no record batch at position {position}")
+        if header.magic != MAGIC:
+            raise KafkaError(
+                ErrorCode.unsupported_for_message_format,
+                f"batch at offset {header.base_offset}: message format v{header.magic};"
+                " only v2 (Kafka 0.11) is read",
+            )
+        if header.length < HEADER_SIZE - SIZE_OVERHEAD:
+            raise KafkaError(
+                ErrorCode.corrupt_message,
+                f"batch at offset {header.base_offset}: a record batch of {header.size} bytes",
+            )
         if position + header.size > end:
             return
         yield position, header

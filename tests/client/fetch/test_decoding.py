@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.client.fetch.batch import Batch, scan
-from kohort.client.fetch.decoding import counted_batches
 from kohort.client.record import TimestampType
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
+from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batch_writing import replace_records, stamp_append_time
 from kohort.protocol.batches import CONTROL, TRANSACTIONAL, Codec, Record
 from kohort.types import TopicPartition
@@ -131,7 +131,7 @@ def test_arrow_has_the_same_records() -> None:
 def test_a_batch_that_compaction_emptied_does_not_count() -> None:
     made = of(1, 5, attributes=0)
     emptied = replace_records(batches.read_header(made), [], 1)
-    assert list(counted_batches(emptied)) == []
+    assert list(committed_batches(emptied)) == []
     assert scan(TP, memoryview(emptied), 5, check_crcs=True).next_offset == 6
 
 

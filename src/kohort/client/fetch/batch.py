@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kohort.client.fetch.decoding import counted_batches, decode
+from kohort.client.fetch.decoding import decode
 from kohort.client.record import Record
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batch_format import (
-    HEADER,
-    HEADER_SIZE,
     MAGIC,
     MAGIC_AT,
-    SIZE_OVERHEAD,
     Header,
     crc_is_right,
+    iterate,
 )
 from kohort.protocol.compression import Buffer
 from kohort.types import TopicPartition
@@ -117,7 +116,7 @@ class Batch:
 
     def headers(self) -> Iterator[Header]:
         """The headers of the record batches that count."""
-        return (header for _, header in counted_batches(self.data, self.aborted))
+        return (header for _, header in committed_batches(self.data, self.aborted))
 
     def to_arrow(self, *, include_headers: bool = False) -> "pa.RecordBatch":
         """The records as Arrow, with the columns of Spark's Kafka source (`kohort.columnar`).
@@ -167,39 +166,24 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
     if only a part of it came. One further behind just ends the scan: it is then the first of the
     next fetch.
     """
-    position, end = 0, len(data)
-    next_offset, epoch = from_offset, -1
-    while position + HEADER_SIZE <= end:
-        header = Header._make(HEADER.unpack_from(data, position))
-        stop = position + header.length + SIZE_OVERHEAD
-        wrong = _wrong(data[position:stop], header, check_crcs=check_crcs) if stop <= end else None
-        if wrong is not None:
-            if position:
-                break
-            raise KafkaError(wrong[0], f"{tp}, batch at offset {header.base_offset}: {wrong[1]}")
-        if stop > end:
-            break
-        position = stop
-        if header.last_offset >= next_offset:
-            next_offset = header.last_offset + 1
-        epoch = header.partition_leader_epoch
-    if not position and end:
+    size, next_offset, epoch = 0, from_offset, -1
+    try:
+        for position, header in iterate(data):
+            if check_crcs and not crc_is_right(data[position:], header):
+                raise KafkaError(
+                    ErrorCode.corrupt_message,
+                    f"batch at offset {header.base_offset}: its bytes are not those that were produced:"
+                    " the CRC differs",
+                )
+            size = position + header.size
+            next_offset = max(next_offset, header.last_offset + 1)
+            epoch = header.partition_leader_epoch
+    except KafkaError as error:
+        if not size:
+            raise KafkaError(error.code, f"{tp}, {error.message}") from None
+    if not size and data:
         _refuse_cut(tp, data, from_offset)
-    return Scan(position, next_offset, epoch)
-
-
-def _wrong(batch: memoryview, header: Header, *, check_crcs: bool) -> tuple[ErrorCode, str] | None:
-    if header.magic != MAGIC:
-        return ErrorCode.unsupported_for_message_format, (
-            f"message format v{header.magic}; only v2 (Kafka 0.11) is read"
-        )
-    if header.length < HEADER_SIZE - SIZE_OVERHEAD:
-        return ErrorCode.corrupt_message, f"a record batch of {header.length} bytes"
-    if check_crcs and not crc_is_right(batch, header):
-        return ErrorCode.corrupt_message, (
-            "its bytes are not those that were produced: the CRC differs"
-        )
-    return None
+    return Scan(size, next_offset, epoch)
 
 
 def _refuse_cut(tp: TopicPartition, data: memoryview, from_offset: int) -> None:

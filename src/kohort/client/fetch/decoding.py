@@ -12,8 +12,8 @@ from typing import Final
 
 from kohort.client.record import Record, TimestampType
 from kohort.errors import KafkaError
-from kohort.protocol.batch_format import ABORT_KEY, Header, inflate, iterate
-from kohort.protocol.batches import decode_records
+from kohort.protocol.aborted_transactions import committed_batches
+from kohort.protocol.batch_format import Header, inflate
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header as RecordHeader
 from kohort.protocol.records import invalid, read_raw_varint, read_zigzag_varint
@@ -21,33 +21,6 @@ from kohort.types import TopicPartition
 
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
 """What varints of one and two bytes mean: looking it up is faster than three operations."""
-
-
-def counted_batches(
-    data: Buffer, aborted: Iterable[tuple[int, int]] = ()
-) -> Iterator[tuple[int, Header]]:
-    """(position, header) of the batches whose records count: no control batches, none of `aborted`
-    transactions.
-
-    `aborted` are (producer id, first offset) as a Fetch response under read_committed has them: a
-    producer's batches are left out from the first offset on until its ABORT marker (Kafka's
-    CompletedFetch).
-    """
-    begins = sorted(aborted, key=lambda each: each[1], reverse=True)
-    active: set[int] = set()
-    for position, header in iterate(data):
-        while begins and begins[-1][1] <= header.last_offset:
-            active.add(begins.pop()[0])
-        if header.is_control:
-            if header.producer_id in active and _is_abort(data, position):
-                active.discard(header.producer_id)
-        elif header.record_count and not (header.is_transactional and header.producer_id in active):
-            yield position, header
-
-
-def _is_abort(data: Buffer, position: int) -> bool:
-    marker = next(iter(decode_records(data, position)), None)
-    return marker is not None and marker.key == ABORT_KEY
 
 
 def decode(
@@ -62,7 +35,7 @@ def decode(
 
     Raises KafkaError for what is none, but checks no CRC.
     """
-    for position, header in counted_batches(data, aborted):
+    for position, header in committed_batches(data, aborted):
         if header.last_offset < from_offset:
             continue
         if header.base_offset >= to_offset:
