@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
-from kohort.client.cluster.list_offsets import LATEST, list_offsets
+from kohort.client.cluster.offsets import LATEST, list_offsets
 from kohort.client.config import ClientConfig
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.protocol import batches

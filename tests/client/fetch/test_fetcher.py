@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kohort.client.cluster.cluster import Cluster
-from kohort.client.cluster.list_offsets import list_offsets
+from kohort.client.cluster.offsets import list_offsets
 from kohort.client.errors import NotAssignedError, OffsetOutOfRangeError
 from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.errors import ConfigError, KafkaError

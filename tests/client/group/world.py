@@ -11,15 +11,15 @@ import asyncio
 from random import Random
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 from kohort.client.backoff import Backoff
-from kohort.client.cluster.list_offsets import EARLIEST, Offset
 from kohort.client.cluster.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
+from kohort.client.cluster.offsets import EARLIEST, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
 from kohort.client.group.group import ConsumerGroup
+from kohort.client.group.run import GroupRun
 from kohort.client.net.versions import spoken
 from kohort.coordinator.config import GroupConfig as CoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit
@@ -39,14 +39,10 @@ def run(world_test, seed=0, **options):
 
 async def _run(world_test, seed, options):
     world = World(seed, **options)
-    with (
-        patch("kohort.client.group.start_offsets.list_offsets", list_offsets),
-        patch("kohort.client.group.group.Random", lambda: world.random),
-    ):
-        try:
-            return await world_test(world)
-        finally:
-            await world.close()
+    try:
+        return await world_test(world)
+    finally:
+        await world.close()
 
 
 class Coordinator:
@@ -159,6 +155,12 @@ class SimulatedGroup(ConsumerGroup):
     def _make_fetcher(self, cluster):
         self.fetcher = FakeFetcher(cluster)
         return self.fetcher
+
+    def _make_run(self, cluster, fetcher):
+        uniform = cluster.world.random.uniform
+        return GroupRun(
+            self.config, cluster, fetcher, self._subscription, uniform, list_offsets=list_offsets
+        )
 
 
 class FakeCluster:
@@ -487,7 +489,7 @@ class FakeFetcher:
         self.positions.clear()
 
 
-async def list_offsets(cluster, asked, isolation, *, timeout_ms):
+async def list_offsets(cluster, asked, isolation="read_uncommitted", *, timeout_ms=None):
     await cluster.coordinator_node(GROUP)
     world = cluster.world
     return {

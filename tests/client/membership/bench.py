@@ -68,7 +68,7 @@ class Bench:
             Subscriber(),
             cooperative=cooperative,
             request_timeout_ms=request_timeout_ms,
-            random=Random(1),
+            uniform=Random(1).uniform,
         )
         self.actions = ()
         """What the last event caused, without what is only told."""

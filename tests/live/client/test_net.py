@@ -10,7 +10,7 @@ import pytest
 from interop.trial import SOON
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
-from kohort.client.cluster.list_offsets import Offset, list_offsets
+from kohort.client.cluster.offsets import Offset, list_offsets
 from kohort.client.config import ClientConfig
 from kohort.client.errors import GaveUpError, OffsetOutOfRangeError, TopicRecreatedError
 from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher

@@ -1,7 +1,6 @@
 """A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
 
 from kohort.client.cluster.cluster import Cluster
-from kohort.client.cluster.list_offsets import EARLIEST, LATEST, Isolation, Offset, list_offsets
 from kohort.client.cluster.metadata import (
     NO_EPOCH,
     NO_LEADER,
@@ -10,6 +9,7 @@ from kohort.client.cluster.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
+from kohort.client.cluster.offsets import EARLIEST, LATEST, Isolation, Offset, list_offsets
 
 __all__ = [
     "EARLIEST",

@@ -1,25 +1,38 @@
-"""What a member does every so often, beside the work: look at its topics, at its tasks, and commit
-what was marked.
-"""
+"""Periodic tasks of a member: topic check, task check and commits of marked offsets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from kohort.client.group.context import MemberContext
+from kohort.client.group.member import Member
 from kohort.client.group.owned_partition import OwnedPartition
-from kohort.client.group_errors import StuckError
-from kohort.client.membership import End
+from kohort.client.group_errors import GroupError, StuckError
+from kohort.client.membership import End, Membership
 from kohort.errors import KohortError
 
-if TYPE_CHECKING:
-    from kohort.client.group.run import GroupRun
-
 CHECKS_PER_LIMIT: Final = 10
-"""So often a task is looked at within the time that it has."""
+"""How often the tasks are checked within `max_poll_interval_ms`."""
 
 
-def start_background_tasks(run: "GroupRun") -> None:
-    """Those that are configured, until the group is closed."""
+class SupervisedMember(MemberContext, Protocol):
+    """The member as its background tasks see it."""
+
+    membership: Membership
+    member: Member
+
+    @property
+    def untaken_for(self) -> float:
+        """Seconds for which a generation has waited to be requested; 0 if none waits."""
+        ...
+
+    def give_up(self, error: GroupError) -> None:
+        """Leave the group at once and raise `error` to the application."""
+        ...
+
+
+def start_background_tasks(run: SupervisedMember) -> None:
+    """Start the tasks that are configured; they run until the group is closed."""
     config = run.config
     if config.partition_watch_interval_ms:
         run.spawn(
@@ -42,12 +55,12 @@ async def _every(ms: int, do: Callable[[], Awaitable[None]]) -> None:
         await do()
 
 
-async def check_topics(run: "GroupRun") -> None:
-    """Tell the membership what changed. A cluster that does not answer is no change."""
-    held = run.fetched()
+async def check_topics(run: SupervisedMember) -> None:
+    """Tell the membership what changed in the topics. An unreachable cluster counts as no change."""
     topics = (
         None if run.config.pattern is not None else {*run.subscription.topics, *run.watch.counts}
     )
+    held = run.fetched()
     try:
         metadata = await run.cluster.metadata(topics)
     except KohortError as error:
@@ -67,17 +80,15 @@ async def check_topics(run: "GroupRun") -> None:
         run.member.tell(run.membership.rejoin, changes.rebalance)
 
 
-async def _commit_marked(run: "GroupRun") -> None:
+async def _commit_marked(run: SupervisedMember) -> None:
     try:
         await run.marked.commit()
     except KohortError as error:
         run.tell("commit failed", f"{error}; tried again with the next interval")
 
 
-async def _check_tasks(run: "GroupRun", limit_ms: int) -> None:
-    """A task that is stuck, or a generation that nobody takes, ends the membership with an error
-    that names it.
-    """
+async def _check_tasks(run: SupervisedMember, limit_ms: int) -> None:
+    """End the membership if a task is stuck, or if no code asks for the generation."""
     now = asyncio.get_running_loop().time()
     for owned in run.owned_partitions.values():
         since = owned.busy_since
@@ -101,11 +112,8 @@ async def _check_tasks(run: "GroupRun", limit_ms: int) -> None:
 def _stuck(owned: OwnedPartition, seconds: float, limit_ms: int) -> StuckError:
     where = "; ".join(owned.tasks.stacks()) or "no task of its own"
     return StuckError(
-        f"{owned.partition} is stuck: {owned.busy_with} has been worked on for "
-        f"{seconds:.1f} s, "
+        f"{owned.partition} is stuck: {owned.busy_with} has been worked on for {seconds:.1f} s, "
         f"longer than max_poll_interval_ms ({limit_ms}). Its tasks stand at: {where}. "
-        "The member left the group, so "
-        "that others go on. Raise max_poll_interval_ms if this is how long a batch "
-        "takes, or make batches smaller "
-        "(max_partition_fetch_bytes)"
+        "The member left the group, so that others go on. Raise max_poll_interval_ms if this is "
+        "how long a batch takes, or make batches smaller (max_partition_fetch_bytes)"
     )

@@ -1,37 +1,47 @@
-"""How a member's partitions and generations end: what works on them is drained, what was marked is
-committed, and only then does the membership hear that it may go on.
+"""Ends a member's partitions and generations: drain the tasks, commit marked offsets, then report.
 
-While something drains, more may have to end, or harder: one drain of all that is left then takes
-the place of the other.
+The membership goes on (joins again, or leaves) only after `on_drained`. While a drain runs, more
+partitions may have to end, or the same ones with a harder end. The running drain is then cancelled,
+and one drain of all that is left replaces it.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.owned_partition import OwnedPartition, drain
 from kohort.client.membership import End, EndPartitions, Grant
 from kohort.errors import KohortError
 
-if TYPE_CHECKING:
-    from kohort.client.group.run import GroupRun
-
 FLUSH_S: Final = 5.0
-"""How long the last commits of what ends may take."""
+"""Time limit for the last commits of partitions that end."""
+
+
+class DrainedMember(MemberContext, Protocol):
+    """The member as `Draining` sees it."""
+
+    def release(self, owned: OwnedPartition) -> None:
+        """The partition is drained: the member no longer has it."""
+        ...
+
+    def on_drained(self) -> None:
+        """No partition and no generation is ending any more."""
+        ...
 
 
 class Draining:
-    """Of one member. `run.on_drained` is called when nothing ends any more."""
+    """Drains of one member."""
 
-    def __init__(self, run: "GroupRun") -> None:
+    def __init__(self, run: DrainedMember) -> None:
         self._run = run
         self._open: list[GenerationScope] = []
-        """Generations that have not ended entirely; the last one is the present one."""
+        """Generations that have not ended completely; the last one is the current one."""
         self._owned_partitions: set[OwnedPartition] = set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, generation: GenerationScope, grant: Grant) -> None:
-        """A generation begins, and follows those that are open: what they kept runs on."""
+        """Begin a generation that succeeds the open ones; partitions that they kept run on."""
         for before in self._open:
             before.begin_end(End.REVOKED, f"generation {grant.generation} follows")
             self._run.spawn(self._succeed(before), f"ends generation {before.id}")
@@ -76,15 +86,16 @@ class Draining:
         self._run.on_drained()
 
     async def _succeed(self, before: GenerationScope) -> None:
-        """End the scope of a cooperative generation that another one follows."""
+        """End the scope of a cooperative generation that has a successor."""
         await before.join(self._run.config.drain_ms / 1_000)
         while self._task is not None:
             await asyncio.wait([self._task])
         self._finish(before)
 
     async def _flush(self, owned_partitions: list[OwnedPartition]) -> None:
-        """Commit what was marked, before its partitions go to others; what is on its way already,
-        too, must arrive before the coordinator hears that they do.
+        """Commit marked offsets before their partitions go to other members.
+
+        Commits in flight also have to arrive before the coordinator hears that the partitions end.
         """
         marked = self._run.marked
         if not marked.concern(owned_partitions):
@@ -93,7 +104,7 @@ class Draining:
             async with asyncio.timeout(FLUSH_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
-            self._run.tell("commit failed", f"on revocation: {error or 'no response in time'}")
+            self._run.tell("commit failed", f"on revocation: {error or 'no answer in time'}")
 
     def _finish(self, generation: GenerationScope) -> None:
         generation.finish()

@@ -1,63 +1,69 @@
-"""What has to be known before a generation is handed over: the topics, and where each new partition
-starts.
-"""
+"""Prepares a generation before the application gets it: topics, and start offsets of new partitions."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_EPOCH
 from kohort.client.errors import GaveUpError, is_retriable
+from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.start_offsets import find_start_offsets
+from kohort.client.group.start_offsets import ListOffsets, find_start_offsets
 from kohort.client.membership import Grant
 
-if TYPE_CHECKING:
-    from kohort.client.group.run import GroupRun
+
+class SetUpMember(MemberContext, Protocol):
+    """The member as `GenerationSetup` sees it."""
+
+    def on_set_up(self, generation: GenerationScope) -> None:
+        """The generation's start offsets are known: the application may have it."""
+        ...
 
 
 class GenerationSetup:
-    """Prepares one generation at a time; the next one takes its place."""
+    """Sets up one generation at a time; a newer generation cancels the setup of an older one."""
 
-    def __init__(self, run: "GroupRun") -> None:
+    def __init__(self, run: SetUpMember, list_offsets: ListOffsets) -> None:
         self._run = run
+        self._list_offsets = list_offsets
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, generation: GenerationScope, grant: Grant) -> None:
+        """Start the setup of `generation`; `on_set_up` is called at its end."""
         self.cancel()
         self._task = self._run.spawn(
-            self._prepare(generation, grant), (f"prepares generation {grant.generation}")
+            self._set_up(generation, grant), f"prepares generation {grant.generation}"
         )
 
     def cancel(self) -> None:
+        """Cancel the setup that is running, if any."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
-    async def _prepare(self, generation: GenerationScope, grant: Grant) -> None:
+    async def _set_up(self, generation: GenerationScope, grant: Grant) -> None:
         run = self._run
         await self._remember_topics(grant)
         await retrying(
-            self._find_starts,
+            self._find_start_offsets,
             what=f"start offsets of generation {grant.generation} of group {run.name}",
             timeout_ms=run.config.retry_timeout_ms,
             backoff=run.cluster.backoff(),
             advice="check that the partitions have leaders; a partition in an open transaction "
             "waits for its end",
-            retriable=_passes,
+            retriable=_is_retriable,
         )
         for owned in run.owned_partitions.values():
             if owned.start is not None and owned.ending.end is None and not owned.is_fetched:
                 owned.is_fetched = True
                 epoch = NO_EPOCH if owned.committed is None else owned.committed.leader_epoch
                 run.fetcher.add(owned.partition, owned.start, epoch)
-        run.prepared(generation)
+        run.on_set_up(generation)
 
     async def _remember_topics(self, grant: Grant) -> None:
-        """Ask for the topics as they are now: what changes from here on is a change since the
-        assignment.
+        """Request the metadata with which later checks of the topics are compared.
 
-        The leader has asked already, before it assigned.
+        The leader has requested it already, before it computed the assignment.
         """
         run = self._run
         topics = set(run.subscription.topics) | {each.topic for each in grant.assignment}
@@ -67,12 +73,14 @@ class GenerationSetup:
             return
         run.watch.remember(await run.cluster.metadata(sorted(topics)), topics, run.fetched())
 
-    async def _find_starts(self) -> None:
+    async def _find_start_offsets(self) -> None:
         run = self._run
-        wanted = [owned for owned in run.owned_partitions.values() if owned.ending.end is None]
-        await find_start_offsets(run.cluster, run.config, wanted, run.watch.ids)
+        without_end = [owned for owned in run.owned_partitions.values() if owned.ending.end is None]
+        await find_start_offsets(
+            run.cluster, run.config, without_end, run.watch.ids, self._list_offsets
+        )
 
 
-def _passes(error: BaseException) -> bool:
-    """Also what a topic that was just deleted answers: the watch finds that out, and ends this."""
+def _is_retriable(error: BaseException) -> bool:
+    """Whether to try again, also after errors of a deleted topic: the topic check finds that out."""
     return is_retriable(error) or isinstance(error, GaveUpError)

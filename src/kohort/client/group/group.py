@@ -1,5 +1,4 @@
-"""`ConsumerGroup`: a member of a consumer group, whose generations are task scopes
-(`kohort.client.group.generation`).
+"""`ConsumerGroup`: a member of a consumer group, whose generations are task scopes.
 
     async with ConsumerGroup("orders", topics=["orders"], bootstrap="localhost:9092") as group:
         async for generation in group:                       # one at a time, never overlapping
@@ -12,10 +11,10 @@
             ...
             await generation.commit({partition: batch.next_offset})
 
-The member joins when the group is entered, and leaves when it is left. Heartbeats, joins and
-commits go over connections of their own and run beside the application, as long as that lets the
-event loop run: work that blocks belongs into `asyncio.to_thread`. Whatever ends the membership for
-good is raised by `async for` (`GroupError`).
+The member joins the group on entering `async with`, and leaves it on exit. Heartbeats, joins and
+commits use connections of their own and run beside the application. They need the event loop:
+blocking work belongs into `asyncio.to_thread`. An error that ends the membership for good is raised
+by `async for` (`GroupError`). The life of a generation is in `kohort.client.group.generation`.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ _CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
 
 class GroupClosedError(GroupError):
-    """The group was left because it was asked for: there is no further generation."""
+    """The group was left on request: there is no further generation."""
 
 
 class ConsumerGroup:
@@ -73,7 +72,7 @@ class ConsumerGroup:
         cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
-        """`cluster`: one that is open, and shared; then the client's options are its own."""
+        """`cluster` is open and shared by the caller; its own client options then apply."""
         mine = {name: options.pop(name) for name in list(options) if name in _GROUP_OPTIONS}
         self._validate(options)
         self.config = GroupConfig(
@@ -109,15 +108,18 @@ class ConsumerGroup:
             cluster = await self._opened.enter_async_context(Cluster(self._client_config))
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
-        run = GroupRun(self.config, cluster, fetcher, self._subscription, Random())
+        run = self._make_run(cluster, fetcher)
         if self.config.pattern is not None:
             self._subscription.topics = run.watch.matched(await cluster.metadata())
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
         start_background_tasks(run)
-        # from the join on the others' partitions stand still while this member is busy
+        # Before the join: while this member joins, the other members of the group wait for it.
         preload(*MEMBERS_REQUESTS)
         run.member.tell(run.membership.join)
+
+    def _make_run(self, cluster: Cluster, fetcher: Fetcher) -> GroupRun:
+        return GroupRun(self.config, cluster, fetcher, self._subscription, Random().uniform)
 
     def _make_fetcher(self, cluster: Cluster) -> Fetcher:
         config = self.config
@@ -134,15 +136,16 @@ class ConsumerGroup:
         )
 
     async def close(self) -> None:
-        """Drain, commit, leave, and close all connections. Idempotent.
+        """Drain, commit, leave the group, and close all connections. Idempotent.
 
-        Not for tasks of a generation, nor for its scope, which it would wait for: they call `stop`.
+        Tasks and scopes of a generation call `stop` instead: `close` waits for them to end.
         """
         await self._opened.aclose()
 
     def stop(self, reason: str = "the application stops") -> None:
-        """Ask for the end: the generation is closed as if revoked, the group is left, and `async
-        for` ends.
+        """Request the end: the generation closes as if revoked, then the member leaves the group.
+
+        `async for` ends after that.
         """
         self._running.leave(reason)
 
@@ -158,7 +161,7 @@ class ConsumerGroup:
         return generation
 
     async def next(self) -> GenerationScope:
-        """The next generation, when there is one: `async for` by hand.
+        """Wait for the next generation, as one turn of `async for`.
 
         Raises GroupClosedError once the group was left, GroupError when the membership ended
         otherwise.
@@ -173,11 +176,10 @@ class ConsumerGroup:
     async def run_until_signal(
         self, work: Work, *args: object, signals: Iterable[signal.Signals] = SIGNALS
     ) -> None:
-        """Run `work(generation, partition, *args)` for every partition, until SIGTERM or SIGINT (or
-        `stop`) asks for the end; then drain, commit and leave. A second signal is no longer caught:
-        it ends the process.
+        """Run `work(generation, partition, *args)` for every partition until a signal or `stop`.
 
-        Raises what the tasks raise, and GroupError.
+        SIGTERM or SIGINT ends the loop: the member drains, commits and leaves. A second signal is
+        not caught, and ends the process. Raises the errors of tasks, and GroupError.
         """
         self.stop_on(signals)
         async for generation in self:
@@ -186,7 +188,7 @@ class ConsumerGroup:
                     generation.start(work, partition, *args)
 
     def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
-        """Have these signals call `stop`, the first time that one comes, until the group is closed."""
+        """Call `stop` at the first of these signals, until the group is closed."""
         loop = asyncio.get_running_loop()
         caught = tuple(signals)
 
@@ -202,20 +204,20 @@ class ConsumerGroup:
             loop.add_signal_handler(each, stop, each)
         self._opened.callback(release)
 
-    # --- what it is doing ---
+    # --- state ---
 
     @property
     def member_id(self) -> str:
-        """ "" before the coordinator has given one."""
+        """The member id; "" before the coordinator has given one."""
         return self._running.membership.member_id
 
     @property
     def generation_id(self) -> int:
-        """-1 while there is none."""
+        """The generation id; -1 while there is none."""
         return self._running.membership.generation
 
     def statistics(self) -> dict[str, object]:
-        """What a gauge or a log line may want."""
+        """State and counters of the member, for gauges and log lines."""
         run = self._running
         return {
             "state": run.membership.phase.value,

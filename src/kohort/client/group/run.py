@@ -1,19 +1,17 @@
-"""A group's member at work: what the membership decides becomes generations, and what they do
-becomes requests.
+"""Runs one member of a group: turns the membership's decisions into generations and requests.
 
-`Member` tells of assignments and of their ends (`on_start`, `on_end`); here are the holdings that
-follow from it, and the generation that is handed over when its start offsets are known; how they
-end is in `group_draining`. Nothing here decides about the membership: whatever happens is told to
-it, and it says what to do.
+`Member` reports assignments and their ends (`on_start`, `on_end`). `GroupRun` keeps the owned
+partitions that follow from them, and hands a generation over when its start offsets are known
+(`generation_setup`). Their end is in `draining`. No decision about the membership is taken here:
+every event goes to the membership, which returns the actions.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from random import Random
 from typing import Any
 
-from kohort.client.cluster import Cluster
+from kohort.client.cluster import Cluster, list_offsets
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.commits import Committer, Identity
 from kohort.client.group.draining import Draining
@@ -23,6 +21,7 @@ from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import Member
 from kohort.client.group.owned_partition import OwnedPartition
+from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import stream
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
@@ -38,6 +37,7 @@ from kohort.client.membership import (
     Raise,
     Start,
     Tell,
+    Uniform,
 )
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KohortError
@@ -49,7 +49,7 @@ _LOUD = frozenset({"lost", "heartbeat failed", "retry", "waiting", "commit faile
 
 
 class GroupRun:
-    """One member from joining to leaving. Made and closed by `ConsumerGroup`."""
+    """One member from joining to leaving. Created and closed by `ConsumerGroup`."""
 
     def __init__(
         self,
@@ -57,8 +57,11 @@ class GroupRun:
         cluster: Cluster,
         fetcher: Fetcher,
         subscription: MemberSubscription,
-        random: Random,
+        uniform: Uniform,
+        *,
+        list_offsets: ListOffsets = list_offsets,
     ) -> None:
+        """`uniform` randomises the pauses between attempts; `list_offsets` queries start offsets."""
         self.config = config
         self.name = config.group_id
         self.cluster = cluster
@@ -70,7 +73,7 @@ class GroupRun:
             subscription,
             cooperative=subscription.cooperative,
             request_timeout_ms=cluster.config.request_timeout_ms,
-            random=random,
+            uniform=uniform,
         )
         self.member = Member(self.membership, cluster, self)
         self.committer = Committer(
@@ -83,13 +86,13 @@ class GroupRun:
             backoff=cluster.backoff(),
         )
         self.marked = MarkedCommits(self.committer)
-        self.setup = GenerationSetup(self)
+        self.setup = GenerationSetup(self, list_offsets)
         self.draining = Draining(self)
         self.owned_partitions: dict[TopicPartition, OwnedPartition] = {}
         self.failure: GroupError | None = None
-        """Why the membership is over, if it is not because it was asked for."""
+        """Error that ended the membership; None while it lasts, and after a requested leave."""
         self.left = asyncio.Event()
-        """The membership is over."""
+        """Set when the membership is over."""
         self.rebalances = 0
         self._errors: list[BaseException] = []
         self._ready: GenerationScope | None = None
@@ -101,9 +104,10 @@ class GroupRun:
     # --- for ConsumerGroup ---
 
     async def next(self) -> GenerationScope | None:
-        """The next generation; None when the membership is over because it was asked for.
+        """The next generation; None when the membership is over because `leave` was called.
 
-        Raises GroupError when it ended otherwise, and what tasks raised between two generations.
+        Raises GroupError when the membership ended otherwise, and errors that tasks raised between
+        two generations.
         """
         if self._handed is not None and self._handed.is_entered:
             raise KohortError(
@@ -123,11 +127,11 @@ class GroupRun:
             await self._changed.wait()
 
     def leave(self, reason: str) -> None:
-        """Drain, commit and leave, without waiting for it."""
+        """Begin to drain, commit and leave; does not wait."""
         self.member.tell(self.membership.leave, reason)
 
     def give_up(self, error: GroupError) -> None:
-        """Leave at once and raise `error`: something in this process is beyond help."""
+        """Leave the group at once and raise `error` to the application."""
         if self.failure is None and not self.left.is_set():
             self.failure = error
             self.tell("stuck" if isinstance(error, StuckError) else "lost", str(error))
@@ -135,7 +139,7 @@ class GroupRun:
             self._changed.set()
 
     async def close(self, reason: str) -> None:
-        """Leave, and end everything that runs here; bounded by the drain timeout and a few seconds."""
+        """Leave and end all tasks, within the drain timeout and a few seconds."""
         self.leave(reason)
         try:
             async with asyncio.timeout((self.config.drain_ms + 2 * LEAVE_WITHIN_MS) / 1_000):
@@ -150,14 +154,14 @@ class GroupRun:
             await self.committer.close()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run something until the group is closed. Whatever it raises ends the membership."""
+        """Run `work` until the group is closed. An exception in it ends the membership."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self.name} {name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def tell(self, what: str, detail: str) -> None:
-        """To the log, and to `on_event`."""
+        """Report an event to the log and to `on_event`."""
         logger.log(
             logging.WARNING if what in _LOUD else logging.INFO,
             "%s: %s: %s",
@@ -181,15 +185,15 @@ class GroupRun:
 
     @property
     def untaken_for(self) -> float:
-        """For how many seconds a generation has waited to be asked for."""
+        """Seconds for which a generation has waited to be requested; 0 if none waits."""
         waits = self._ready is not None
         return asyncio.get_running_loop().time() - self._ready_since if waits else 0.0
 
     def fetched(self) -> list[TopicPartition]:
-        """What this member has been working on."""
+        """The owned partitions that the fetcher reads."""
         return [partition for partition, owned in self.owned_partitions.items() if owned.is_fetched]
 
-    # --- what the membership decides ---
+    # --- decisions of the membership ---
 
     def on_assign(self, assign: Assign) -> None:
         self.spawn(self._assign(assign), f"assigns generation {assign.generation}")
@@ -244,8 +248,8 @@ class GroupRun:
 
     # --- handing over, and ending ---
 
-    def prepared(self, generation: GenerationScope) -> None:
-        """Its start offsets are known: the application may have it."""
+    def on_set_up(self, generation: GenerationScope) -> None:
+        """The generation's start offsets are known: the application may have it."""
         self._ready = generation
         self._ready_since = asyncio.get_running_loop().time()
         self._changed.set()
@@ -261,7 +265,7 @@ class GroupRun:
         return generation
 
     def release(self, owned: OwnedPartition) -> None:
-        """It is drained: this member does not have it any more."""
+        """The partition is drained: the member no longer has it."""
         owned.ending.over.set()
         if owned.is_fetched:
             self.fetcher.remove(owned.partition)
@@ -278,7 +282,7 @@ class GroupRun:
         return stream(self.fetcher, owned, self._gone)
 
     def _gone(self, owned: OwnedPartition, error: KohortError) -> None:
-        """The fetcher noticed before the watch did that the topic was deleted, or made anew."""
+        """The fetcher found, before the topic check did, that the topic was deleted or recreated."""
         self.watch.forget([owned.partition.topic])
         self.tell("topics", str(error))
         self.member.tell(self.membership.lose, (owned.partition,), str(error))

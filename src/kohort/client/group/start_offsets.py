@@ -1,11 +1,9 @@
-"""Where a member begins in each partition: at the committed offset, else where the configuration
-says.
-"""
+"""Finds where a member starts in each partition: the committed offset, else `start_offset`."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from kohort.client.cluster import EARLIEST, LATEST, Cluster, list_offsets
+from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset
 from kohort.client.group.commits import PURPOSE
 from kohort.client.group.offset_requests import TopicIds, fetch_offsets
 from kohort.client.group.owned_partition import OwnedPartition
@@ -18,7 +16,20 @@ from kohort.types import TopicPartition
 NO_OFFSET: Final = -1
 _NAMED: Final = {"first": EARLIEST, "last": LATEST}
 LIST_WITHIN_MS: Final = 5_000
-"""How long one try may take: who asks tries again, and looks at the topics meanwhile."""
+"""Time limit of one attempt; the caller tries again, and the topics are checked meanwhile."""
+
+
+class ListOffsets(Protocol):
+    """The signature of `kohort.client.cluster.offsets`."""
+
+    async def __call__(
+        self,
+        cluster: Cluster,
+        wanted: Mapping[TopicPartition, int],
+        isolation: Isolation = "read_uncommitted",
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, Offset | KohortError]: ...
 
 
 async def find_start_offsets(
@@ -26,9 +37,11 @@ async def find_start_offsets(
     config: GroupConfig,
     owned_partitions: Iterable[OwnedPartition],
     topic_ids: TopicIds,
+    list_offsets: ListOffsets,
 ) -> None:
-    """Fill in `committed` and `start` of holdings that have none. Raises KohortError; what passes
-    too.
+    """Fill in `committed` and `start` of the partitions that have none.
+
+    Raises KohortError, retriable or not.
     """
     unknown = {owned.partition: owned for owned in owned_partitions if owned.start is None}
     if not unknown:
@@ -39,7 +52,8 @@ async def find_start_offsets(
         if offset is not None:
             unknown[partition].start = offset.offset
     without = [partition for partition, owned in unknown.items() if owned.start is None]
-    for partition, start in (await _configured(cluster, config, without)).items():
+    configured = await _configured(cluster, config, without, list_offsets)
+    for partition, start in configured.items():
         unknown[partition].start = start
 
 
@@ -56,7 +70,10 @@ async def _committed(
 
 
 async def _configured(
-    cluster: Cluster, config: GroupConfig, partitions: list[TopicPartition]
+    cluster: Cluster,
+    config: GroupConfig,
+    partitions: list[TopicPartition],
+    list_offsets: ListOffsets,
 ) -> dict[TopicPartition, int]:
     if not partitions:
         return {}
@@ -66,19 +83,17 @@ async def _configured(
             f"{', '.join(map(str, partitions))}, and start_offset "
             "is none: commit offsets first (kohort groups reset), or choose where to start"
         )
-    asked = config.start if isinstance(config.start, int) else _NAMED[config.start]
-    found = await _listed(cluster, config, dict.fromkeys(partitions, asked))
+
+    async def listed(wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        found = await list_offsets(
+            cluster, wanted, config.isolation_level, timeout_ms=LIST_WITHIN_MS
+        )
+        return {partition: unless_error(offset).offset for partition, offset in found.items()}
+
+    when = config.start if isinstance(config.start, int) else _NAMED[config.start]
+    found = await listed(dict.fromkeys(partitions, when))
     behind = [partition for partition, offset in found.items() if offset == NO_OFFSET]
-    # No record is as young as the timestamp: it is the next ones that are wanted.
-    return found | await _listed(cluster, config, dict.fromkeys(behind, LATEST))
-
-
-async def _listed(
-    cluster: Cluster, config: GroupConfig, asked: dict[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    if not asked:
-        return {}
-    responses = await list_offsets(
-        cluster, asked, config.isolation_level, timeout_ms=LIST_WITHIN_MS
-    )
-    return {partition: unless_error(response).offset for partition, response in responses.items()}
+    # No record is as recent as the timestamp: the group starts with the records to come.
+    return found | await listed(dict.fromkeys(behind, LATEST))

@@ -1,4 +1,4 @@
-"""One member of a classic group as a state machine without I/O."""
+"""The membership of one classic group member, as a state machine without I/O."""
 
 from kohort.client.membership.events import (
     Abandon,
@@ -26,6 +26,7 @@ from kohort.client.membership.events import (
 )
 from kohort.client.membership.leaving import LEAVE_WITHIN_MS
 from kohort.client.membership.membership import Actions, Membership
+from kohort.client.membership.session import Uniform
 
 __all__ = [
     "LEAVE_WITHIN_MS",
@@ -53,4 +54,5 @@ __all__ = [
     "SyncGroup",
     "SyncGroupResponse",
     "Tell",
+    "Uniform",
 ]
