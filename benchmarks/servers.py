@@ -22,6 +22,7 @@ from typing import Self
 from tests.peers.kafka import Kafka, KafkaUnavailableError
 
 from benchmarks import processes, tools
+from kohort.testing.server_process import ServerProcess
 
 START_SECONDS = 30.0
 PORTS = range(29600, 29690, 2)
@@ -82,14 +83,13 @@ def start_kohort(*options: str) -> Server:
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     data = [f"--data={directory}/data"] if "--data" in options else []
     options = tuple(option for option in options if option != "--data")
-    kohort = [
-        str(Path(sys.executable).with_name("kohort")),
-        "serve",
-        "--dev",
-        f"--listen=127.0.0.1:{port}",
-    ]
     name = "Kohort, on disk" if data else "Kohort, in memory"
-    return _spawn(name, [*kohort, *data, *options], port, directory)
+    server = ServerProcess(
+        *("--dev", f"--listen=127.0.0.1:{port}", *data, *options),
+        log=Path(directory) / "log",
+        directory=tools.ROOT,
+    )
+    return _listening(name, server.process, port, directory, server.started)
 
 
 def start_echo() -> Server:
@@ -179,8 +179,14 @@ def free_port() -> int:
 
 def _spawn(name: str, command: Sequence[str], port: int, directory: str | None = None) -> Server:
     directory = directory or tempfile.mkdtemp(prefix="kohort-bench-")
-    process = _popen(command, directory)
     started = time.monotonic()
+    return _listening(name, _popen(command, directory), port, directory, started)
+
+
+def _listening(
+    name: str, process: subprocess.Popen[bytes], port: int, directory: str, started: float
+) -> Server:
+    """The server once its port takes connections."""
     _await(process, lambda: _listens(port), directory)
     taken = time.monotonic() - started
     return Server(name, process.pid, port, end=_ender(process, directory), listening_s=taken)

@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from cli.served import Serve, Served
+from cli.served import Serve
+from kohort.testing.server_process import ServerProcess
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """Starts servers that end with the test."""
-    made: list[Served] = []
+    made: list[ServerProcess] = []
 
-    def start(*options: str) -> Served:
-        made.append(Served(*options, directory=tmp_path))
+    def start(*options: str) -> ServerProcess:
+        log = tmp_path / f"server-{len(made)}.log"
+        made.append(ServerProcess(*options, log=log, directory=tmp_path))
         return made[-1]
 
     yield start

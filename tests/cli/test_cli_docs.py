@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from cli.running import runner
-from cli.served import Serve
+from cli.served import Serve, endpoint
 from kohort.cli.groups import SUBCOMMANDS, VERBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -65,7 +65,7 @@ def test_the_page_has_examples() -> None:
 
 
 def test_every_example_prints_what_the_page_says(serve: Serve, tmp_path: Path) -> None:
-    host, port = serve("--memory", "--dev").address
+    host, port = endpoint(serve("--memory", "--dev").address)
     shell = Shell(tmp_path, f"{host}:{port}")
     for example in examples(PAGE.read_text(encoding="utf-8")):
         output = shell.run(example.command)

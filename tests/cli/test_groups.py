@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from cli.running import Outcome, Run, runner
-from cli.served import Served
 from client.admin.stage import at, join
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.protocol.batch_writing import build
 from kohort.protocol.records import Record
+from kohort.testing.server_process import ServerProcess
 from kohort.types import GroupId, TopicPartition
 
 NOON = 1_769_860_800_000
@@ -29,10 +29,10 @@ NUMBERS = count(1)
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = Served("--memory", "--dev", directory=tmp_path_factory.mktemp("server"))
-    host, port = server.address
-    yield f"{host}:{port}"
-    server.kill()
+    with ServerProcess(
+        "--memory", "--dev", log=tmp_path_factory.mktemp("server") / "server.log"
+    ) as server:
+        yield server.address
 
 
 class Scene:

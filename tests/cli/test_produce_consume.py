@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from cli.running import Outcome, runner
-from cli.served import Served
 from kohort.cli import app
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.testing.server_process import ServerProcess
 
 NUMBERS = count(1)
 KOHORT = (sys.executable, "-m", "kohort")
@@ -28,16 +28,9 @@ PATIENCE = 20.0
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = Served(
-        "--memory",
-        "--dev",
-        "--set",
-        "num.partitions=1",
-        directory=tmp_path_factory.mktemp("server"),
-    )
-    host, port = server.address
-    yield f"{host}:{port}"
-    server.kill()
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with ServerProcess("--memory", "--dev", log=log, settings={"num.partitions": "1"}) as server:
+        yield server.address
 
 
 class Shell:

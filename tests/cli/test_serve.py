@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 
-from cli.served import METADATA, Serve, ask
+from cli.served import METADATA, Serve, ask, endpoint
 
 TOPIC = b"\x00\x00\x00\x01\x00\x01t"
 """Metadata v0 for the topic "t"."""
 
 
-def get(address: tuple[str, int], path: str) -> tuple[int, Any]:
+def get(address: str, path: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(
-            (f"http://{address[0]}:{address[1]}{path}"), timeout=10
-        ) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -47,7 +45,7 @@ def test_it_listens_soon_and_says_so_in_one_line(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly(serve: Serve, number: int) -> None:
     server = serve("--data", "d")
-    with socket.create_connection(server.address):
+    with socket.create_connection(endpoint(server.address)):
         asked = time.monotonic()
         assert server.stop(number) == 0
     assert time.monotonic() - asked < 5
@@ -92,7 +90,7 @@ def test_a_second_server_on_the_same_directory_is_refused(serve: Serve, tmp_path
 
 
 def test_a_used_port_is_refused(serve: Serve) -> None:
-    host, port = serve("--memory").address
+    host, port = endpoint(serve("--memory").address)
     second = serve("--memory", "--listen", f"{host}:{port}")
     assert second.wait() == 2
     assert second.lines[-1] == (
@@ -106,7 +104,7 @@ def test_an_address_for_everyone_is_refused(serve: Serve) -> None:
     assert server.wait() == 2
     assert "--insecure" in server.lines[0]
     allowed = serve("--memory", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0", "--insecure")
-    assert allowed.port_named("advertised")[0] == "127.0.0.1"
+    assert allowed.logged_address("advertised").startswith("127.0.0.1:")
 
 
 def test_a_directory_that_cannot_be_used_is_refused(serve: Serve, tmp_path: Path) -> None:
@@ -119,7 +117,7 @@ def test_a_directory_that_cannot_be_used_is_refused(serve: Serve, tmp_path: Path
 
 def test_the_http_port_tells_health_metrics_and_groups(serve: Serve) -> None:
     server = serve("--memory", "--http", "127.0.0.1:0")
-    http = server.port_named("http")
+    http = server.logged_address("http")
     ask(server.address)
     deadline = time.monotonic() + 10
     while get(http, "/health")[0] != 200 and time.monotonic() < deadline:
@@ -136,7 +134,7 @@ def test_the_http_port_tells_health_metrics_and_groups(serve: Serve) -> None:
 def test_garbage_is_one_line_and_no_traceback(serve: Serve) -> None:
     server = serve("--memory")
     for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, struct.pack(">i", 4) + b"\x7f\xff\0\0"):
-        with socket.create_connection(server.address, 10) as connection:
+        with socket.create_connection(endpoint(server.address), 10) as connection:
             connection.sendall(data)
             assert connection.recv(100) == b""
     assert ask(server.address)[:2] == b"\0\0"

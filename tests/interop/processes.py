@@ -1,6 +1,5 @@
 """Client processes: started, listened to line by line, stopped or killed, and never left behind."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -11,27 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
+from kohort.testing.child_processes import die_with_parent
+
 Listener: TypeAlias = Callable[[str], None]
-
-PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """For `preexec_fn`: the kernel ends the child when the test run ends, however it ends (Linux
-    only).
-    """
-    try:
-        prctl = ctypes.CDLL(None).prctl
-    except (OSError, AttributeError):
-        return None
-
-    def ask_kernel() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    return ask_kernel
-
-
-DIE_WITH_PARENT = _die_with_parent()
 
 
 class Process:
@@ -55,7 +36,7 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE if listen else errors,
                 stderr=subprocess.STDOUT if merge else errors,
-                preexec_fn=DIE_WITH_PARENT,
+                preexec_fn=die_with_parent(),
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         self._reader = threading.Thread(target=self._read, args=(listen,), daemon=True)

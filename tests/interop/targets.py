@@ -6,19 +6,16 @@
 
 import os
 import signal
-import socket
 import subprocess
-import sysconfig
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from interop.processes import DIE_WITH_PARENT
+from kohort.testing.server_process import ServerProcess, ServerProcessError
 from peers.kafka import VERSION, Kafka
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
-START_SECONDS = 30.0
 
 
 class Target(Protocol):
@@ -40,50 +37,38 @@ class KohortServe:
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
-        self._port = free_port()
-        self._settings = settings or {}
-        self._start()
+        self._settings = settings
+        self._server = self._start("127.0.0.1:0")
+        self.address = self._server.address
+
+    def _start(self, listen: str) -> ServerProcess:
+        server = ServerProcess(
+            *("--dev", "--listen", listen, "--data", str(self._directory / "data")),
+            log=self._directory / "server.log",
+            settings=self._settings,
+        )
+        try:
+            server.line("listening")
+        except ServerProcessError:
+            server.kill()
+            raise
+        return server
 
     @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def _start(self) -> None:
-        kohort = Path(sysconfig.get_path("scripts")) / "kohort"
-        data = self._directory / "data"
-        command: list[str | Path] = [
-            kohort,
-            "serve",
-            "--dev",
-            "--listen",
-            self.address,
-            "--data",
-            data,
-        ]
-        command += [f"--set={name}={value}" for name, value in self._settings.items()]
-        with (self._directory / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=DIE_WITH_PARENT,
-            )
-        await_listening(self._port, self.process, self._directory / "server.log")
+    def process(self) -> subprocess.Popen[bytes]:
+        return self._server.process
 
     def restart(self, how: signal.Signals, away_seconds: float = 0) -> None:
         self._end(how)
         time.sleep(away_seconds)
-        self._start()
+        self._server = self._start(self.address)
 
     def _end(self, how: signal.Signals) -> None:
-        self.process.send_signal(how)
-        code = self.process.wait(10)
+        code = self._server.stop(how)
         expected = 0 if how == signal.SIGTERM else -how
-        assert code == expected, f"kohort serve ended with {code} on {how.name}\n{self.log_tail()}"
-
-    def log_tail(self) -> str:
-        return (self._directory / "server.log").read_text(errors="replace")[-3000:]
+        assert code == expected, (
+            f"kohort serve ended with {code} on {how.name}\n{self._server.log_tail()}"
+        )
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -136,25 +121,3 @@ def start(directory: Path) -> Target:
     if PEER == "kafka":
         return ApacheKafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
     return Running(PEER)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def await_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Back when the port takes connections; AssertionError with the end of the log if it does not."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise AssertionError(
-                f"the server did not start:\n{log.read_text(errors='replace')[-3000:]}"
-            )
-        time.sleep(0.02)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from interop.processes import DIE_WITH_PARENT
 from interop.programs import java
+from kohort.testing.child_processes import die_with_parent
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -32,7 +32,7 @@ class Tools:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            preexec_fn=DIE_WITH_PARENT,
+            preexec_fn=die_with_parent(),
             text=True,
         )
         threading.Thread(target=_read, args=(self._jvm.stdout, self._printed), daemon=True).start()

@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Self
 
 from kohort.demo.errors import DemoError
-from kohort.demo.processes import die_with_parent
 from kohort.demo.tally import Report
 from kohort.demo.work import Job
+from kohort.testing.child_processes import die_with_parent
 
 LEAVE_SECONDS = 10.0
 

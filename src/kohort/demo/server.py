@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from kohort.demo.errors import DemoError
-from kohort.demo.processes import die_with_parent
+from kohort.testing.server_process import ServerProcess
 
 START_SECONDS = 10.0
 STOP_SECONDS = 8.0
@@ -36,46 +34,25 @@ class Server:
         self.http = f"127.0.0.1:{free_port('127.0.0.1')}"
         self.log = data / "server.log"
         data.mkdir(parents=True, exist_ok=True)
-        self._log_from = self.log.stat().st_size if self.log.exists() else 0
-        self._process = self._start(data)
+        self._process = ServerProcess(
+            *("--listen", self.address, "--data", str(data), "--http", self.http),
+            log=self.log,
+            settings={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
+            environment=os.environ,
+            # Ctrl-C goes to every process of the terminal's group. The server gets one SIGTERM.
+            session=True,
+            at_parent_end=signal.SIGTERM,
+        )
 
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def _start(self, data: Path) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            "kohort",
-            "serve",
-            "--listen",
-            self.address,
-            "--data",
-            str(data),
-        ]
-        command += [
-            "--http",
-            self.http,
-            "--set",
-            f"group.initial.rebalance.delay.ms={INITIAL_DELAY_MS}",
-        ]
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C goes to whoever is in the terminal's group: the server is told by us, once.
-                start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGTERM),
-            )
-
     def __enter__(self) -> Self:
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready():
-            if self._process.poll() is not None:
-                raise DemoError(f"the server did not start:\n{self._log_tail()}")
+            if self._process.process.poll() is not None:
+                raise DemoError(f"the server did not start:\n{self._process.log_tail()}")
             if time.monotonic() > deadline:
                 self.stop()
                 raise DemoError(
@@ -93,30 +70,25 @@ class Server:
         self.stop()
 
     def stop(self) -> int:
-        """SIGTERM, and kill if that is not enough; the exit code."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            return self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        """End the server by SIGTERM, by SIGKILL if that is not enough; its exit code."""
+        return self._process.stop(seconds=STOP_SECONDS)
 
     def wait(self) -> None:
-        """Until the server ends by itself, which it should not."""
-        code = self._process.wait()
-        raise DemoError(f"the server ended by itself with code {code}:\n{self._log_tail()}")
+        """Wait until the server ends by itself, which is an error: raises DemoError."""
+        code = self._process.process.wait()
+        raise DemoError(f"the server ended by itself with code {code}:\n{self._process.log_tail()}")
 
     def assert_running(self) -> None:
-        if self._process.poll() is not None:
+        """Raise DemoError if the server has ended."""
+        if self._process.process.poll() is not None:
             self.wait()
 
     def get(self, path: str) -> dict[str, Any] | None:
         """What its HTTP port says at `path`, None while it has nothing to say there (404, 503)."""
         try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as answer:
-                told: dict[str, Any] = json.load(answer)
-                return told
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as response:
+                found: dict[str, Any] = json.load(response)
+                return found
         except urllib.error.HTTPError:
             return None
         except OSError as error:
@@ -139,11 +111,6 @@ class Server:
             return self.get("/health") is not None
         except DemoError:
             return False
-
-    def _log_tail(self) -> str:
-        with self.log.open("rb") as log:
-            log.seek(self._log_from)
-            return "\n".join(log.read().decode(errors="replace").splitlines()[-5:])
 
 
 def is_free(host: str, port: int) -> bool:
