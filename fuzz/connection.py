@@ -162,15 +162,15 @@ class Harness:
         began = time.monotonic()
         self.loop.run_until_complete(self._session(chunks))
         assert not self.escaped, self.escaped
-        assert self.broker.listener.failed == 0, "a handler failed"
+        assert self.broker.listener.metrics.failed == 0, "a handler failed"
         assert time.monotonic() - began < SLOWEST_S, "hangs"
 
     async def _session(self, chunks: list[bytes]) -> None:
         listener = self.broker.listener
-        listener.failed = 0
+        listener.metrics.failed = 0
         if self.broker.topics.get("t") is None:
             self.broker.topics.create("t", 2)
-        connection, transport = Connection(listener), Transport()
+        connection, transport = listener.new_connection(), Transport()
         connection.connection_made(transport)  # type: ignore[arg-type]
         transport.connection = connection
         for chunk in chunks:
@@ -185,8 +185,8 @@ class Harness:
         await asyncio.sleep(0)
         connection.connection_lost(None)
         await asyncio.sleep(0)
-        assert not listener._connections
-        assert listener.memory.used == 0
+        assert listener.statistics().connections == 0
+        assert listener.statistics().memory_bytes == 0
 
 
 @contextmanager

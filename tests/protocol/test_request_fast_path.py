@@ -6,43 +6,74 @@ from hypothesis import strategies as st
 
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import decode_request, encode, request
-from kohort.protocol.request_fast_path import read_heartbeat, read_offset_commit
+from kohort.protocol.request_fast_path import (
+    read_heartbeat,
+    read_member,
+    read_offset_commit,
+)
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
 texts = st.text(max_size=60) | st.text(alphabet="m", min_size=120, max_size=130)
 
 
-def by_kio(data, at=0):
-    read = decode_request(HEARTBEAT, 4, data, at)
-    return read.group_id, read.generation_id, read.member_id, read.group_instance_id
+VERSIONS = range(5)
 
 
-@given(texts, st.integers(-(2**31), 2**31 - 1), texts, st.none() | texts, st.binary(max_size=5))
-def test_a_heartbeat_is_read_as_kio_reads_it(group, generation, member, instance, before):
-    fields = {
-        "group_id": group,
-        "generation_id": generation,
-        "member_id": member,
-        "group_instance_id": instance,
-    }
-    data = before + encode(request(HEARTBEAT, 4, **fields))
-    usual = all(len(text.encode()) < 127 for text in (group, member, instance or ""))
-    assert read_heartbeat(data, len(before)) == (by_kio(data, len(before)) if usual else None)
+def by_kio(data, version, at=0):
+    read = decode_request(HEARTBEAT, version, data, at)
+    instance_id = read.group_instance_id if version >= 3 else None
+    return read.group_id, read.generation_id, read.member_id, instance_id
 
 
-@given(st.binary(max_size=40))
-def test_whatever_the_bytes_are_it_reads_what_kio_reads_or_nothing(data):
-    read = read_heartbeat(data, 0)
+def heartbeat(version, group, generation, member, instance):
+    fields = {"group_id": group, "generation_id": generation, "member_id": member}
+    if version >= 3:
+        fields["group_instance_id"] = instance
+    return encode(request(HEARTBEAT, version, **fields))
+
+
+@given(st.sampled_from(VERSIONS), texts, st.integers(-(2**31), 2**31 - 1), texts, st.none() | texts,
+       st.binary(max_size=5))  # fmt: skip
+def test_a_heartbeat_is_read_as_kio_reads_it(version, group, generation, member, instance, before):
+    data = before + heartbeat(version, group, generation, member, instance)
+    at = len(before)
+    usual = version < 4 or all(len(text.encode()) < 127 for text in (group, member, instance or ""))
+    assert read_heartbeat(data, at, version) == (by_kio(data, version, at) if usual else None)
+
+
+@given(st.sampled_from(VERSIONS), st.binary(max_size=40))
+def test_whatever_the_bytes_are_it_reads_what_kio_reads_or_nothing(version, data):
+    read = read_heartbeat(data, 0, version)
     if read is not None:
-        assert read == by_kio(data)
+        assert read == by_kio(data, version)
 
 
-def test_a_heartbeat_that_ends_early_or_has_tags_is_left_to_kio():
-    data = encode(
-        request(HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m", group_instance_id="i")
-    )
-    assert all(read_heartbeat(data[:end], 0) is None for end in range(len(data)))
-    assert read_heartbeat(data[:-1] + b"\x01\x09\x01x", 0) is None
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("instance", ["i", None])
+def test_hostile_bytes_at_each_position(version, instance):
+    data = heartbeat(version, "group", 7, "member", instance)
+    for at in range(len(data)):
+        for byte in (0, 1, 2, 0x7F, 0x80, 0xC3, 0xFE, 0xFF):
+            for size in (1, 2, 4):
+                changed = (data[:at] + bytes((byte,)) * size + data[at + size :])[: len(data)]
+                try:
+                    slow = by_kio(changed, version)
+                except MalformedError:
+                    slow = None
+                assert read_heartbeat(changed, 0, version) in (slow, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_heartbeat_that_ends_early_is_left_to_kio(version):
+    data = heartbeat(version, "g", 1, "m", "i")
+    assert all(read_heartbeat(data[:end], 0, version) is None for end in range(len(data)))
+    assert read_heartbeat(data, 0, version) == by_kio(data, version)
+    assert read_heartbeat(data + b"more", 0, version) == by_kio(data, version)
+
+
+def test_a_heartbeat_with_tags_is_left_to_kio():
+    data = heartbeat(4, "g", 1, "m", "i")
+    assert read_heartbeat(data[:-1] + b"\x01\x09\x01x", 0, 4) is None
 
 
 def committed(data, version):
@@ -71,7 +102,7 @@ def committed(data, version):
 def same(data, version):
     """Whether it was read, and then as kio reads it."""
     found = read_offset_commit(data, 0, by_id=version >= 10)
-    if found is None or (who := read_heartbeat(found[0], 0)) is None:
+    if found is None or (who := read_member(found[0], 0)) is None:
         return False
     assert (who, found[1]) == committed(data, version)
     return True

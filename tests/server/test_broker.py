@@ -11,8 +11,8 @@ import pytest
 from kohort.coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
-from kohort.server.addresses import Address
-from kohort.server.broker import GROUP_LOG, Broker, cannot_listen, group_config
+from kohort.server.addresses import Address, cannot_listen
+from kohort.server.broker import GROUP_LOG, Broker, group_config
 from kohort.server.config.config import Config
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.metadata_log import METADATA_LOG

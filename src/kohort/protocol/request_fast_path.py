@@ -1,8 +1,8 @@
-"""The requests that come most often by far, read straight from their bytes.
+"""Parsers for the most frequent requests, which read them straight from their bytes.
 
-A second way to what `messages.decode_request` reads, taken only for what is quite usual: None
-stands for everything else (long or missing strings, tagged fields, text that is no UTF-8, too few
-bytes), which the first way reads or refuses. A test holds both ways against each other.
+They are a second implementation of what `messages.decode_request` reads, and only of usual
+requests. None stands for any other (long or missing strings, tagged fields, text that is not UTF-8,
+too few bytes), which `decode_request` then reads or refuses. A test compares both.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,56 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, TypeAlias
 
+_int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
+Member: TypeAlias = tuple[str, int, str, str | None]
+"""(group id, generation, member id, instance id), the fields with which a member identifies itself.
+"""
+
 Columns: TypeAlias = tuple[bytes, Sequence[int], Sequence[bytes]]
-"""Of one topic of an OffsetCommit: its name, or from v10 its id, as bytes; its partitions; and for
+"""One topic of an OffsetCommit: its name, or from v10 its id, as bytes; its partitions; and for
 each of them the int64 offset and the int32 leader epoch, as they came.
 """
 
+_FIRST_HEARTBEAT_WITH_INSTANCE: Final = 3
+_FIRST_FLEXIBLE_HEARTBEAT: Final = 4
 
-def read_heartbeat(data: bytes, at: int) -> tuple[str, int, str, str | None] | None:
-    """(group id, generation, member id, instance id) of a HeartbeatRequest v4."""
+
+def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
+    """The fields of a HeartbeatRequest v0-4; before v3 the instance id is None."""
+    if version >= _FIRST_FLEXIBLE_HEARTBEAT:
+        return read_member(data, at)
+    try:
+        group_size = _int16(data, at)[0]
+        generation_at = at + 2 + group_size
+        member_size = _int16(data, generation_at + 4)[0]
+        member_at = generation_at + 6
+        instance_at = end = member_at + member_size
+        if group_size < 0 or member_size < 0:
+            return None
+        instance_id = None
+        if version >= _FIRST_HEARTBEAT_WITH_INSTANCE:
+            instance_size = _int16(data, instance_at)[0]
+            if instance_size >= 0:
+                end = instance_at + 2 + instance_size
+                instance_id = str(data[instance_at + 2 : end], "utf-8")
+            elif instance_size < -1:
+                return None
+        if end > len(data):
+            return None
+        return (
+            str(data[at + 2 : generation_at], "utf-8"),
+            _int32(data, generation_at)[0],
+            str(data[member_at:instance_at], "utf-8"),
+            instance_id,
+        )
+    except (struct_error, UnicodeDecodeError):
+        return None
+
+
+def read_member(data: bytes, at: int) -> Member | None:
+    """The fields of a member in compact encoding, with empty tags behind them."""
     try:
         # A compact string of up to 126 bytes has its length, plus one, in one byte; 0 is null.
         size = data[at]
@@ -44,22 +84,20 @@ def read_heartbeat(data: bytes, at: int) -> tuple[str, int, str, str | None] | N
 
 _NO_TAGS: Final = b"\0"
 OFFSET_BYTES: Final = 18
-"""Of a partition in an OffsetCommit v8-10 without metadata and tags: partition, offset and leader
-epoch, then a byte each for the metadata (null or empty) and the tags.
+"""Size of a partition in an OffsetCommit v8-10 without metadata and tags: partition, offset and
+leader epoch, then a byte each for the metadata (null or empty) and the tags.
 """
 _MANY: Final = 1_000
-"""Partitions of a topic in one request; for each number a layout is kept."""
+"""Most partitions of a topic that are read here; a layout is kept for each number of them."""
 
 
 def read_offset_commit(
     data: bytes, at: int, *, by_id: bool
 ) -> tuple[bytes, list[Columns], int] | None:
-    """(who commits, the topics, where it ends) of an OffsetCommitRequest v8-10; v10 names topics by
-    id.
+    """(member, topics, end) of an OffsetCommitRequest v8-10; v10 names topics by id.
 
-    Who commits is told as in a heartbeat: these bytes, and no tags behind them, are what
-    `read_heartbeat` reads. Partitions are unsigned here: a negative one is larger than any that
-    exists.
+    The member stays encoded: `read_member` reads these bytes. Partitions are unsigned here, so a
+    negative one is larger than any that exists. The end is the offset behind the request.
     """
     try:
         member_at = at + data[at] + 4
@@ -88,8 +126,7 @@ def read_offset_commit(
                 return None
             key = data[start:end]
             if not by_id:
-                # raises where it is none, as a name's characters are replaced then
-                str(key, "utf-8")
+                str(key, "utf-8")  # raises for bytes that `decode_request` would replace
             topics.append((key, *offsets))
             position = first + OFFSET_BYTES * many + 1
         return None if data[position] else (data[at:topics_at] + _NO_TAGS, topics, position + 1)
@@ -100,8 +137,9 @@ def read_offset_commit(
 def read_offsets(
     data: bytes, first: int, count: int
 ) -> tuple[Sequence[int], Sequence[bytes]] | None:
-    """The partitions and positions of a topic in an OffsetCommitRequest v8-10 that has no tags;
-    None if one has metadata or tags. Raises struct.error or IndexError if the data end early.
+    """(partitions, positions) of a topic in an OffsetCommitRequest v8-10; None with metadata or tags.
+
+    Raises struct.error or IndexError if the data end early.
     """
     end = first + OFFSET_BYTES * count
     if (

@@ -1,8 +1,7 @@
-"""The few responses that are answered so often, or are so large, that building objects for them is
-felt.
+"""Encoders for responses that are so frequent or so large that object construction dominates.
 
-Each function gives the body of one response version, byte for byte what kio writes for it (a test
-compares them all). Throttle times are 0: nothing is throttled here.
+Each function returns the body of one response version, byte for byte what kio writes for it (a test
+compares them all). Throttle times are 0: no client is throttled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,6 +37,13 @@ def heartbeat(version: int, error: int) -> bytes:
     return body + _NO_TAGS if version >= 4 else body
 
 
+@lru_cache(maxsize=256)
+def heartbeat_frame(version: int, error: int) -> tuple[bytes, bytes]:
+    """A whole frame of `heartbeat` without its correlation id: the bytes before and behind that."""
+    behind = (_NO_TAGS if version >= 4 else b"") + heartbeat(version, error)
+    return pack_int32(4 + len(behind)), behind
+
+
 def sync_group(
     version: int,
     error: int,
@@ -68,8 +74,9 @@ def join_group(
     member_id: str,
     members: Sequence[tuple[str, str | None, bytes]],
 ) -> bytes:
-    """JoinGroupResponse v0-9; `members` are (id, instance id, metadata). No protocol name is ""
-    before v7.
+    """JoinGroupResponse v0-9; `members` are (id, instance id, metadata).
+
+    Before v7 a missing protocol name is encoded as "".
     """
     head = pack_int16(error) + pack_int32(generation)
     if version >= 2:
@@ -99,8 +106,9 @@ def join_group(
 def offset_commit(
     version: int, topics: Sequence[tuple[str, UUID | None, Iterable[tuple[int, int]]]]
 ) -> bytes:
-    """OffsetCommitResponse v2-10; `topics` are (name, topic id, (partition, error)...). v10 shows
-    the id only.
+    """OffsetCommitResponse v2-10; `topics` are (name, topic id, (partition, error)...).
+
+    v10 has the id instead of the name.
     """
     if version < 8:
         parts = [_THROTTLE if version >= 3 else b"", pack_array(len(topics))]
@@ -120,8 +128,9 @@ def offset_commit(
 def offset_commit_columns(
     version: int, topics: Sequence[tuple[bytes, Sequence[int], object]], error: int
 ) -> bytes:
-    """`offset_commit` v8-10 of one error for all; `topics` are (name, or from v10 id, as bytes;
-    partitions, …).
+    """`offset_commit` v8-10 with one error for all partitions.
+
+    `topics` are (name, or from v10 id, as bytes; partitions; anything).
     """
     parts = [_THROTTLE, pack_compact_array(len(topics))]
     result = pack_int16(error) + _NO_TAGS

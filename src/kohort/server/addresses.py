@@ -1,7 +1,6 @@
-"""Addresses as people write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, or Kafka's
-`PLAINTEXT://HOST:PORT`.
-"""
+"""Addresses as users write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, `PLAINTEXT://HOST:PORT`."""
 
+import errno
 from typing import NamedTuple
 
 _ANY = frozenset({"", "0.0.0.0", "::"})
@@ -16,7 +15,7 @@ class Address(NamedTuple):
 
     @property
     def is_any(self) -> bool:
-        """True if it stands for every interface, an address that no client can connect to."""
+        """Whether it stands for every interface; no client can connect to such an address."""
         return self.host in _ANY
 
 
@@ -36,9 +35,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach `host`. Names are resolved; one that cannot be is not
-    loopback.
-    """
+    """Whether only this machine can reach `host`; False for a name that cannot be resolved."""
     import ipaddress
     import socket
 
@@ -49,3 +46,22 @@ def is_loopback(host: str) -> bool:
     except OSError:
         return False
     return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in found)
+
+
+def cannot_listen(wanted: Address, error: OSError, flag: str) -> str:
+    """Why `wanted` cannot be listened on, and what the user of `flag` can do."""
+    if error.errno == errno.EADDRINUSE:
+        free = Address(wanted.host, 0)
+        return (
+            f"{wanted} is in use by another process; choose another address with {flag}, or "
+            f"{free} for a free port"
+        )
+    if error.errno == errno.EACCES:
+        return (
+            f"{wanted} cannot be listened on: permission denied; ports below 1024 are often "
+            "reserved for root"
+        )
+    return (
+        f"{wanted} cannot be listened on: {error.strerror or error}; choose another address "
+        f"with {flag}"
+    )

@@ -1,44 +1,60 @@
-"""What a server does beside answering: it makes ready, lets old segments go, and compacts."""
+"""Work of a server beside its requests: warming up, forgetting deleted topics, cleaning logs."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Final
 
-from kohort.protocol.apis import APIS
+from kohort.log.base import LogDirectory
+from kohort.runtime.clock import Clock
+from kohort.runtime.groups import Groups
+from kohort.server.config import Config
+from kohort.server.topics import Topics
 
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
-
-logger = logging.getLogger("kohort.chores")
+logger = logging.getLogger("kohort.background")
 
 LEAST_INTERVAL_MS: Final = 100
-"""A backoff of 0, which Kafka allows, must not keep the loop busy."""
+"""Shortest pause between two passes: a backoff of 0, which Kafka allows, must not busy the loop."""
 
 
-class Chores:
-    """Periodic tasks of a broker, from `start` to `close`. One that fails says so and is tried
-    again in time.
+class BackgroundTasks:
+    """The background tasks of a server, from `start` to `close`.
+
+    One that is repeated logs its failure and runs again after its interval.
     """
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        logs: LogDirectory,
+        topics: Topics,
+        groups: Groups,
+        warm_ups: Iterable[Callable[[], object]],
+    ) -> None:
+        """`warm_ups` are called once, each in a turn of the loop of its own."""
+        self._config = config
+        self._clock = clock
+        self._logs = logs
+        self._topics = topics
+        self._groups = groups
+        self._warm_ups = warm_ups
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        config = self._broker.config
+        """Start every task."""
         self._begin(self._warm_up())
         self._begin(self._forget_deleted_topics())
-        # One pass does both; it costs microseconds per log where nothing is due.
+        # One pass does retention and compaction; it costs microseconds per log that needs neither.
         interval_ms = min(
-            config["log.retention.check.interval.ms"], config["log.cleaner.backoff.ms"]
+            self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]
         )
         self._begin(
             self._repeat("cleaning", max(interval_ms, LEAST_INTERVAL_MS) / 1000, self._clean)
         )
 
     async def close(self) -> None:
-        """Stop them, in the middle if need be. Idempotent."""
+        """Cancel every task. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -47,37 +63,36 @@ class Chores:
         self._tasks.append(asyncio.create_task(work))
 
     async def _repeat(
-        self, name: str, interval_s: float, chore: Callable[[], Awaitable[None]]
+        self, name: str, interval_s: float, work: Callable[[], Awaitable[None]]
     ) -> None:
         while True:
             await asyncio.sleep(interval_s)
             try:
-                await chore()
+                await work()
             except Exception:
                 logger.exception("%s failed and is tried again in %g s", name, interval_s)
 
     async def _clean(self) -> None:
         """Delete and compact what is due, of topics, groups and metadata."""
-        await self._broker.logs.clean(self._broker.clock.now())
+        await self._logs.clean(self._clock.now())
 
     async def _forget_deleted_topics(self) -> None:
-        """Do what a server did not come to that was killed between deleting a topic and forgetting
-        its offsets.
+        """Forget offsets of topics that no longer exist.
+
+        A server that is killed between deleting a topic and forgetting its offsets leaves them.
         """
-        groups = self._broker.groups
-        await groups.loaded()
-        committed = {partition.topic for group in groups.groups() for partition in group.offsets}
-        gone = committed - {topic.name for topic in self._broker.topics.all()}
+        await self._groups.loaded()
+        committed = {
+            partition.topic for group in self._groups.groups() for partition in group.offsets
+        }
+        gone = committed - {topic.name for topic in self._topics.all()}
         if gone:
             logger.info(
-                ("forgetting the offsets of topics that were deleted: %s"), ", ".join(sorted(gone))
+                "forgetting the offsets of topics that were deleted: %s", ", ".join(sorted(gone))
             )
-            groups.topics_deleted(gone)
+            self._groups.topics_deleted(gone)
 
     async def _warm_up(self) -> None:
-        """Import the handlers one by one, so that no client waits for an import; answer others in
-        between.
-        """
-        for api_key in APIS:
+        for warm_up in self._warm_ups:
             await asyncio.sleep(0)
-            self._broker.listener.handler(api_key)
+            warm_up()

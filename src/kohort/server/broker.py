@@ -1,70 +1,65 @@
-"""One server, put together: storage, topics, groups, listener and chores. What each does is its own
-affair.
+"""One server, put together: storage, topics, groups, listener, monitoring, background tasks.
 
-Opening goes from the bottom up and the listener comes last, so that a request never meets a
-half-made broker; only the groups are still being read from their log then, and say so
-(COORDINATOR_LOAD_IN_PROGRESS). Closing goes from the top down: no new requests, answers to those in
-progress, what was decided appended, everything flushed.
+Opening goes from the bottom up, and the listener serves last, so that a request never meets a
+half-opened server. Only the groups may still be loading then; their requests are refused with
+COORDINATOR_LOAD_IN_PROGRESS. Closing goes from the top down: no new requests, responses to those
+in progress, decided records appended, everything flushed.
 
-It is the server of `kohort serve`, and of whoever embeds one:
+It is the server of `kohort serve`, and of programs that embed one:
 
     async with Broker(Config({"listeners": "127.0.0.1:0", "storage": "memory"})) as broker:
         print(broker.address)
 """
 
 import asyncio
-import errno
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Self
 
 from kohort.coordinator.config import GroupConfig
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
+from kohort.protocol.apis import APIS
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
-from kohort.server.addresses import Address
-from kohort.server.background_tasks import Chores
+from kohort.server.addresses import Address, cannot_listen
+from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.monitoring import Observer
-from kohort.server.net import Listener
+from kohort.server.net import ConnectionLimits, Dispatcher, Listener
+from kohort.server.services import Services, random_ids
 from kohort.server.topics import Topics
 
 GROUP_LOG = "__consumer_offsets"
-ANSWERS_WITHIN_S = 3.0
-"""How long requests in progress may take when the server ends: `kohort serve` has 5 s for the
-whole.
+RESPONSES_WITHIN_S = 3.0
+"""Time that requests in progress have when the server ends; `kohort serve` has 5 s for all of it.
 """
 
 
 class Broker:
-    """A server of one node. `topics`, `groups`, `address` and so on exist once `start` has
-    returned.
-    """
+    """A server of one node. `topics`, `groups`, `address` and so on exist once `start` returned."""
 
-    config: Config
     logs: LogDirectory
     topics: Topics
     groups: Groups
+    observer: Observer
     node_id: int
     cluster_id: str
     address: Address
-    """What is listened on."""
+    """The address that the server listens on."""
     advertised: Address
-    """What clients are told to connect to."""
+    """The address that clients are told to connect to."""
 
     def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:
         self.config = Config() if config is None else config
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
-        self.fetch_sessions = FetchSessions(
-            self.config["max.incremental.fetch.session.cache.slots"]
-        )
-        self.listener = Listener(self)
-        self.observer = Observer(self)
-        self._chores = Chores(self)
+        self.listener = Listener(ConnectionLimits.of(self.config))
+        self.http_address: Address | None = None
+        """The address of the HTTP port, None if there is none."""
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -78,30 +73,25 @@ class Broker:
         where = getattr(self, "address", "not listening")
         return f"<Broker {where} cluster={getattr(self, 'cluster_id', '?')}>"
 
-    @property
-    def http_address(self) -> Address | None:
-        """Where the HTTP port listens, None if it does not."""
-        return self.observer.address
-
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
             self._open_storage()
             self._open_groups()
             await self._settle()
-            await self._listen()
+            dispatcher = Dispatcher(await self._bind())
+            await self._serve(dispatcher)
             self._opened.push_async_callback(self.observer.close)
-            await self.observer.start()
-            self._opened.push_async_callback(self._chores.close)
-            self._chores.start()
+            self.http_address = await self.observer.start()
+            self._start_background_tasks(dispatcher)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """End everything, what was opened last first. Idempotent.
+        """Close everything, in the reverse order of opening. Idempotent.
 
-        Raises OSError if something did not reach the disk; all the rest has ended all the same.
+        Raises OSError if something did not reach the disk; everything is closed all the same.
         """
         await self._opened.aclose()
 
@@ -122,6 +112,7 @@ class Broker:
             waits_for_disk=self.config["durability"] == "fsync",
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
         )
+        self.observer = Observer(self.config, self.topics, self.groups, self.listener.statistics)
         self.topics.on_deleted.append(self.groups.topics_deleted)
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self._opened.push_async_callback(self.groups.close)
@@ -140,34 +131,68 @@ class Broker:
         return topic.partitions
 
     async def _settle(self) -> None:
-        """Have what topics there are on the disk, if the policy asks for it, before anything in
-        them is acknowledged: a log without its topic's record would be removed as a leftover.
+        """Wait until the records of all topics are as durable as the policy asks.
+
+        Nothing in a topic is acknowledged before: a log without its topic's record is a leftover
+        that the next start removes.
         """
         try:
             await self.topics.durable()
         except KafkaError as error:
             raise KohortError(f"the data directory cannot be used: {error.__cause__}") from error
 
-    async def _listen(self) -> None:
-        wanted, told = self.config.listen, self.config.advertise
-        # The first request may come before the port that was bound is known here, but not if it was
-        # chosen.
-        self.advertised = told or wanted
-        self._opened.push_async_callback(self.listener.close, ANSWERS_WITHIN_S)
+    async def _bind(self) -> Services:
+        """Bind the address, which completes what handlers need."""
+        wanted, advertised = self.config.listen, self.config.advertise
+        self._opened.push_async_callback(self.listener.close, RESPONSES_WITHIN_S)
         try:
             host = wanted.host if wanted.port else await first_address(wanted.host)
-            bound = await self.listener.start(host, wanted.port)
+            _, port = await self.listener.bind(host, wanted.port)
         except OSError as error:
             raise KohortError(cannot_listen(wanted, error, "--listen")) from error
-        self.address = Address(host, bound[1])
+        self.address = Address(host, port)
         self.advertised = (
-            self.address if told is None else Address(told.host, told.port or bound[1])
+            self.address
+            if advertised is None
+            else Address(advertised.host, advertised.port or port)
         )
+        return Services(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            fetch_sessions=FetchSessions(self.config["max.incremental.fetch.session.cache.slots"]),
+            clock=self.clock,
+            new_id=random_ids().__next__,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            advertised=self.advertised,
+        )
+
+    async def _serve(self, dispatcher: Dispatcher) -> None:
+        try:
+            await self.listener.serve(dispatcher.dispatch)
+        except OSError as error:
+            # uvloop reports an address in use here, asyncio when it binds.
+            raise KohortError(cannot_listen(self.config.listen, error, "--listen")) from error
+
+    def _start_background_tasks(self, dispatcher: Dispatcher) -> None:
+        tasks = BackgroundTasks(
+            self.config,
+            self.clock,
+            self.logs,
+            self.topics,
+            self.groups,
+            # No client waits for the import of a handler.
+            warm_ups=[partial(dispatcher.load, api_key) for api_key in APIS],
+        )
+        self._opened.push_async_callback(tasks.close)
+        tasks.start()
 
 
 def open_directory(config: Config) -> LogDirectory:
-    """The logs of a server, on disk or in memory. Raises KohortError if another server has them,
-    OSError.
+    """The logs of a server, on disk or in memory.
+
+    Raises OSError, and KohortError if another server uses the directory.
     """
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
@@ -179,7 +204,7 @@ def open_directory(config: Config) -> LogDirectory:
 
 
 def group_config(config: Config) -> GroupConfig:
-    """What of the configuration the coordinator goes by."""
+    """The settings of the coordinator."""
     return GroupConfig(
         min_session_timeout_ms=config["group.min.session.timeout.ms"],
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
@@ -197,22 +222,3 @@ async def first_address(host: str) -> str:
         return host
     found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
-
-
-def cannot_listen(wanted: Address, error: OSError, flag: str) -> str:
-    """Why an address cannot be listened on, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        free = Address(wanted.host, 0)
-        return (
-            f"{wanted} is in use by another process; choose another address with {flag}, or "
-            f"{free} for a free port"
-        )
-    if error.errno == errno.EACCES:
-        return (
-            f"{wanted} cannot be listened on: permission denied; ports below 1024 are often "
-            "reserved for root"
-        )
-    return (
-        f"{wanted} cannot be listened on: {error.strerror or error}; choose another address "
-        f"with {flag}"
-    )

@@ -20,9 +20,11 @@ from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
+from kohort.server.addresses import Address
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
+from kohort.server.services import Services
 from kohort.server.topics.topics import Topics
 from kohort.types import Instant
 
@@ -53,10 +55,10 @@ class FakeExchange:
         self.packed: bytes | None = None
         self.answered = asyncio.Event()
 
-    def answer(self, entity: Any) -> None:
-        self.answer_packed(encode(entity), errors_in(entity))
+    def respond(self, entity: Any) -> None:
+        self.respond_encoded(encode(entity), errors_in(entity))
 
-    def answer_packed(self, body: Body, errors: Iterable[int] = ()) -> None:
+    def respond_encoded(self, body: Body, errors: Iterable[int] = ()) -> None:
         self.packed = body if isinstance(body, bytes) else b"".join(body)
         read = entity_reader(load_response_schema(self.api_key, self.version))
         entity, size = read(self.packed, 0)
@@ -66,7 +68,7 @@ class FakeExchange:
         )
         self._finish(entity)
 
-    def no_answer(self) -> None:
+    def end_without_response(self) -> None:
         self._finish(NO_ANSWER)
 
     def hang_up(self, why: str) -> None:
@@ -89,10 +91,8 @@ class HandClock:
 
 
 class Bench:
-    """A broker in memory, without a listener; `groups` is whatever a test puts there."""
+    """A server's services in memory, without a listener; `groups` is whatever a test puts there."""
 
-    node_id = 0
-    advertised = ("broker.test", 9092)
     groups: Any = None
 
     def __init__(self, **settings: object) -> None:
@@ -106,9 +106,23 @@ class Bench:
     def restart(self) -> None:
         """Start again on the same logs, as after a crash: nothing is flushed or closed."""
         self.topics = Topics(self.directory, self.config, self.clock.now)
-        self.cluster_id = self.topics.cluster_id
         self.fetch_sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"]
+        )
+
+    @property
+    def services(self) -> Services:
+        """What handlers get."""
+        return Services(
+            config=self.config,
+            topics=self.topics,
+            groups=self.groups,
+            fetch_sessions=self.fetch_sessions,
+            clock=self.clock,
+            new_id=lambda: "an-id",
+            node_id=0,
+            cluster_id=self.topics.cluster_id,
+            advertised=Address("broker.test", 9092),
         )
 
     def begin(
@@ -120,7 +134,9 @@ class Bench:
         api_key = BY_NAME[api].key
         decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
         exchange = FakeExchange(api_key, version)
-        later = import_module(f"kohort.server.handlers.{api}").handle(self, exchange, decoded)
+        later = import_module(f"kohort.server.handlers.{api}").handle(
+            self.services, exchange, decoded
+        )
         return exchange, None if later is None else asyncio.ensure_future(later)
 
     async def ask(self, api: str, version: int, /, **fields: Any) -> Any:

@@ -15,7 +15,7 @@ async def test_the_cluster(bench: Bench, version: int) -> None:
     answer = await bench.ask("describe_cluster", version, endpoint_type=1)
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (
         ErrorCode.none,
-        bench.cluster_id,
+        bench.topics.cluster_id,
         0,
     )
     assert [(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers] == [

@@ -33,7 +33,7 @@ async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
         assert answer.controller_id == 0
         assert not found.is_internal
     if version >= 2:
-        assert answer.cluster_id == bench.cluster_id
+        assert answer.cluster_id == bench.topics.cluster_id
     if version >= 10:
         assert found.topic_id == bench.topics.get(topic).id  # type: ignore[union-attr]
 

@@ -8,6 +8,7 @@ must not differ.
 import asyncio
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -58,7 +59,7 @@ class FakeConnection:
     def __init__(self) -> None:
         self.repeat: Any = None
         self.answers: list[bytes] = []
-        self.errors: Counter[int] = Counter()
+        self.errors: Counter[tuple[int, int]] = Counter()
         self._ids = count(2**31 - 3)
 
     def frame(self, version: int, body: bytes) -> bytes:
@@ -70,24 +71,21 @@ class FakeConnection:
         )
         return struct.pack(">i", len(content)) + content
 
-    def expect_again(self, repeat: Any) -> None:
-        self.repeat = repeat
+    def expect_again(self, request: Any) -> None:
+        self.repeat = request
 
-    def begin(self, request: Any) -> None:
-        assert request is self.repeat
-
-    def reply(self, exchange: Exchange, body: bytes) -> None:
+    def respond(self, exchange: Exchange, body: bytes, errors: Iterable[int]) -> None:
+        self.errors.update((KEY, error) for error in errors if error)
         self.answers.append(
             frame_head(KEY, exchange.version, exchange.correlation_id, len(body)) + body
         )
 
-    def answered(self, frame: bytes) -> None:
-        self.answers.append(frame)
+    def respond_again(self, error: int) -> None:
+        if self.is_open:
+            self.errors.update([(KEY, error)] if error else [])
+            self.answers.append(self.repeat.response(error))
 
-    def count_error(self, api_key: int, error: int) -> None:
-        self.errors[api_key, error] += 1
-
-    def failed(self, error: Exception, _exchange: Exchange | None = None) -> None:
+    def fail(self, error: Exception, _exchange: Exchange | None = None) -> None:
         raise error
 
 
@@ -103,21 +101,22 @@ class World:
             append_records(log, [[STABLE]], NOW)
         clock = SimpleNamespace(now=lambda: NOW)
         self.groups = Groups(self.logs, GroupConfig(), clock)
-        self.broker: Any = SimpleNamespace(topics=FakeTopics(), groups=self.groups)
+        self.services: Any = SimpleNamespace(topics=FakeTopics(), groups=self.groups)
         self.taken = self.again = 0
 
     def ask(self, connection: "FakeConnection", version: int, body: bytes) -> None:
         data = connection.frame(version, body)
-        if connection.repeat is not None and connection.repeat.answer(data) is not None:
+        if connection.repeat is not None and connection.repeat.matches(data):
+            connection.repeat.submit(connection.respond_again)
             self.again += 1
             return
         *_, correlation_id, client_id, at = read_header(data)
         exchange: Any = Exchange(connection, KEY, version, correlation_id, client_id)
-        take = offset_commit.TAKES_BYTES.get(version) if self._from_bytes else None
-        if take is not None and take(self.broker, exchange, data, at):
+        take = offset_commit.FAST_PATHS.get(version) if self._from_bytes else None
+        if take is not None and take(self.services, exchange, data, at):
             self.taken += 1
         else:
-            offset_commit.handle(self.broker, exchange, decode_request(KEY, version, data, at))
+            offset_commit.handle(self.services, exchange, decode_request(KEY, version, data, at))
 
     def logged(self) -> list[bytes]:
         return [bytes(log.read(0, 1 << 30)) for log in self.logs]
@@ -263,11 +262,11 @@ async def test_a_topic_that_grew_or_was_made_anew_is_noticed() -> None:
 
     assert await errors(0) == []
     assert await errors(3) == [3]
-    old = world.broker.topics.orders
+    old = world.services.topics.orders
     old.partitions += (None,)
     assert await errors(3) == []
     new_id = UUID(int=1)
-    world.broker.topics.orders = SimpleNamespace(name="orders", id=new_id, partitions=(None,))
+    world.services.topics.orders = SimpleNamespace(name="orders", id=new_id, partitions=(None,))
     assert await errors(3) == [3]
     assert await errors(0) == []
     assert world.again == 1
@@ -286,13 +285,11 @@ async def test_a_frame_that_differs_anywhere_else_is_not_it() -> None:
     first = len(data) - 2 - 2 * 18
     for at in (*range(8), *range(12, first), first + 16, first + 17, *range(first + 34, len(data))):
         for change in 2, 128:
-            assert (
-                connection.repeat.answer(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :])
-                is None
-            )
+            changed = data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]
+            assert not connection.repeat.matches(changed)
     for other in (data[:-1], data + b"\0", data[:4]):
-        assert connection.repeat.answer(other) is None
-    assert connection.repeat.answer(data) == b""
+        assert not connection.repeat.matches(other)
+    assert connection.repeat.matches(data)
 
 
 async def test_bytes_behind_a_request_are_nothing_that_comes_again() -> None:
@@ -354,7 +351,7 @@ def test_bytes_that_end_early_are_left_to_the_decoder() -> None:
     world = World(from_bytes=True)
     for end in range(len(data)):
         exchange: Any = Exchange(FakeConnection(), KEY, version, 7, "test")
-        assert not offset_commit.TAKES_BYTES[version](world.broker, exchange, data[:end], 0)
+        assert not offset_commit.FAST_PATHS[version](world.services, exchange, data[:end], 0)
 
 
 async def test_a_peer_that_has_gone_is_answered_no_more() -> None:

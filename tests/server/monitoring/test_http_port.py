@@ -9,18 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.server.monitoring.http_port import MAX_CONNECTIONS, Answer, HttpPort, json_answer
+from kohort.server.monitoring.http_port import (
+    MAX_CONNECTIONS,
+    HttpPort,
+    HttpResponse,
+    json_response,
+)
 
 
-def fails(_: str) -> Answer:
+def fails(_: str) -> HttpResponse:
     raise RuntimeError("oh")
 
 
 ROUTES = {
-    "/health": lambda _: json_answer({"status": "ok"}),
-    "/groups/": lambda rest: json_answer({"asked": rest}),
+    "/health": lambda _: json_response({"status": "ok"}),
+    "/groups/": lambda rest: json_response({"asked": rest}),
     "/broken": fails,
-    "/text": lambda _: Answer(HTTPStatus.OK, b"plain", "text/plain"),
+    "/text": lambda _: HttpResponse(HTTPStatus.OK, b"plain", "text/plain"),
 }
 
 
@@ -98,4 +103,4 @@ async def test_connections_are_bounded(address: tuple[str, int]) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_request_has_an_answer(request: bytes) -> None:
-    assert HttpPort(ROUTES)._answer(request + b"\r\n\r\n").status in HTTPStatus
+    assert HttpPort(ROUTES).respond(request + b"\r\n\r\n").status in HTTPStatus

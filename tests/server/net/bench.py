@@ -1,4 +1,4 @@
-"""A listener with a fake broker behind it, and peers that speak to it over real sockets.
+"""A listener with fake services behind it, and peers that speak to it over real sockets.
 
 async with Wire() as wire:
     wire.groups.answers[Heartbeat] = HeartbeatResponse()
@@ -20,7 +20,12 @@ from kio.serial import entity_reader
 from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
-from kohort.server.net.listener import Limits, Listener
+from kohort.runtime.clock import SystemClock
+from kohort.server.addresses import Address
+from kohort.server.config import Config
+from kohort.server.fetch import FetchSessions
+from kohort.server.net import ConnectionLimits, Dispatcher, Listener
+from kohort.server.services import Services, random_ids
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 
@@ -155,15 +160,27 @@ class Wire:
 
     def __init__(self, **limits: int) -> None:
         self.groups = FakeGroups()
-        self.broker: Any = SimpleNamespace(
-            groups=self.groups, topics=FakeTopics(), node_id=0, advertised=("broker.test", 9092)
+        topics: Any = FakeTopics()
+        groups: Any = self.groups
+        services = Services(
+            config=Config({"storage": "memory"}),
+            topics=topics,
+            groups=groups,
+            fetch_sessions=FetchSessions(slots=10),
+            clock=SystemClock(),
+            new_id=random_ids().__next__,
+            node_id=0,
+            cluster_id="cluster",
+            advertised=Address("broker.test", 9092),
         )
-        self.listener = self.broker.listener = Listener(self.broker, Limits(**limits))
+        self.dispatcher = Dispatcher(services)
+        self.listener = Listener(ConnectionLimits(**limits))
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self.host, self.port = await self.listener.start("127.0.0.1", 0)
+        self.host, self.port = await self.listener.bind("127.0.0.1", 0)
         self._stack.push_async_callback(self.listener.close, 1.0)
+        await self.listener.serve(self.dispatcher.dispatch)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -176,7 +193,7 @@ class Wire:
 
     def handle(self, api: str, function: Callable[[Any, Any, Any], Any]) -> None:
         """Let `function` handle an API."""
-        self.listener._handlers[BY_NAME[api].key] = function
+        self.dispatcher.register(BY_NAME[api].key, function)
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the loop run until something is so."""

@@ -13,7 +13,7 @@ from kohort.coordinator.responses import HeartbeatResponse, JoinGroupResponse
 from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
 from kohort.server.net.connection import READ_AHEAD, client_host
-from kohort.server.net.rate_limited_log import PER_PERIOD, QuietLog
+from kohort.server.net.rate_limited_log import PER_PERIOD, RateLimitedLog
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from server.net.bench import Peer, Wire
 
@@ -43,10 +43,10 @@ def serve_heartbeats(wire: Wire) -> None:
     wire.groups.answers[Heartbeat] = HeartbeatResponse()
 
 
-async def slowly(_broker, exchange, _request) -> None:
+async def slowly(_services, exchange, _request) -> None:
     """Handles a request that is not answered at once."""
     await asyncio.sleep(0.02)
-    exchange.answer_packed(b"\0\0")
+    exchange.respond_encoded(b"\0\0")
 
 
 # One request at a time, in order
@@ -113,7 +113,9 @@ async def test_a_handler_may_be_a_coroutine() -> None:
 async def test_no_answer_lets_the_next_request_come() -> None:
     async with Wire() as wire:
         serve_heartbeats(wire)
-        wire.handle("produce", lambda _broker, exchange, _request: exchange.no_answer())
+        wire.handle(
+            "produce", lambda _services, exchange, _request: exchange.end_without_response()
+        )
         peer = await wire.peer()
         peer.send(
             peer.request("produce", 9, transactional_id=None, acks=0, timeout_ms=1, topic_data=[])
@@ -124,15 +126,15 @@ async def test_no_answer_lets_the_next_request_come() -> None:
 async def test_what_the_exchange_says_of_its_request() -> None:
     seen = []
 
-    def look(_broker, exchange, _request) -> None:
+    def look(_services, exchange, _request) -> None:
         seen.append(
             (exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id)
         )
         seen.append(exchange.client_host)
         assert f"api=12 v4 id={exchange.correlation_id} open" in repr(exchange)
-        exchange.answer_packed(b"\0" * 7)
-        with pytest.raises(RuntimeError, match="answered before"):
-            exchange.no_answer()
+        exchange.respond_encoded(b"\0" * 7)
+        with pytest.raises(RuntimeError, match="ended before"):
+            exchange.end_without_response()
 
     async with Wire() as wire:
         wire.handle("heartbeat", look)
@@ -215,10 +217,10 @@ async def test_trailing_bytes_and_unknown_tags_are_ignored() -> None:
 
 
 async def test_a_handler_that_raises_closes_only_its_connection(caplog) -> None:
-    def broken(_broker, _exchange, _request) -> None:
+    def broken(_services, _exchange, _request) -> None:
         raise KeyError("a bug")
 
-    async def broken_later(_broker, _exchange, _request) -> None:
+    async def broken_later(_services, _exchange, _request) -> None:
         await asyncio.sleep(0)
         raise ValueError("another")
 
@@ -253,7 +255,7 @@ async def test_a_handler_may_hang_up() -> None:
     async with Wire() as wire:
         wire.handle(
             "produce",
-            lambda _broker, exchange, _request: exchange.hang_up("acks=0 to an unknown topic"),
+            lambda _services, exchange, _request: exchange.hang_up("acks=0 to an unknown topic"),
         )
         peer = await wire.peer()
         peer.send(
@@ -266,7 +268,7 @@ async def test_a_handler_may_hang_up() -> None:
 
 def test_a_flood_of_bad_peers_does_not_fill_the_log(caplog) -> None:
     now = 0.0
-    log = QuietLog(logging.getLogger("test"), clock=lambda: now)
+    log = RateLimitedLog(logging.getLogger("test"), clock=lambda: now)
     for _ in range(1000):
         log.log(logging.WARNING, "bad peer")
     assert len(caplog.records) == PER_PERIOD
@@ -305,7 +307,7 @@ async def test_only_connections_that_sent_a_join_are_told_of() -> None:
 async def test_a_waiting_handler_is_cancelled_with_its_connection() -> None:
     cancelled = asyncio.Event()
 
-    async def forever(_broker, _exchange, _request) -> None:
+    async def forever(_services, _exchange, _request) -> None:
         try:
             await asyncio.sleep(3600)
         finally:
@@ -315,7 +317,7 @@ async def test_a_waiting_handler_is_cancelled_with_its_connection() -> None:
         wire.handle("fetch", forever)
         peer = await wire.peer()
         peer.send(peer.request("fetch", 4, max_wait_ms=3_600_000, min_bytes=1, topics=[]))
-        await wire.until(lambda: wire.listener.requests)
+        await wire.until(lambda: wire.listener.metrics.requests)
         peer.leave()
         await asyncio.wait_for(cancelled.wait(), 5)
 
@@ -375,10 +377,10 @@ async def test_a_peer_that_does_not_read_is_not_answered_further() -> None:
     big = bytes(300_000)
     served = 0
 
-    def answer(_broker, exchange, _request) -> None:
+    def answer(_services, exchange, _request) -> None:
         nonlocal served
         served += 1
-        exchange.answer_packed(big)
+        exchange.respond_encoded(big)
 
     async with Wire() as wire:
         wire.handle("heartbeat", answer)
@@ -401,8 +403,8 @@ async def test_one_connection_does_not_keep_the_others_waiting() -> None:
         serve_heartbeats(wire)
         greedy, modest = await wire.peer(), await wire.peer()
         greedy.send(greedy.request("heartbeat", 4, **HEARTBEAT) * 1500)
-        await wire.until(lambda: wire.listener.requests)
-        before = wire.listener.requests[12]
+        await wire.until(lambda: wire.listener.metrics.requests)
+        before = wire.listener.metrics.requests[12]
         await modest.ask("heartbeat", 4, **HEARTBEAT)
         assert before < 1500
         for _ in range(1500):
@@ -418,7 +420,7 @@ async def test_the_largest_request_is_taken_in_pieces() -> None:
         assert len(frame) == 3_000_004
         peer.send(frame)
         assert await peer.correlation_id() == 1
-        assert wire.listener.memory.used == 0
+        assert wire.listener.statistics().memory_bytes == 0
 
 
 async def test_large_requests_wait_for_memory_and_all_get_it() -> None:
@@ -431,11 +433,11 @@ async def test_large_requests_wait_for_memory_and_all_get_it() -> None:
         for peer, frame in zip(peers, frames, strict=True):
             peer.send(frame[:1000])
         await wire.until(lambda: wire.listener.statistics().bytes_in >= 6000)
-        assert 200_000 < wire.listener.memory.used <= 300_000  # one has it, five wait
+        assert 200_000 < wire.listener.statistics().memory_bytes <= 300_000  # one has it, five wait
         for peer, frame in zip(peers, frames, strict=True):
             peer.send(frame[1000:])
         await asyncio.gather(*(peer.correlation_id() for peer in peers))
-        assert wire.listener.memory.used == 0
+        assert wire.listener.statistics().memory_bytes == 0
 
 
 async def test_a_connection_that_goes_gives_its_memory_back() -> None:
@@ -443,7 +445,7 @@ async def test_a_connection_that_goes_gives_its_memory_back() -> None:
         serve_heartbeats(wire)
         gone, waits, stays = await wire.peer(), await wire.peer(), await wire.peer()
         gone.send(struct.pack(">i", 250_000) + b"half")
-        await wire.until(lambda: wire.listener.memory.used)
+        await wire.until(lambda: wire.listener.statistics().memory_bytes)
         waits.send(struct.pack(">i", 250_000) + b"half")
         frame = stays.frame("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\0" + bytes(290_000))
         stays.send(frame)
@@ -451,7 +453,7 @@ async def test_a_connection_that_goes_gives_its_memory_back() -> None:
         waits.leave()  # noticed when it gets its memory: until then nothing is read from it
         gone.leave()
         assert await stays.correlation_id() == 1
-        assert wire.listener.memory.used == 0
+        assert wire.listener.statistics().memory_bytes == 0
 
 
 class Waiter:
@@ -537,16 +539,16 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:
 async def test_closing_answers_what_is_in_progress_and_cuts_what_waits_for_others() -> None:
     release = asyncio.Event()
 
-    async def slowly(_broker, exchange, _request) -> None:
+    async def slowly(_services, exchange, _request) -> None:
         await release.wait()
-        exchange.answer_packed(b"\0\0")
+        exchange.respond_encoded(b"\0\0")
 
     async with Wire() as wire:
         wire.handle("heartbeat", slowly)
         idle, busy, parked = [await wire.peer() for _ in range(3)]
         busy.send(busy.request("heartbeat", 0, **HEARTBEAT) * 2)
         parked.send(parked.request("join_group", 0, **JOIN))
-        await wire.until(lambda: len(wire.listener.requests) == 2)
+        await wire.until(lambda: len(wire.listener.metrics.requests) == 2)
         closing = asyncio.ensure_future(wire.listener.close(5))
         assert await idle.closed() == await parked.closed() == b""
         assert not closing.done()
@@ -563,7 +565,7 @@ async def test_closing_does_not_wait_beyond_its_deadline() -> None:
         wire.handle("heartbeat", lambda *_: None)
         peer = await wire.peer()
         peer.send(peer.request("heartbeat", 0, **HEARTBEAT))
-        await wire.until(lambda: wire.listener.requests)
+        await wire.until(lambda: wire.listener.metrics.requests)
         await asyncio.wait_for(wire.listener.close(0.05), 2)
         assert await peer.closed() == b""
         await wire.listener.close(0.05)  # again
@@ -573,19 +575,24 @@ async def test_closing_cuts_a_peer_that_does_not_read() -> None:
     async with Wire() as wire:
         wire.handle(
             "heartbeat",
-            lambda _broker, exchange, _request: exchange.answer_packed(bytes(30_000_000)),
+            lambda _services, exchange, _request: exchange.respond_encoded(bytes(30_000_000)),
         )
         with socket.create_connection((wire.host, wire.port)) as slow:
             slow.sendall(Peer(None, None).request("heartbeat", 4, **HEARTBEAT))  # type: ignore[arg-type]
-            await wire.until(lambda: wire.listener.requests)
+            await wire.until(lambda: wire.listener.metrics.requests)
             await asyncio.wait_for(wire.listener.close(0.05), 2)
 
 
 async def test_a_port_in_use_is_an_os_error() -> None:
     async with Wire() as wire, Wire() as other:
         await other.listener.close()
+
+        async def listen() -> None:
+            await other.listener.bind(wire.host, wire.port)
+            await other.listener.serve(other.dispatcher.dispatch)
+
         with pytest.raises(OSError):
-            await other.listener.start(wire.host, wire.port)
+            await listen()
 
 
 def test_malformed_is_one_kind_of_error() -> None:

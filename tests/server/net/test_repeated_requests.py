@@ -13,10 +13,11 @@ from kohort.coordinator.responses import HeartbeatResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import frame_head
+from kohort.protocol.response_fast_path import heartbeat
 from kohort.runtime.host import HostState
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
-from kohort.server.net.repeated_requests import Repeat
+from kohort.server.handlers.heartbeat import RepeatedHeartbeat
 from server.net.bench import Peer, Wire
 
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
@@ -24,48 +25,49 @@ HEARTBEAT = BY_NAME["heartbeat"].key
 A_MINUTE_MS = 60_000
 
 
-class Asked:
-    """What a handler made of a request, in place of a group."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self) -> bytes:
-        self.times += 1
-        return b"answer %d" % self.times
-
-
 def frame(key: int, version: int, correlation_id: int, rest: bytes) -> bytes:
     content = struct.pack(">hhi", key, version, correlation_id) + rest
     return struct.pack(">i", len(content)) + content
 
 
+def repeated(data: bytes, version: int) -> RepeatedHeartbeat:
+    return RepeatedHeartbeat(data, version, lambda: ErrorCode.unknown_member_id)
+
+
 ids = st.integers(-(2**31), 2**31 - 1)
 
 
-@given(st.sampled_from([0, 4]), ids, ids, st.binary(max_size=20))
+@given(st.integers(0, 4), ids, ids, st.binary(max_size=20))
 def test_all_but_the_correlation_id_has_to_be_the_same(
     version: int, first: int, second: int, rest: bytes
 ) -> None:
-    asked = Asked()
-    repeat = Repeat(frame(HEARTBEAT, version, first, rest), HEARTBEAT, version, asked)
-    for times, correlation_id in enumerate((first, second), 1):
-        body = b"answer %d" % times
-        answer = frame_head(HEARTBEAT, version, correlation_id, len(body)) + body
-        assert repeat.answer(frame(HEARTBEAT, version, correlation_id, rest)) == answer
+    request = repeated(frame(HEARTBEAT, version, first, rest), version)
+    for correlation_id in (first, second):
+        assert request.matches(frame(HEARTBEAT, version, correlation_id, rest))
+        errors: list[ErrorCode] = []
+        request.submit(errors.append)
+        assert errors == [ErrorCode.unknown_member_id]
+        for error in (ErrorCode.none, *errors):
+            body = heartbeat(version, error)
+            assert request.response(error) == (
+                frame_head(HEARTBEAT, version, correlation_id, len(body)) + body
+            )
 
 
-@given(st.binary(min_size=2, max_size=20), st.integers(0, 30), st.integers(1, 255))
-def test_a_frame_that_differs_anywhere_else_is_not_it(rest: bytes, at: int, change: int) -> None:
-    asked = Asked()
-    data = frame(HEARTBEAT, 4, 7, rest)
-    repeat = Repeat(data, HEARTBEAT, 4, asked)
+@given(
+    st.integers(0, 4), st.binary(min_size=2, max_size=20), st.integers(0, 30), st.integers(1, 255)
+)
+def test_a_frame_that_differs_anywhere_else_is_not_it(
+    version: int, rest: bytes, at: int, change: int
+) -> None:
+    data = frame(HEARTBEAT, version, 7, rest)
+    request = repeated(data, version)
     at %= len(data)
     if not 8 <= at < 12:
-        assert repeat.answer(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]) is None
-    assert repeat.answer(data[:-1]) is None
-    assert repeat.answer(data + b"\0") is None
-    assert asked.times == 0
+        assert not request.matches(data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :])
+    assert not request.matches(data[:-1])
+    assert not request.matches(data + b"\0")
+    assert request.matches(data)
 
 
 class Members:

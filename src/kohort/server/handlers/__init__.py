@@ -1,6 +1,6 @@
 """One module per API, named as in `protocol.apis`, imported when its first request comes.
 
-Each has `handle(broker, exchange, request)`: `request` is kio's class of the version that was asked
+Each has `handle(services, exchange, request)`: `request` is kio's class of the version that was asked
 for. It answers through the exchange, now or later, and returns None; or it is an `async def` that
 the connection runs. A module may have `REPEATED` too: functions, by version, that read a request
 straight from its bytes, once, and give what answers it now and whenever it comes again; None for a

@@ -11,33 +11,32 @@ v0 in every version.
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import API_VERSIONS, APIS, Api
 from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(_broker: "Broker", exchange: Exchange, request: Any) -> None:
-    """Answer the table; 42 and nothing else to a software name or version that Kafka would refuse."""
+def handle(_services: Services, exchange: Exchange, request: Any) -> None:
+    """Respond with the table; 42 if Kafka would refuse the client's software name or version.
+
+    `request` is None for a version that is not served.
+    """
+    if request is None:
+        exchange.respond_encoded(_only_itself(), (ErrorCode.unsupported_version,))
+        return
     if exchange.version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(map(_SOFTWARE.fullmatch, names)):
             refused = response(API_VERSIONS, exchange.version, error_code=ErrorCode.invalid_request)
-            exchange.answer(refused)
+            exchange.respond(refused)
             return
-    exchange.answer_packed(_all(exchange.version))
-
-
-def unsupported(exchange: Exchange) -> None:
-    """Answer a request of a version that is not served."""
-    exchange.answer_packed(_only_itself(), (ErrorCode.unsupported_version,))
+    exchange.respond_encoded(_all(exchange.version))
 
 
 @cache

@@ -6,23 +6,21 @@ cannot grow.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 API_KEY = 37
 
 
-async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
     results = [
-        _result(broker, request, topic) for topic in request.topics if times[topic.name] == 1
+        _result(services, request, topic) for topic in request.topics if times[topic.name] == 1
     ]
     results += [
         {
@@ -34,15 +32,15 @@ async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
         if count > 1
     ]
     if not request.validate_only:
-        results = await broker.topics.confirmed(results)
-    exchange.answer(response(API_KEY, exchange.version, results=results))
+        results = await services.topics.confirmed(results)
+    exchange.respond(response(API_KEY, exchange.version, results=results))
 
 
-def _result(broker: "Broker", request: Any, wanted: Any) -> dict[str, Any]:
+def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:
     try:
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
-        _grow(broker, wanted, request.validate_only)
+        _grow(services, wanted, request.validate_only)
     except KafkaError as error:
         return {
             "name": wanted.name,
@@ -52,21 +50,21 @@ def _result(broker: "Broker", request: Any, wanted: Any) -> dict[str, Any]:
     return {"name": wanted.name, "error_code": ErrorCode.none}
 
 
-def _grow(broker: "Broker", wanted: Any, validate_only: bool) -> None:
-    if broker.topics.get(wanted.name) is None:
+def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
+    if services.topics.get(wanted.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    topic = broker.topics.plan_partitions(wanted.name, wanted.count)
+    topic = services.topics.plan_partitions(wanted.name, wanted.count)
     if topic.internal:
         raise KafkaError(
             ErrorCode.policy_violation, (f"The number of partitions of {topic.name} is fixed.")
         )
     if wanted.assignments is not None:
-        _validate_assignments(broker, wanted.assignments, wanted.count - len(topic.partitions))
+        _validate_assignments(services, wanted.assignments, wanted.count - len(topic.partitions))
     if not validate_only:
-        broker.topics.add_partitions(wanted.name, wanted.count)
+        services.topics.add_partitions(wanted.name, wanted.count)
 
 
-def _validate_assignments(broker: "Broker", assignments: Any, added: int) -> None:
+def _validate_assignments(services: Services, assignments: Any, added: int) -> None:
     if len(assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -75,4 +73,4 @@ def _validate_assignments(broker: "Broker", assignments: Any, added: int) -> Non
             "were specified.",
         )
     for assignment in assignments:
-        validate_replicas(assignment.broker_ids, broker.node_id)
+        validate_replicas(assignment.broker_ids, services.node_id)

@@ -11,72 +11,73 @@ does nothing.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.config import describe
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
+from kohort.server.services import Services
 from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, TopicRecord
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 19
 DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
 
 
-async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if times[topic.name] == 1]
-    results = [_result(broker, request, topic, _excess(broker, wanted)) for topic in wanted]
+    results = [_result(services, request, topic, _excess(services, wanted)) for topic in wanted]
     results += [_duplicate(name) for name, count in times.items() if count > 1]
     if not request.validate_only:
-        results = await broker.topics.confirmed(results)
-    exchange.answer(response(API_KEY, exchange.version, topics=results))
+        results = await services.topics.confirmed(results)
+    exchange.respond(response(API_KEY, exchange.version, topics=results))
 
 
 def _result(
-    broker: "Broker", request: Any, topic: Any, excess: KafkaError | None
+    services: Services, request: Any, topic: Any, excess: KafkaError | None
 ) -> dict[str, Any]:
     try:
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
             raise excess
-        return _created(broker, topic, request.validate_only)
+        return _created(services, topic, request.validate_only)
     except KafkaError as error:
         return refusal(topic.name, error.code, error.message or None)
 
 
-def _created(broker: "Broker", topic: Any, validate_only: bool) -> dict[str, Any]:
-    partitions = _partitions(broker, topic)
+def _created(services: Services, topic: Any, validate_only: bool) -> dict[str, Any]:
+    partitions = _partitions(services, topic)
     configs = {config.name: config.value for config in topic.configs}
-    plan = broker.topics.plan(topic.name, partitions, configs)
-    _validate_placement(broker, topic)
+    plan = services.topics.plan(topic.name, partitions, configs)
+    _validate_placement(services, topic)
     if validate_only:
-        return _success(broker, plan)
-    made = broker.topics.create(topic.name, partitions, configs)
+        return _success(services, plan)
+    made = services.topics.create(topic.name, partitions, configs)
     return _success(
-        broker, TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs)
+        services,
+        TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs),
     )
 
 
-def _partitions(broker: "Broker", topic: Any) -> int:
+def _partitions(services: Services, topic: Any) -> int:
     if topic.assignments:
         return len(topic.assignments)
     number: int = (
-        broker.config["num.partitions"] if topic.num_partitions == DEFAULT else topic.num_partitions
+        services.config["num.partitions"]
+        if topic.num_partitions == DEFAULT
+        else topic.num_partitions
     )
     return number
 
 
-def _validate_placement(broker: "Broker", topic: Any) -> None:
+def _validate_placement(services: Services, topic: Any) -> None:
     """Raises KafkaError INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST."""
     if topic.assignments:
-        _validate_assignments(broker, topic)
+        _validate_assignments(services, topic)
         return
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
@@ -93,7 +94,7 @@ def _validate_placement(broker: "Broker", topic: Any) -> None:
         )
 
 
-def _validate_assignments(broker: "Broker", topic: Any) -> None:
+def _validate_assignments(services: Services, topic: Any) -> None:
     for value, name in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -112,7 +113,7 @@ def _validate_assignments(broker: "Broker", topic: Any) -> None:
                 f"{assignment.partition_index}",
             )
         seen.add(assignment.partition_index)
-        validate_replicas(assignment.broker_ids, broker.node_id)
+        validate_replicas(assignment.broker_ids, services.node_id)
     if seen != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -120,16 +121,16 @@ def _validate_assignments(broker: "Broker", topic: Any) -> None:
         )
 
 
-def _excess(broker: "Broker", topics: Sequence[Any]) -> KafkaError | None:
+def _excess(services: Services, topics: Sequence[Any]) -> KafkaError | None:
     """Why none of the topics is made: together they are too many partitions for one request."""
-    if sum(max(0, _partitions(broker, topic)) for topic in topics) <= MAX_PARTITIONS_PER_REQUEST:
+    if sum(max(0, _partitions(services, topic)) for topic in topics) <= MAX_PARTITIONS_PER_REQUEST:
         return None
     return KafkaError(
         ErrorCode.policy_violation, ("Excessively large number of partitions per request.")
     )
 
 
-def _success(broker: "Broker", topic: TopicRecord) -> dict[str, Any]:
+def _success(services: Services, topic: TopicRecord) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.id,
@@ -146,7 +147,7 @@ def _success(broker: "Broker", topic: TopicRecord) -> dict[str, Any]:
                 "config_source": entry.source,
                 "is_sensitive": False,
             }
-            for entry in describe(topic.configs, broker.config)
+            for entry in describe(topic.configs, services.config)
         ],
     }
 

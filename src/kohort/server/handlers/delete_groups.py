@@ -4,32 +4,30 @@ v2 is flexible. A group that is named twice is answered once.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import DeleteGroup
 from kohort.coordinator.responses import DeleteGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
 from kohort.server.responses import Gather
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     groups = tuple(dict.fromkeys(request.groups_names))
-    gather = Gather(exchange.later(_answer, groups))
+    gather = Gather(exchange.callback(_respond, groups))
     for group in groups:
-        broker.groups.submit(DeleteGroup(request_id=gather.question(), group=group))
+        services.groups.submit(DeleteGroup(request_id=gather.question(), group=group))
     gather.seal()
 
 
-def _answer(
+def _respond(
     exchange: Exchange, groups: Sequence[str], responses: Sequence[DeleteGroupResponse]
 ) -> None:
     results = [
         {"group_id": group, "error_code": response.error}
         for group, response in zip(groups, responses, strict=True)
     ]
-    exchange.answer(new_response(exchange.api_key, exchange.version, results=results))
+    exchange.respond(new_response(exchange.api_key, exchange.version, results=results))

@@ -3,44 +3,43 @@
 Offset -1 means all there are now. The versions differ in encoding only.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 API_KEY = 21
 ALL = -1
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     topics = []
     for topic in request.topics:
         # Of two wishes for one partition Kafka grants the last, and answers once.
         wishes = {each.partition_index: each.offset for each in topic.partitions}
         answers = [
-            _answer(broker, topic.name, partition, before) for partition, before in wishes.items()
+            _respond(services, topic.name, partition, before)
+            for partition, before in wishes.items()
         ]
         topics.append({"name": topic.name, "partitions": answers})
-    exchange.answer(response(API_KEY, exchange.version, topics=topics))
+    exchange.respond(response(API_KEY, exchange.version, topics=topics))
 
 
-def _answer(broker: "Broker", topic: str, partition: int, before: int) -> dict[str, Any]:
+def _respond(services: Services, topic: str, partition: int, before: int) -> dict[str, Any]:
     try:
         return {
             "partition_index": partition,
-            "low_watermark": _delete(broker, topic, partition, before),
+            "low_watermark": _delete(services, topic, partition, before),
         }
     except KafkaError as error:
         return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
 
 
-def _delete(broker: "Broker", topic: str, partition: int, before: int) -> int:
+def _delete(services: Services, topic: str, partition: int, before: int) -> int:
     """Returns the offset that the log starts with now."""
-    log, found = broker.topics.log(topic, partition), broker.topics.get(topic)
+    log, found = services.topics.log(topic, partition), services.topics.get(topic)
     if log is None or found is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     if "delete" not in found.effective["cleanup.policy"]:

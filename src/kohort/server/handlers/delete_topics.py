@@ -5,16 +5,14 @@ known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
+from kohort.server.services import Services
 from kohort.server.topics import Topics
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 20
 FIRST_WITH_IDS = 6
@@ -28,13 +26,13 @@ class Wanted(NamedTuple):
     topic_id: UUID | None
 
 
-async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     wanted = list(_wanted(request, exchange.version))
     results = [
-        _result(broker, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)
+        _result(services, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)
     ]
-    exchange.answer(
-        response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results))
+    exchange.respond(
+        response(API_KEY, exchange.version, responses=await services.topics.confirmed(results))
     )
 
 
@@ -46,21 +44,21 @@ def _wanted(request: Any, version: int) -> Iterator[Wanted]:
 
 
 def _result(
-    broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+    services: Services, version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
 ) -> dict[str, Any]:
     try:
-        _validate_request(broker, version, request, wanted, all_wanted)
-        found = _resolve(broker.topics, wanted)
-        broker.topics.delete(found.name or "")
+        _validate_request(services, version, request, wanted, all_wanted)
+        found = _resolve(services.topics, wanted)
+        services.topics.delete(found.name or "")
     except KafkaError as error:
         return _entry(wanted, error.code, error.message)
     return _entry(found, ErrorCode.none, "")
 
 
 def _validate_request(
-    broker: "Broker", version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+    services: Services, version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
 ) -> None:
-    if not broker.config["delete.topic.enable"]:
+    if not services.config["delete.topic.enable"]:
         known = version >= FIRST_WITH_DISABLED
         raise KafkaError(ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request)
     if wanted.name is None and wanted.topic_id is None:

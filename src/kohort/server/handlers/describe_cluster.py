@@ -4,36 +4,34 @@ v1 asks for brokers or for controllers (KIP-919); this is a broker's port. v2 ma
 brokers; there are none.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.responses import authorized_operations
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 API_KEY = 60
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     wanted = getattr(request, "endpoint_type", BROKERS)
     if wanted != BROKERS:
-        exchange.answer(
+        exchange.respond(
             response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
         )
         return
-    host, port = broker.advertised
+    host, port = services.advertised
     asked = request.include_cluster_authorized_operations
-    exchange.answer(
+    exchange.respond(
         response(
             API_KEY,
             exchange.version,
-            cluster_id=broker.cluster_id,
-            controller_id=broker.node_id,
-            brokers=[{"broker_id": broker.node_id, "host": host, "port": port}],
+            cluster_id=services.cluster_id,
+            controller_id=services.node_id,
+            brokers=[{"broker_id": services.node_id, "host": host, "port": port}],
             cluster_authorized_operations=(
                 authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED
             ),

@@ -9,7 +9,7 @@ own yet, the root logger is not to be set, and there are no client metrics: thei
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
@@ -24,23 +24,21 @@ from kohort.server.config import (
     validate_broker_id,
 )
 from kohort.server.net import Exchange
+from kohort.server.services import Services
 from kohort.server.topics import validate_name
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 32
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
-    results = [_result(broker, request, resource) for resource in request.resources]
-    exchange.answer(response(API_KEY, exchange.version, results=results))
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    results = [_result(services, request, resource) for resource in request.resources]
+    exchange.respond(response(API_KEY, exchange.version, results=results))
 
 
-def _result(broker: "Broker", request: Any, resource: Any) -> dict[str, Any]:
+def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
     answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
-        entries = list(_entries(broker, resource.resource_type, resource.resource_name))
+        entries = list(_entries(services, resource.resource_type, resource.resource_name))
     except KafkaError as error:
         return answer | {"error_code": error.code, "error_message": error.message, "configs": ()}
     names = resource.configuration_keys
@@ -48,15 +46,15 @@ def _result(broker: "Broker", request: Any, resource: Any) -> dict[str, Any]:
     return answer | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
 
 
-def _entries(broker: "Broker", kind: int, name: str) -> Iterable[ConfigEntry]:
+def _entries(services: Services, kind: int, name: str) -> Iterable[ConfigEntry]:
     """Raises KafkaError for a resource that there is not."""
     match kind:
         case ResourceType.TOPIC:
-            return _topic_entries(broker, name)
+            return _topic_entries(services, name)
         case ResourceType.BROKER:
-            return _broker_entries(broker, name)
+            return _broker_entries(services, name)
         case ResourceType.BROKER_LOGGER:
-            return _logger_entries(broker, name)
+            return _logger_entries(services, name)
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             return _named(kind, name)
         case _:
@@ -65,23 +63,23 @@ def _entries(broker: "Broker", kind: int, name: str) -> Iterable[ConfigEntry]:
             )
 
 
-def _topic_entries(broker: "Broker", name: str) -> Iterator[ConfigEntry]:
+def _topic_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
     validate_name(name)
-    topic = broker.topics.get(name)
+    topic = services.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    return topic_configs.describe(topic.configs, broker.config)
+    return topic_configs.describe(topic.configs, services.config)
 
 
-def _broker_entries(broker: "Broker", name: str) -> Iterator[ConfigEntry]:
+def _broker_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
     if name == "":  # what all brokers share: nothing, as nothing is set while the server runs
         return iter(())
-    validate_broker_id(name, broker.node_id, f"{broker.node_id} or empty string,")
-    return (_broker_entry(broker, each) for each in broker.config)
+    validate_broker_id(name, services.node_id, f"{services.node_id} or empty string,")
+    return (_broker_entry(services, each) for each in services.config)
 
 
-def _broker_entry(broker: "Broker", name: str) -> ConfigEntry:
-    setting = broker.config.setting(name)
+def _broker_entry(services: Services, name: str) -> ConfigEntry:
+    setting = services.config.setting(name)
     default = setting.definition.default
     synonyms = [] if setting.is_default else [Synonym(name, as_text(setting.value), Source.BROKER)]
     if default is not None:
@@ -97,8 +95,8 @@ def _broker_entry(broker: "Broker", name: str) -> ConfigEntry:
     )
 
 
-def _logger_entries(broker: "Broker", name: str) -> Iterable[ConfigEntry]:
-    validate_broker_id(name, broker.node_id, str(broker.node_id))
+def _logger_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
+    validate_broker_id(name, services.node_id, str(services.node_id))
     return ()
 
 

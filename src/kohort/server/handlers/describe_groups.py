@@ -6,35 +6,33 @@ which is "Dead" before.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
 from kohort.server.responses import Gather, authorized_operations
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
     gather = Gather(
-        exchange.later(
-            _answer, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED
+        exchange.callback(
+            _respond, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED
         )
     )
     for group in request.groups:
-        broker.groups.submit(
+        services.groups.submit(
             DescribeGroup(request_id=gather.question(), version=version, group=group)
         )
     gather.seal()
 
 
-def _answer(
+def _respond(
     exchange: Exchange, operations: int, responses: Sequence[DescribeGroupResponse]
 ) -> None:
     groups = [
@@ -52,7 +50,7 @@ def _answer(
         }
         for each in responses
     ]
-    exchange.answer(new_response(exchange.api_key, exchange.version, groups=groups))
+    exchange.respond(new_response(exchange.api_key, exchange.version, groups=groups))
 
 
 def _member(of: DescribedMember) -> dict[str, Any]:

@@ -4,17 +4,15 @@ A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `ne
 first that did not fit. An empty list asks for all topics.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.handlers import metadata
 from kohort.server.net import Exchange
 from kohort.server.responses import authorized_operations
+from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 75
 MAX_PARTITIONS = 2_000
@@ -28,7 +26,7 @@ class Cursor(NamedTuple):
     partition_index: int = 0
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     cursor = (
         Cursor()
         if request.cursor is None
@@ -37,7 +35,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     named = sorted({topic.name for topic in request.topics})
     names = [
         name
-        for name in named or sorted(t.name for t in broker.topics.all())
+        for name in named or sorted(t.name for t in services.topics.all())
         if name >= cursor.topic_name
     ]
     lost = named and request.cursor is not None and names[:1] != [cursor.topic_name]
@@ -46,22 +44,22 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             {"error_code": ErrorCode.invalid_request, "name": topic.name}
             for topic in request.topics
         ]
-        exchange.answer(response(API_KEY, 0, topics=refused))
+        exchange.respond(response(API_KEY, 0, topics=refused))
         return
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    topics, next_cursor = _page(broker, names, cursor, limit)
-    exchange.answer(
+    topics, next_cursor = _page(services, names, cursor, limit)
+    exchange.respond(
         response(API_KEY, 0, topics=topics, next_cursor=next_cursor and next_cursor._asdict())
     )
 
 
 def _page(
-    broker: "Broker", names: list[str], cursor: Cursor, limit: int
+    services: Services, names: list[str], cursor: Cursor, limit: int
 ) -> tuple[list[dict[str, Any]], Cursor | None]:
     found: list[dict[str, Any]] = []
     for name in names:
         first = cursor.partition_index if name == cursor.topic_name else 0
-        entry = _entry(broker, name)
+        entry = _entry(services, name)
         partitions = entry["partitions"][first:]
         if partitions and limit == 0:
             return found, Cursor(name, first)
@@ -73,8 +71,8 @@ def _page(
     return found, None
 
 
-def _entry(broker: "Broker", name: str) -> dict[str, Any]:
-    topic = broker.topics.get(name)
+def _entry(services: Services, name: str) -> dict[str, Any]:
+    topic = services.topics.get(name)
     operations = {"topic_authorized_operations": authorized_operations.TOPIC}
     if topic is None:
         unknown = {
@@ -83,7 +81,7 @@ def _entry(broker: "Broker", name: str) -> dict[str, Any]:
             "is_internal": name in INTERNAL,
         }
         return unknown | operations | {"partitions": []}
-    entry = metadata.describe(topic, broker.node_id) | operations
+    entry = metadata.describe(topic, services.node_id) | operations
     for partition in entry["partitions"]:
         partition["eligible_leader_replicas"] = partition["last_known_elr"] = ()
     return entry

@@ -15,7 +15,7 @@ away. Without transactions both isolation levels see the same.
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import KafkaError
 from kohort.server.fetch import (
@@ -33,34 +33,34 @@ from kohort.server.fetch import (
     read_all,
 )
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     try:
-        context = _begin(broker, exchange.version, request)
+        context = _begin(services, exchange.version, request)
     except KafkaError as error:
-        exchange.answer_packed(pack_error(exchange.version, error.code), (error.code,))
+        exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))
         return None
-    limits = _limits(broker, request)
-    reading = _read(broker, context, limits)
+    limits = _limits(services, request)
+    reading = _read(services, context, limits)
     if _is_enough(reading, limits, context):
-        _answer(exchange, request, context)
+        _respond(exchange, request, context)
         return None
-    return _answer_later(broker, exchange, request, context, limits)
+    return _respond_later(services, exchange, request, context, limits)
 
 
-def _begin(broker: "Broker", version: int, request: Any) -> FetchContext:
+def _begin(services: Services, version: int, request: Any) -> FetchContext:
     by_id = version >= FIRST_WITH_IDS
-    return broker.fetch_sessions.begin(
+    return services.fetch_sessions.begin(
         getattr(request, "session_id", NO_SESSION),
         getattr(request, "session_epoch", FINAL_EPOCH),
         _wanted(request, by_id),
         _forgotten(request, by_id),
         by_id=by_id,
-        now=broker.clock.now(),
+        now=services.clock.now(),
     )
 
 
@@ -84,19 +84,19 @@ def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
             yield (topic.topic_id if by_id else topic.topic), partition
 
 
-def _limits(broker: "Broker", request: Any) -> Limits:
+def _limits(services: Services, request: Any) -> Limits:
     replica = request.replica_state if hasattr(request, "replica_state") else request
     return Limits(
-        max_bytes=min(request.max_bytes, broker.config["fetch.max.bytes"]),
+        max_bytes=min(request.max_bytes, services.config["fetch.max.bytes"]),
         min_bytes=request.min_bytes,
         max_wait_s=request.max_wait.total_seconds(),
         from_replica=replica.replica_id >= 0,
     )
 
 
-def _read(broker: "Broker", context: FetchContext, limits: Limits) -> Reading:
+def _read(services: Services, context: FetchContext, limits: Limits) -> Reading:
     """One pass over what is due."""
-    reading = read_all(broker.topics, context.due, limits)
+    reading = read_all(services.topics, context.due, limits)
     context.took(reading.partitions)
     return reading
 
@@ -110,17 +110,17 @@ def _is_enough(reading: Reading, limits: Limits, context: FetchContext) -> bool:
     return reading.size > 0 and any(each.has_more for each in reading.partitions)
 
 
-def _answer(exchange: Exchange, request: Any, context: FetchContext) -> None:
+def _respond(exchange: Exchange, request: Any, context: FetchContext) -> None:
     session_id, partitions = context.finish()
     isolation_level = request.isolation_level
     body = pack(
         exchange.version, partitions, session_id=session_id, isolation_level=isolation_level
     )
-    exchange.answer_packed(body, {each.error for each in partitions})
+    exchange.respond_encoded(body, {each.error for each in partitions})
 
 
-async def _answer_later(
-    broker: "Broker",
+async def _respond_later(
+    services: Services,
     exchange: Exchange,
     request: Any,
     context: FetchContext,
@@ -131,9 +131,9 @@ async def _answer_later(
     try:
         while True:
             # Read again before the first wait too: others had their turn since the first pass.
-            reading = _read(broker, context, limits)
+            reading = _read(services, context, limits)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
-                _answer(exchange, request, context)
+                _respond(exchange, request, context)
                 return
             await context.more(limits.min_bytes - reading.size, deadline)
     finally:

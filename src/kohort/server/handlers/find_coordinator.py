@@ -10,43 +10,43 @@ key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Answer with this node, or 42, for every key."""
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:
-        coordinator = _coordinator(broker, request.key, key_type, version)
-        exchange.answer(response(exchange.api_key, version, **coordinator))
+        coordinator = _coordinator(services, request.key, key_type, version)
+        exchange.respond(response(exchange.api_key, version, **coordinator))
     else:
         keys = request.coordinator_keys
-        coordinators = [{"key": key} | _coordinator(broker, key, key_type, version) for key in keys]
-        exchange.answer(response(exchange.api_key, version, coordinators=coordinators))
+        coordinators = [
+            {"key": key} | _coordinator(services, key, key_type, version) for key in keys
+        ]
+        exchange.respond(response(exchange.api_key, version, coordinators=coordinators))
 
 
-def _coordinator(broker: "Broker", key: str, key_type: int, version: int) -> dict[str, Any]:
+def _coordinator(services: Services, key: str, key_type: int, version: int) -> dict[str, Any]:
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
         if key_type == SHARE and version in (4, 5):
             why = ""  # Kafka says nothing more there
         return {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
-    host, port = broker.advertised
+    host, port = services.advertised
     # Kafka has "NONE" before v4 where there is no error, and "" since.
     message = "NONE" if version < 4 else ""
-    return {"error_message": message, "node_id": broker.node_id, "host": host, "port": port}
+    return {"error_message": message, "node_id": services.node_id, "host": host, "port": port}
 
 
 def _why_not(key: str, key_type: int, version: int) -> str | None:

@@ -5,48 +5,77 @@ v1 adds the throttle time, in front of the error; v3 static members (KIP-345); v
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.request_fast_path import read_heartbeat
-from kohort.server.net import Ask, Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.net import AFTER_CORRELATION_ID, CORRELATION_ID, Exchange, RepeatedRequest
+from kohort.server.services import Services
 
 _USUAL_BYTES: Final = 512
-"""Of a frame; a connection keeps no longer one."""
-HEARTBEAT: Final = BY_NAME["heartbeat"].key
+"""Size of the largest frame that a connection keeps."""
+HEARTBEAT: Final = BY_NAME["heartbeat"]
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
-    """Ask the group's shard, and answer at once."""
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    """Ask the group's shard, and respond at once."""
     version = exchange.version
     instance_id = request.group_instance_id if version >= 3 else None
-    error = broker.groups.heartbeat(
+    error = services.groups.heartbeat(
         request.group_id, request.generation_id, request.member_id, instance_id
     )
-    exchange.answer_packed(response_fast_path.heartbeat(version, error), (error,))
+    exchange.respond_encoded(response_fast_path.heartbeat(version, error), (error,))
 
 
-def _read(broker: "Broker", data: bytes, at: int) -> Ask | None:
-    """`handle` of a usual v4 request, for as often as it comes; None if it is not usual."""
-    request = read_heartbeat(data, at) if len(data) <= _USUAL_BYTES else None
-    return (
-        None
-        if request is None
-        else partial(_ask, broker, partial(broker.groups.heartbeat, *request))
-    )
-
-
-def _ask(broker: "Broker", heartbeat: Callable[[], ErrorCode]) -> bytes:
+def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
+    """Handle a usual request, and have the connection recognise it when it comes again."""
+    version = exchange.version
+    member = read_heartbeat(frame, body_at, version) if len(frame) <= _USUAL_BYTES else None
+    if member is None:
+        return False
+    heartbeat = partial(services.groups.heartbeat, *member)
+    exchange.expect_again(RepeatedHeartbeat(frame, version, heartbeat))
     error = heartbeat()
-    if error:
-        broker.listener.errors[HEARTBEAT, error] += 1
-    return response_fast_path.heartbeat(4, error)
+    exchange.respond_encoded(response_fast_path.heartbeat(version, error), (error,))
+    return True
 
 
-REPEATED: Final = {4: _read}
-"""By version: what the connection tries before `handle`."""
+FAST_PATHS: Final = dict.fromkeys(
+    range(HEARTBEAT.min_version, HEARTBEAT.max_version + 1), _from_bytes
+)
+
+
+class RepeatedHeartbeat(RepeatedRequest):
+    """A member's heartbeat between two rebalances: the same bytes but for the correlation id."""
+
+    __slots__ = ("_before_id", "_behind_id", "_heartbeat", "_id", "_version")
+
+    def __init__(self, frame: bytes, version: int, heartbeat: Callable[[], ErrorCode]) -> None:
+        """`heartbeat` asks the group's shard about the member of the request in `frame`."""
+        super().__init__(HEARTBEAT.key)
+        self._version = version
+        self._heartbeat = heartbeat
+        self._before_id = frame[:CORRELATION_ID]
+        self._behind_id = frame[AFTER_CORRELATION_ID:]
+        self._id = b""
+
+    def __repr__(self) -> str:
+        return f"<RepeatedHeartbeat v{self._version}>"
+
+    def matches(self, frame: bytes) -> bool:
+        if (
+            frame[AFTER_CORRELATION_ID:] != self._behind_id
+            or frame[:CORRELATION_ID] != self._before_id
+        ):
+            return False
+        self._id = frame[CORRELATION_ID:AFTER_CORRELATION_ID]
+        return True
+
+    def submit(self, respond: Callable[[ErrorCode], None]) -> None:
+        respond(self._heartbeat())
+
+    def response(self, error: ErrorCode) -> bytes:
+        before_id, behind_id = response_fast_path.heartbeat_frame(self._version, error)
+        return before_id + self._id + behind_id

@@ -8,51 +8,49 @@ to do instead.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.config import Change, Operation, ResourceType, topic_configs, validate_broker_id
 from kohort.server.net import Exchange
+from kohort.server.services import Services
 from kohort.server.topics import validate_name
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 44
 
 
-async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    results = [_result(broker, request, each, times) for each in request.resources]
-    exchange.answer(
-        response(API_KEY, exchange.version, responses=await broker.topics.confirmed(results))
+    results = [_result(services, request, each, times) for each in request.resources]
+    exchange.respond(
+        response(API_KEY, exchange.version, responses=await services.topics.confirmed(results))
     )
 
 
 def _result(
-    broker: "Broker", request: Any, resource: Any, times: Counter[tuple[int, str]]
+    services: Services, request: Any, resource: Any, times: Counter[tuple[int, str]]
 ) -> dict[str, Any]:
     kind, name = resource.resource_type, resource.resource_name
     answer: dict[str, Any] = {"resource_type": kind, "resource_name": name}
     try:
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
-        _alter(broker, request, resource)
+        _alter(services, request, resource)
     except KafkaError as error:
         return answer | {"error_code": error.code, "error_message": error.message or None}
     return answer | {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _alter(broker: "Broker", request: Any, resource: Any) -> None:
+def _alter(services: Services, request: Any, resource: Any) -> None:
     changes = [_change(each) for each in resource.configs]
     match resource.resource_type:
         case ResourceType.TOPIC:
-            _alter_topic(broker, resource.resource_name, changes, request.validate_only)
+            _alter_topic(services, resource.resource_name, changes, request.validate_only)
         case ResourceType.BROKER:
-            _refuse_broker(broker, resource.resource_name, changes)
+            _refuse_broker(services, resource.resource_name, changes)
         case ResourceType.BROKER_LOGGER:
-            _refuse_logger(broker, resource.resource_name, changes)
+            _refuse_logger(services, resource.resource_name, changes)
         case ResourceType.GROUP:
             _refuse_group(resource.resource_name, changes)
         case kind:
@@ -70,27 +68,27 @@ def _change(config: Any) -> Change:
 
 
 def _alter_topic(
-    broker: "Broker", name: str, changes: Iterable[Change], validate_only: bool
+    services: Services, name: str, changes: Iterable[Change], validate_only: bool
 ) -> None:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     validate_name(name)
-    topic = broker.topics.get(name)
+    topic = services.topics.get(name)
     if topic is None:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
         )
-    configs = topic_configs.altered(topic.configs, changes, broker.config)
+    configs = topic_configs.altered(topic.configs, changes, services.config)
     if not validate_only:
-        broker.topics.alter_configs(name, configs)
+        services.topics.alter_configs(name, configs)
 
 
-def _refuse_broker(broker: "Broker", name: str, changes: Iterable[Change]) -> None:
+def _refuse_broker(services: Services, name: str, changes: Iterable[Change]) -> None:
     """Nothing of the broker can be set while it runs; a request that sets nothing is none to
     refuse.
     """
     if name:
-        validate_broker_id(name, broker.node_id, f"{broker.node_id},")
+        validate_broker_id(name, services.node_id, f"{services.node_id},")
     names = [change.name for change in changes]
     if names:
         raise KafkaError(
@@ -100,8 +98,8 @@ def _refuse_broker(broker: "Broker", name: str, changes: Iterable[Change]) -> No
         )
 
 
-def _refuse_logger(broker: "Broker", name: str, changes: Iterable[Change]) -> None:
-    validate_broker_id(name, broker.node_id, str(broker.node_id))
+def _refuse_logger(services: Services, name: str, changes: Iterable[Change]) -> None:
+    validate_broker_id(name, services.node_id, str(services.node_id))
     for change in changes:
         raise KafkaError(ErrorCode.invalid_config, f"Logger {change.name} does not exist!")
 

@@ -9,33 +9,31 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes for fatal and re
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.logs import fields
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 API_KEY = 22
 NONE = -1
 _log = logging.getLogger("kohort.transactions")
 
 
-async def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     try:
         _validate(exchange, request)
-        producer_id = broker.topics.producer_ids.next()
-        await broker.topics.durable()
+        producer_id = services.topics.producer_ids.next()
+        await services.topics.durable()
     except KafkaError as error:
         refusal = response(
             API_KEY, exchange.version, error_code=error.code, producer_id=NONE, producer_epoch=NONE
         )
-        exchange.answer(refusal)
+        exchange.respond(refusal)
         return
-    exchange.answer(response(API_KEY, exchange.version, producer_id=producer_id, producer_epoch=0))
+    exchange.respond(response(API_KEY, exchange.version, producer_id=producer_id, producer_epoch=0))
 
 
 def _validate(exchange: Exchange, request: Any) -> None:

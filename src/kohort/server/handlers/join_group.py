@@ -7,40 +7,24 @@ names the protocol type and has null where no protocol was chosen (KIP-559), "" 
 the reason (KIP-800), v9 SkipAssignment.
 """
 
-import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import Any
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.protocol import response_fast_path
 from kohort.server.handlers import milliseconds
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def _new_ids() -> Iterator[str]:
-    # Random bytes for many at once: a call to the system for each is felt when a thousand members
-    # join.
-    while True:
-        random = os.urandom(16 * 256)
-        for at in range(0, len(random), 16):
-            yield str(UUID(bytes=random[at : at + 16], version=4))
-
-
-_FRESH_IDS = _new_ids()
-
-
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to the group's shard."""
     version = exchange.version
+    exchange.when_connection_closes(services.groups.connection_closed)
     timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
-    broker.groups.submit(
+    services.groups.submit(
         JoinGroup(
-            request_id=exchange.later(_answer),
+            request_id=exchange.callback(_respond),
             version=version,
             group=request.group_id,
             client_id=exchange.client_id,
@@ -52,13 +36,13 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             protocol_type=request.protocol_type,
             protocols=tuple((each.name, each.metadata) for each in request.protocols),
             reason=request.reason if version >= 8 else None,
-            fresh_id="" if request.member_id else next(_FRESH_IDS),
+            fresh_id="" if request.member_id else services.new_id(),
             connection=exchange.connection,
         )
     )
 
 
-def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
+def _respond(exchange: Exchange, response: JoinGroupResponse) -> None:
     body = response_fast_path.join_group(
         exchange.version,
         error=response.error,
@@ -71,4 +55,4 @@ def _answer(exchange: Exchange, response: JoinGroupResponse) -> None:
         member_id=response.member_id,
         members=[(each.member_id, each.instance_id, each.metadata) for each in response.members],
     )
-    exchange.answer_packed(body, (response.error,))
+    exchange.respond_encoded(body, (response.error,))

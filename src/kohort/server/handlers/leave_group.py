@@ -5,22 +5,20 @@ member id or instance id (KIP-345), with an error for each; v4 is flexible; v5 b
 (KIP-800).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to the group's shard."""
-    broker.groups.submit(
+    services.groups.submit(
         LeaveGroup(
-            request_id=exchange.later(_answer),
+            request_id=exchange.callback(_respond),
             version=exchange.version,
             group=request.group_id,
             members=_members(exchange.version, request),
@@ -41,12 +39,12 @@ def _members(version: int, request: Any) -> tuple[LeavingMember, ...]:
     )
 
 
-def _answer(exchange: Exchange, response: LeaveGroupResponse) -> None:
+def _respond(exchange: Exchange, response: LeaveGroupResponse) -> None:
     version, error = exchange.version, response.error
     if version < 3:
         if error is NONE and response.members:
             error = response.members[0].error
-        exchange.answer(new_response(exchange.api_key, version, error_code=error))
+        exchange.respond(new_response(exchange.api_key, version, error_code=error))
         return
     members = [
         {
@@ -56,4 +54,4 @@ def _answer(exchange: Exchange, response: LeaveGroupResponse) -> None:
         }
         for each in response.members
     ]
-    exchange.answer(new_response(exchange.api_key, version, error_code=error, members=members))
+    exchange.respond(new_response(exchange.api_key, version, error_code=error, members=members))

@@ -4,30 +4,28 @@ v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (
 (KIP-848).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListGroupsResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to all shards."""
     version = exchange.version
-    broker.groups.submit(
+    services.groups.submit(
         ListGroups(
-            request_id=exchange.later(_answer),
+            request_id=exchange.callback(_respond),
             states=request.states_filter if version >= 4 else (),
             types=request.types_filter if version >= 5 else (),
         )
     )
 
 
-def _answer(exchange: Exchange, response: ListGroupsResponse) -> None:
+def _respond(exchange: Exchange, response: ListGroupsResponse) -> None:
     groups = [
         {
             "group_id": each.group,
@@ -40,4 +38,4 @@ def _answer(exchange: Exchange, response: ListGroupsResponse) -> None:
     answer = new_response(
         exchange.api_key, exchange.version, error_code=response.error, groups=groups
     )
-    exchange.answer(answer)
+    exchange.respond(answer)

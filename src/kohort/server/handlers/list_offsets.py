@@ -8,16 +8,14 @@ tiered here: all of it is local.
 
 from collections import Counter
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
+from kohort.server.services import Services
 from kohort.server.topics import LEADER_EPOCH, judge
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 2
 
@@ -53,7 +51,7 @@ class Found(NamedTuple):
     error_code: ErrorCode = ErrorCode.none
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
@@ -65,13 +63,13 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
             found = (
                 Found(error_code=ErrorCode.invalid_request)
                 if twice
-                else _find(broker, exchange, topic.name, each)
+                else _find(services, exchange, topic.name, each)
             )
             answers[each.partition_index] = {
                 "partition_index": each.partition_index,
                 **found._asdict(),
             }
-    exchange.answer(
+    exchange.respond(
         response(
             API_KEY,
             exchange.version,
@@ -84,8 +82,8 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     )
 
 
-def _find(broker: "Broker", exchange: Exchange, topic: str, wanted: Any) -> Found:
-    log = broker.topics.log(topic, wanted.partition_index)
+def _find(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Found:
+    log = services.topics.log(topic, wanted.partition_index)
     if log is None:
         return Found(error_code=ErrorCode.unknown_topic_or_partition)
     if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(

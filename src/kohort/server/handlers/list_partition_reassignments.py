@@ -2,16 +2,14 @@
 are any.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 API_KEY = 46
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:  # noqa: ARG001
-    exchange.answer(response(API_KEY, exchange.version, topics=()))
+def handle(services: Services, exchange: Exchange, request: Any) -> None:  # noqa: ARG001
+    exchange.respond(response(API_KEY, exchange.version, topics=()))

@@ -11,16 +11,14 @@ it.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
 from kohort.server.responses import authorized_operations
+from kohort.server.services import Services
 from kohort.server.topics import INTERNAL, Topic, Topics, validate_name
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 3
 FIRST_WITH_IDS = 12
@@ -28,36 +26,38 @@ ALWAYS_CREATES = 3
 """Last version in which a client cannot forbid the creation of what it asks for."""
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     if _is_malformed(request, exchange.version):
-        exchange.answer(_refusal(exchange.version, request))
+        exchange.respond(_refusal(exchange.version, request))
         return None
     question = (API_KEY, exchange.version, request)
-    known = broker.topics.answers.get(question)
+    known = services.topics.answers.get(question)
     if known is not None:
-        exchange.answer_packed(known)
+        exchange.respond_encoded(known)
         return None
     refused: dict[str, ErrorCode] = {}
-    if _may_create(broker, exchange.version, request) and (
-        made := _create_missing(broker, request.topics, refused)
+    if _may_create(services, exchange.version, request) and (
+        made := _create_missing(services, request.topics, refused)
     ):
-        return _answer_when_durable(broker, exchange, request, refused, made)
-    _answer(broker, exchange, request, refused)
+        return _respond_when_durable(services, exchange, request, refused, made)
+    _respond(services, exchange, request, refused)
     return None
 
 
-async def _answer_when_durable(
-    broker: "Broker",
+async def _respond_when_durable(
+    services: Services,
     exchange: Exchange,
     request: Any,
     refused: dict[str, ErrorCode],
     made: list[str],
 ) -> None:
     try:
-        await broker.topics.durable()
+        await services.topics.durable()
     except KafkaError as failure:
         refused |= dict.fromkeys(made, failure.code)
-    _answer(broker, exchange, request, refused)
+    _respond(services, exchange, request, refused)
 
 
 def _is_malformed(request: Any, version: int) -> bool:
@@ -82,43 +82,43 @@ def _refusal(version: int, request: Any) -> Any:
     )
 
 
-def _may_create(broker: "Broker", version: int, request: Any) -> bool:
+def _may_create(services: Services, version: int, request: Any) -> bool:
     allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
     by_name = request.topics and not any(getattr(each, "topic_id", None) for each in request.topics)
-    return bool(allowed and by_name and broker.config["auto.create.topics.enable"])
+    return bool(allowed and by_name and services.config["auto.create.topics.enable"])
 
 
 def _create_missing(
-    broker: "Broker", wanted: Iterable[Any], refused: dict[str, ErrorCode]
+    services: Services, wanted: Iterable[Any], refused: dict[str, ErrorCode]
 ) -> list[str]:
     """Create what is asked for by name and is not there; `refused` learns why not. The names of
     those created.
     """
     created = []
     for each in wanted:
-        if not each.name or each.name in INTERNAL or broker.topics.get(each.name) is not None:
+        if not each.name or each.name in INTERNAL or services.topics.get(each.name) is not None:
             continue
         try:
-            broker.topics.create(each.name, broker.config["num.partitions"])
+            services.topics.create(each.name, services.config["num.partitions"])
             created.append(each.name)
         except KafkaError as error:
             refused[each.name] = error.code
     return created
 
 
-def _answer(
-    broker: "Broker", exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+def _respond(
+    services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
 ) -> None:
-    entries = list(_entries(broker, exchange.version, request, refused))
-    host, port = broker.advertised
+    entries = list(_entries(services, exchange.version, request, refused))
+    host, port = services.advertised
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     body = encode(
         response(
             API_KEY,
             exchange.version,
-            brokers=[{"node_id": broker.node_id, "host": host, "port": port}],
-            cluster_id=broker.cluster_id,
-            controller_id=broker.node_id,
+            brokers=[{"node_id": services.node_id, "host": host, "port": port}],
+            cluster_id=services.cluster_id,
+            controller_id=services.node_id,
             topics=entries,
             cluster_authorized_operations=(
                 authorized_operations.CLUSTER if cluster_asked else authorized_operations.NOT_ASKED
@@ -128,16 +128,16 @@ def _answer(
     errors = {entry["error_code"] for entry in entries if "error_code" in entry}
     # A request that names a topic many times is not to be kept.
     if not errors and len(request.topics or ()) <= len(entries):
-        broker.topics.answers.put((API_KEY, exchange.version, request), body)
-    exchange.answer_packed(body, errors)
+        services.topics.answers.put((API_KEY, exchange.version, request), body)
+    exchange.respond_encoded(body, errors)
 
 
 def _entries(
-    broker: "Broker", version: int, request: Any, refused: dict[str, ErrorCode]
+    services: Services, version: int, request: Any, refused: dict[str, ErrorCode]
 ) -> Iterator[dict[str, Any]]:
     asked = getattr(request, "include_topic_authorized_operations", False)
     operations = authorized_operations.TOPIC if asked else authorized_operations.NOT_ASKED
-    for entry in _found(broker.topics, broker.node_id, version, request.topics, refused):
+    for entry in _found(services.topics, services.node_id, version, request.topics, refused):
         # An id that is unknown stays without: the client may not learn what it names.
         if entry.get("name") is not None:
             entry["topic_authorized_operations"] = operations

@@ -9,43 +9,37 @@ left.
 
 A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is
 split into columns, one value for each partition, and stays in columns up to the log
-(`_take_bytes`).
+(`_from_bytes`).
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import Any, Final
 from uuid import UUID
 
 from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
-from kohort.protocol.request_fast_path import (
-    OFFSET_BYTES,
-    Columns,
-    read_heartbeat,
-    read_offset_commit,
-)
+from kohort.protocol.request_fast_path import Columns, read_member, read_offset_commit
 from kohort.server.handlers import milliseconds
-from kohort.server.net import KEPT_BYTES, CommitAgain, Exchange
+from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
+from kohort.server.net import Exchange
 from kohort.server.responses import Refusals
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Refuse what does not exist, hand the rest to the group's shard."""
     version = exchange.version
     refusals = Refusals()
-    offsets = _existing(broker, version, request, refusals)
+    offsets = _existing(services, version, request, refusals)
     if not offsets:
-        _answer(exchange, refusals, OffsetCommitResponse(()))
+        _respond(exchange, refusals, OffsetCommitResponse(()))
         return
-    broker.groups.submit(
+    services.groups.submit(
         OffsetCommit(
-            request_id=exchange.later(_answer, refusals),
+            request_id=exchange.callback(_respond, refusals),
             version=version,
             group=request.group_id,
             generation=request.generation_id_or_member_epoch,
@@ -57,44 +51,44 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     )
 
 
-def _take_bytes(broker: "Broker", exchange: Exchange, data: bytes, at: int) -> bool:
-    """`handle` from the bytes of a usual request; False, and nothing was done, if it is not usual."""
+def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
+    """Handle a usual request; False, and nothing was done, for any other."""
     by_id = exchange.version >= 10
-    read = read_offset_commit(data, at, by_id=by_id)
+    read = read_offset_commit(frame, body_at, by_id=by_id)
     if read is None:
         return False
-    who, topics, end = read
-    committer = _committer(who)
-    columns = _columns(broker, topics, by_id)
+    member, topics, end = read
+    committer = _committer(member)
+    columns = _columns(services, topics, by_id)
     if committer is None or columns is None:
         return False
-    if len(topics) == 1 and end == len(data) <= KEPT_BYTES + OFFSET_BYTES * len(topics[0][1]):
-        exchange.connection.expect_again(
-            CommitAgain(broker, exchange, data, committer, topics[0], columns[0])
+    if is_repeatable(frame, topics, end):
+        exchange.expect_again(
+            RepeatedCommit(services, exchange, frame, committer, topics[0], columns[0])
         )
-    broker.groups.commit(
-        partial(_answer_columns, exchange, topics), committer, exchange.version, columns
-    )
+    respond = exchange.callback(_respond_columns, topics)
+    services.groups.commit(respond, committer, exchange.version, columns)
     return True
 
 
-TAKES_BYTES: Final = dict.fromkeys((8, 9, 10), _take_bytes)
-"""By version: what the connection tries before it decodes the request."""
+FAST_PATHS: Final = dict.fromkeys((8, 9, 10), _from_bytes)
 
 
 @lru_cache(maxsize=4_096)
-def _committer(who: bytes) -> Committer | None:
-    # A member names itself in the same way from one rebalance to the next.
-    read = read_heartbeat(who, 0)
+def _committer(member: bytes) -> Committer | None:
+    # A member sends the same fields from one rebalance to the next.
+    read = read_member(member, 0)
     return None if read is None else Committer(*read)
 
 
 def _columns(
-    broker: "Broker", topics: Sequence[Columns], by_id: bool
+    services: Services, topics: Sequence[Columns], by_id: bool
 ) -> list[OffsetColumns] | None:
     columns = []
     for key, partitions, positions in topics:
-        topic = broker.topics.by_id(_uuid(key)) if by_id else broker.topics.get(str(key, "utf-8"))
+        topic = (
+            services.topics.by_id(_uuid(key)) if by_id else services.topics.get(str(key, "utf-8"))
+        )
         if topic is None or max(partitions) >= len(topic.partitions):
             return None
         columns.append((topic.name, topic.id.bytes, partitions, positions))
@@ -106,25 +100,21 @@ def _uuid(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
-def _answer_columns(exchange: Exchange, topics: Sequence[Columns], error: ErrorCode) -> None:
-    try:
-        exchange.answer_packed(
-            response_fast_path.offset_commit_columns(exchange.version, topics, error), (error,)
-        )
-    except Exception as failure:  # as in `Exchange.later`
-        exchange.connection.failed(failure, exchange)
+def _respond_columns(exchange: Exchange, topics: Sequence[Columns], error: ErrorCode) -> None:
+    body = response_fast_path.offset_commit_columns(exchange.version, topics, error)
+    exchange.respond_encoded(body, (error,))
 
 
 def _existing(
-    broker: "Broker", version: int, request: Any, refusals: Refusals
+    services: Services, version: int, request: Any, refusals: Refusals
 ) -> tuple[OffsetToCommit, ...]:
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
         topic_id: UUID | None = asked.topic_id if version >= 10 else None
         topic = (
-            broker.topics.get(asked.name)
+            services.topics.get(asked.name)
             if version < 10
-            else topic_id and broker.topics.by_id(topic_id)
+            else topic_id and services.topics.by_id(topic_id)
         )
         key = ("" if version >= 10 else asked.name, topic_id)
         if not topic:
@@ -160,7 +150,7 @@ def _existing(
     return tuple(offsets)
 
 
-def _answer(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
+def _respond(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
     topics = refusals.with_results(response.results)
     errors = {error for _, _, partitions in topics for _, error in partitions}
-    exchange.answer_packed(response_fast_path.offset_commit(exchange.version, topics), errors)
+    exchange.respond_encoded(response_fast_path.offset_commit(exchange.version, topics), errors)

@@ -5,7 +5,7 @@ Partitions that do not exist are answered here; the coordinator is asked all the
 error of the whole group goes before them.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import OffsetDelete
 from kohort.coordinator.responses import NONE, OffsetDeleteResponse
@@ -13,29 +13,27 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
 from kohort.server.responses import Refusals
+from kohort.server.services import Services
 from kohort.types import TopicPartition
 
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
-
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Refuse what does not exist, hand the rest to the group's shard."""
     refusals = Refusals()
-    partitions = _existing(broker, request, refusals)
-    broker.groups.submit(
+    partitions = _existing(services, request, refusals)
+    services.groups.submit(
         OffsetDelete(
-            request_id=exchange.later(_answer, refusals),
+            request_id=exchange.callback(_respond, refusals),
             group=request.group_id,
             partitions=partitions,
         )
     )
 
 
-def _existing(broker: "Broker", request: Any, refusals: Refusals) -> tuple[TopicPartition, ...]:
+def _existing(services: Services, request: Any, refusals: Refusals) -> tuple[TopicPartition, ...]:
     existing: list[TopicPartition] = []
     for asked in request.topics:
-        topic = broker.topics.get(asked.name)
+        topic = services.topics.get(asked.name)
         count = len(topic.partitions) if topic is not None else 0
         indexes = [each.partition_index for each in asked.partitions]
         here = [index for index in indexes if 0 <= index < count]
@@ -47,7 +45,7 @@ def _existing(broker: "Broker", request: Any, refusals: Refusals) -> tuple[Topic
     return tuple(existing)
 
 
-def _answer(exchange: Exchange, refusals: Refusals, response: OffsetDeleteResponse) -> None:
+def _respond(exchange: Exchange, refusals: Refusals, response: OffsetDeleteResponse) -> None:
     topics = []
     if response.error is NONE:
         topics = [
@@ -60,4 +58,4 @@ def _answer(exchange: Exchange, refusals: Refusals, response: OffsetDeleteRespon
     answer = new_response(
         exchange.api_key, exchange.version, error_code=response.error, topics=topics
     )
-    exchange.answer(answer)
+    exchange.respond(answer)

@@ -10,7 +10,7 @@ entry from v8.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from kohort.coordinator.requests import OffsetFetch
@@ -19,24 +19,22 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
 from kohort.server.responses import Gather
+from kohort.server.services import Services
 from kohort.types import TopicPartition
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 _Fields: TypeAlias = dict[str, Any]
 """Of a struct of the answer."""
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
     groups = [
-        _Group(broker, version, each) for each in (request.groups if version >= 8 else (request,))
+        _Group(services, version, each) for each in (request.groups if version >= 8 else (request,))
     ]
-    gather = Gather(exchange.later(_answer, groups))
+    gather = Gather(exchange.callback(_respond, groups))
     for group in groups:
-        broker.groups.submit(
+        services.groups.submit(
             OffsetFetch(
                 request_id=gather.question(),
                 group=group.id,
@@ -48,19 +46,19 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     gather.seal()
 
 
-def _answer(
+def _respond(
     exchange: Exchange, groups: Sequence["_Group"], responses: Sequence[OffsetFetchResponse]
 ) -> None:
     entries = [group.entry(response) for group, response in zip(groups, responses, strict=True)]
     fields = {"groups": entries} if exchange.version >= 8 else entries[0]
-    exchange.answer(new_response(exchange.api_key, exchange.version, **fields))
+    exchange.respond(new_response(exchange.api_key, exchange.version, **fields))
 
 
 class _Group:
     """What one request asks of one group, and how its part of the answer looks."""
 
-    def __init__(self, broker: "Broker", version: int, asked: Any) -> None:
-        self._broker = broker
+    def __init__(self, services: Services, version: int, asked: Any) -> None:
+        self._services = services
         self._version = version
         self.id: str = asked.group_id
         self._everything = asked.topics is None
@@ -70,7 +68,7 @@ class _Group:
         """None for an id that no topic has."""
         if self._version < 10:
             return str(topic.name)
-        known = self._broker.topics.by_id(topic.topic_id) if topic.topic_id is not None else None
+        known = self._services.topics.by_id(topic.topic_id) if topic.topic_id is not None else None
         return None if known is None else known.name
 
     def _known(self) -> list[tuple[Any, str]]:
@@ -91,8 +89,8 @@ class _Group:
         shown.
         """
         if self._everything:
-            return {topic.name: topic.id for topic in self._broker.topics.all()}
-        topics = (self._broker.topics.get(name) for _, name in self._known())
+            return {topic.name: topic.id for topic in self._services.topics.all()}
+        topics = (self._services.topics.get(name) for _, name in self._known())
         return {topic.name: topic.id for topic in topics if topic is not None}
 
     def entry(self, response: OffsetFetchResponse) -> _Fields:
@@ -135,7 +133,9 @@ class _Group:
             topics.setdefault(each.topic, []).append(_partition(each))
         if self._version < 10:
             return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-        known = [(self._broker.topics.get(name), partitions) for name, partitions in topics.items()]
+        known = [
+            (self._services.topics.get(name), partitions) for name, partitions in topics.items()
+        ]
         # A topic that was deleted meanwhile has no id, and cannot be shown.
         return [
             {"topic_id": topic.id, "partitions": partitions}

@@ -3,32 +3,30 @@
 v3 says who asks, which makes no difference without replicas; v4 is flexible.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
+from kohort.server.services import Services
 from kohort.server.topics import LEADER_EPOCH, judge
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 API_KEY = 23
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     topics = [
         {
             "topic": topic.topic,
-            "partitions": [_end(broker, topic.topic, each) for each in topic.partitions],
+            "partitions": [_end(services, topic.topic, each) for each in topic.partitions],
         }
         for topic in request.topics
     ]
-    exchange.answer(response(API_KEY, exchange.version, topics=topics))
+    exchange.respond(response(API_KEY, exchange.version, topics=topics))
 
 
-def _end(broker: "Broker", topic: str, wanted: Any) -> dict[str, Any]:
-    log = broker.topics.log(topic, wanted.partition)
+def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
+    log = services.topics.log(topic, wanted.partition)
     error = (
         ErrorCode.unknown_topic_or_partition if log is None else judge(wanted.current_leader_epoch)
     )

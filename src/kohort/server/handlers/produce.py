@@ -14,7 +14,7 @@ Kafka; with one, the log refuses it, as no transaction is open.
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -22,10 +22,8 @@ from kohort.log.base import Log
 from kohort.protocol.batches import InvalidRecordsError, PayloadError, validate
 from kohort.server.net import Exchange
 from kohort.server.responses import FIRST_WITH_IDS, Produced, pack
+from kohort.server.services import Services
 from kohort.server.topics import Topic, Topics
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
 
 FIRST_WITH_ZSTD = 7
 NO_ACKS = 0
@@ -46,26 +44,31 @@ class Request(NamedTuple):
     now: Any
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> Coroutine[Any, Any, None] | None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     if request.acks not in VALID_ACKS:
-        _answer(exchange, _refused(exchange.version, request))
+        _respond(exchange, _refused(exchange.version, request))
         return None
     common = Request(
-        broker.topics, exchange.version, request.transactional_id is not None, broker.clock.now()
+        services.topics,
+        exchange.version,
+        request.transactional_id is not None,
+        services.clock.now(),
     )
     answer, logs = _append_all(common, request)
     if request.acks == NO_ACKS:
         _end_unanswered(exchange, answer)
-    elif logs and broker.config["durability"] == "fsync":
-        return _answer_when_durable(exchange, answer, logs)
+    elif logs and services.config["durability"] == "fsync":
+        return _respond_when_durable(exchange, answer, logs)
     else:
-        _answer(exchange, answer)
+        _respond(exchange, answer)
     return None
 
 
-def _answer(exchange: Exchange, answer: Answer) -> None:
+def _respond(exchange: Exchange, answer: Answer) -> None:
     errors = {each.error for _, partitions in answer for each in partitions}
-    exchange.answer_packed(pack(exchange.version, answer), errors)
+    exchange.respond_encoded(pack(exchange.version, answer), errors)
 
 
 def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, int], Log]]:
@@ -165,7 +168,7 @@ def _refused(version: int, request: Any) -> Answer:
 def _end_unanswered(exchange: Exchange, answer: Answer) -> None:
     failed = next(_errors(answer), None)
     if failed is None:
-        exchange.no_answer()
+        exchange.end_without_response()
     else:
         exchange.hang_up(f"Produce with acks=0 failed: {failed}")
 
@@ -177,7 +180,7 @@ def _errors(answer: Answer) -> Iterator[str]:
                 yield f"{topic}-{each.partition} {each.error.name.upper()}"
 
 
-async def _answer_when_durable(
+async def _respond_when_durable(
     exchange: Exchange, answer: Answer, logs: dict[tuple[int, int], Log]
 ) -> None:
     outcomes = await asyncio.gather(
@@ -192,4 +195,4 @@ async def _answer_when_durable(
             partitions[within] = Produced(partitions[within].partition, code, message=str(outcome))
         elif outcome is not None:
             raise outcome
-    _answer(exchange, answer)
+    _respond(exchange, answer)

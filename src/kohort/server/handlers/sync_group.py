@@ -5,23 +5,21 @@ v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names
 protocol, for the coordinator to check and to confirm (KIP-559).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
 from kohort.protocol import response_fast_path
 from kohort.server.net import Exchange
-
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
+from kohort.server.services import Services
 
 
-def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to the group's shard."""
     version = exchange.version
-    broker.groups.submit(
+    services.groups.submit(
         SyncGroup(
-            request_id=exchange.later(_answer),
+            request_id=exchange.callback(_respond),
             version=version,
             group=request.group_id,
             generation=request.generation_id,
@@ -34,7 +32,7 @@ def handle(broker: "Broker", exchange: Exchange, request: Any) -> None:
     )
 
 
-def _answer(exchange: Exchange, response: SyncGroupResponse) -> None:
+def _respond(exchange: Exchange, response: SyncGroupResponse) -> None:
     body = response_fast_path.sync_group(
         exchange.version,
         response.error,
@@ -42,4 +40,4 @@ def _answer(exchange: Exchange, response: SyncGroupResponse) -> None:
         response.protocol_name,
         response.assignment,
     )
-    exchange.answer_packed(body, (response.error,))
+    exchange.respond_encoded(body, (response.error,))

@@ -1,8 +1,8 @@
-"""The HTTP port: a handful of GETs for people, probes and scrapers, on the server's own event loop.
+"""HTTP port with a few GET routes for people, probes and scrapers, on the server's event loop.
 
-It runs where the groups live, so what it shows is one consistent moment, and a probe that is
-answered proves that the loop turns. Only what these need is understood: a GET with headers that are
-skipped, one request per connection.
+It runs on the loop of the groups, so a response shows one consistent moment, and a probe that gets
+its response proves that the loop runs. Its HTTP is the least that these clients need: a GET whose
+headers are skipped, one request per connection.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One HTTP answer."""
+class HttpResponse:
+    """One HTTP response."""
 
     status: HTTPStatus
     body: bytes
     content_type: str = "application/json"
 
 
-Route: TypeAlias = Callable[[str], Answer]
-"""Called with what follows the route in the path, decoded: "" or a group id."""
+Route: TypeAlias = Callable[[str], HttpResponse]
+"""Called with the decoded rest of the path behind the route: "" or a group id."""
 
 
-def json_answer(value: object, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+def json_response(value: object, status: HTTPStatus = HTTPStatus.OK) -> HttpResponse:
     """`value` as JSON."""
-    return Answer(status, json.dumps(value).encode() + b"\n")
+    return HttpResponse(status, json.dumps(value).encode() + b"\n")
 
 
 class HttpPort:
-    """Serves `routes`, path → function; a path that ends with "/" takes what follows it."""
+    """Serves `routes`, path → function; a path that ends with "/" takes the rest of a longer one."""
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
@@ -45,13 +45,13 @@ class HttpPort:
         self._busy: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; gives the address bound. Raises OSError if that is not possible."""
+        """Listen; returns the address bound. Raises OSError if that is not possible."""
         self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_REQUEST)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
 
     async def close(self) -> None:
-        """Stop listening and drop what is being answered. Idempotent."""
+        """Stop listening and drop requests in progress. Idempotent."""
         if self._server is not None:
             self._server.close()
         for task in self._busy:
@@ -72,45 +72,46 @@ class HttpPort:
                 request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(
                     _head_and_body(
-                        self._answer(request), with_body=not request.startswith(b"HEAD ")
+                        self.respond(request), with_body=not request.startswith(b"HEAD ")
                     )
                 )
                 await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # It went away, or is no HTTP client: there is nobody to tell.
+            pass  # the client went away, or does not speak HTTP
         finally:
             writer.close()
 
-    def _answer(self, request: bytes) -> Answer:
+    def respond(self, request: bytes) -> HttpResponse:
+        """The response to a request head, whatever its bytes are."""
         words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return json_answer({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
+            return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         if words[0] not in ("GET", "HEAD"):
-            return json_answer({"error": "only GET is served"}, HTTPStatus.METHOD_NOT_ALLOWED)
+            return json_response({"error": "only GET is served"}, HTTPStatus.METHOD_NOT_ALLOWED)
         try:
             path = urlsplit(words[1]).path
         except ValueError:
-            return json_answer({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
+            return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         stem, slash, rest = path[1:].partition("/")
         route = self._routes.get(f"/{stem}/" if rest else f"/{stem}")
         if route is None or (slash and not rest):
-            return json_answer(
+            return json_response(
                 {"error": (f"no such path; there are {', '.join(self._routes)}")},
                 HTTPStatus.NOT_FOUND,
             )
         try:
             return route(unquote(rest))
-        except Exception as error:  # whatever it is, it ends this answer only
-            return json_answer(
+        except Exception as error:  # any exception ends this response only
+            return json_response(
                 {"error": f"{type(error).__name__}: {error}"}, HTTPStatus.INTERNAL_SERVER_ERROR
             )
 
 
-def _head_and_body(answer: Answer, *, with_body: bool) -> bytes:
+def _head_and_body(response: HttpResponse, *, with_body: bool) -> bytes:
     head = (
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: "
-        f"{answer.content_type}\r\n"
-        f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: "
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}\r\nContent-Type: "
+        f"{response.content_type}\r\n"
+        f"Content-Length: {len(response.body)}\r\nCache-Control: no-store\r\nConnection: "
         "close\r\n\r\n"
     )
-    return head.encode() + (answer.body if with_body else b"")
+    return head.encode() + (response.body if with_body else b"")

@@ -1,13 +1,14 @@
-"""The metrics of a server in Prometheus' text format, gathered when they are asked for.
+"""Metrics of a server in Prometheus' text format, gathered when they are scraped.
 
-Nothing is counted for Prometheus on the way of a request: the parts of the server count for
-themselves, and this reads their counters. prometheus-client, which takes a tenth of a second to
-import, is imported by the first scrape.
+The parts of the server keep their own counters, and this module reads them: no request pays for
+Prometheus. prometheus-client takes a tenth of a second to import, so this module is imported for
+the first scrape.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -17,31 +18,41 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kohort import __version__
+from kohort.runtime.groups import Groups
 from kohort.server.monitoring.group_view import lag
+from kohort.server.monitoring.loop_lag import LoopLag
+from kohort.server.monitoring.rebalances import Rebalances
+from kohort.server.net import ListenerStatistics
+from kohort.server.topics import Topics
 
-if TYPE_CHECKING:
-    from kohort.server.broker import Broker
-    from kohort.server.monitoring.observer import Observer
-
-__all__ = ["CONTENT_TYPE", "exposition"]
+__all__ = ["CONTENT_TYPE", "MetricSources", "exposition"]
 
 MAX_OFFSETS: Final = 20_000
-"""Committed offsets with a series of their own: rendering more would hold up the loop for too long.
-"""
+"""Most committed offsets with a series of their own: more would hold up the loop for too long."""
 
 
-def exposition(broker: "Broker", observer: "Observer") -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSources:
+    """The parts of a server whose counters are exposed."""
+
+    topics: Topics
+    groups: Groups
+    traffic: Callable[[], ListenerStatistics]
+    rebalances: Rebalances
+    loop_lag: LoopLag
+
+
+def exposition(sources: MetricSources) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Metrics(broker, observer))
+    registry.register(_Metrics(sources))
     return generate_latest(registry)
 
 
 class _Metrics(Collector):
-    def __init__(self, broker: "Broker", observer: "Observer") -> None:
-        self._broker = broker
-        self._observer = observer
+    def __init__(self, sources: MetricSources) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterable[Metric]:
         build = GaugeMetricFamily(
@@ -49,7 +60,7 @@ class _Metrics(Collector):
             "1, labelled with version and cluster.",
             labels=("version", "cluster"),
         )
-        build.add_metric((__version__, self._broker.cluster_id), 1)
+        build.add_metric((__version__, self._sources.topics.cluster_id), 1)
         yield build
         yield from self._traffic()
         yield from self._group_counts()
@@ -58,15 +69,11 @@ class _Metrics(Collector):
         yield GaugeMetricFamily(
             "kohort_event_loop_lag_seconds",
             "How late the loop was, at worst since the last scrape.",
-            self._loop_lag(),
+            self._sources.loop_lag.take_worst_s(),
         )
 
-    def _loop_lag(self) -> float:
-        worst, self._observer.loop_lag_s = self._observer.loop_lag_s, 0.0
-        return worst
-
     def _traffic(self) -> Iterator[Metric]:
-        traffic = self._broker.listener.statistics()
+        traffic = self._sources.traffic()
         requests = CounterMetricFamily("kohort_requests", "Requests by API.", labels=("api",))
         for api, count in traffic.requests.items():
             requests.add_metric((api,), count)
@@ -99,7 +106,7 @@ class _Metrics(Collector):
         )
 
     def _group_counts(self) -> Iterator[Metric]:
-        counts = self._broker.groups.statistics()
+        counts = self._sources.groups.statistics()
         states = GaugeMetricFamily("kohort_groups", "Groups by state.", labels=("state",))
         for state, count in counts["groups"].items():
             states.add_metric((state,), count)
@@ -127,19 +134,19 @@ class _Metrics(Collector):
             "Rebalances by first cause and outcome.",
             labels=("cause", "outcome"),
         )
-        for labels, count in self._observer.causes.items():
+        for labels, count in self._sources.rebalances.causes.items():
             rebalances.add_metric(labels, count)
         yield rebalances
         seconds = HistogramMetricFamily(
             "kohort_rebalance_seconds", "Duration of rebalances by phase.", labels=("phase",)
         )
         for phase, histogram in (
-            ("join", self._observer.phases.join),
-            ("sync", self._observer.phases.sync),
+            ("join", self._sources.rebalances.phases.join),
+            ("sync", self._sources.rebalances.phases.sync),
         ):
             seconds.add_metric((phase,), histogram.buckets(), histogram.sum_s)
         yield seconds
-        appends = self._broker.groups.appends
+        appends = self._sources.groups.appends
         yield HistogramMetricFamily(
             "kohort_group_append_seconds",
             "Duration of appends to the group log.",
@@ -157,13 +164,13 @@ class _Metrics(Collector):
         )
         all_offsets = (
             (group.id, partition, value)
-            for group in self._broker.groups.groups()
+            for group in self._sources.groups.groups()
             for partition, value in group.offsets.items()
         )
         for group_id, partition, value in islice(all_offsets, MAX_OFFSETS):
             values = (group_id, partition.topic, str(partition.partition))
             committed.add_metric(values, value.offset)
-            log = self._broker.topics.log(*partition)
+            log = self._sources.topics.log(*partition)
             if log is not None:
                 behind.add_metric(values, lag(value.offset, log.start_offset, log.end_offset) or 0)
         yield committed

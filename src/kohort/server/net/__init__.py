@@ -1,18 +1,27 @@
 """TCP connections: bytes in, one request at a time, responses out in order."""
 
 from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection
+from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
-from kohort.server.net.listener import Listener
-from kohort.server.net.repeated_commits import KEPT_BYTES, CommitAgain
-from kohort.server.net.repeated_requests import Ask
+from kohort.server.net.listener import Listener, ListenerStatistics
+from kohort.server.net.repeated_requests import (
+    AFTER_CORRELATION_ID,
+    CORRELATION_ID,
+    RepeatedRequest,
+)
 
 __all__ = [
-    "KEPT_BYTES",
+    "AFTER_CORRELATION_ID",
+    "CORRELATION_ID",
     "READ_AHEAD",
     "WRITE_TOGETHER",
-    "Ask",
-    "CommitAgain",
     "Connection",
+    "ConnectionLimits",
+    "Dispatcher",
     "Exchange",
+    "FastPath",
     "Listener",
+    "ListenerStatistics",
+    "RepeatedRequest",
 ]

@@ -1,87 +1,108 @@
-"""One connection: frames in, one request at a time, answers out in the same order.
+"""One connection: frames in, one request at a time, responses out in the same order.
 
-An asyncio protocol, not a stream: for a request that is answered at once there is no task, no
-future and no await between the bytes that came and the bytes that go.
+A connection is an asyncio protocol, not a stream: a request that gets its response at once needs
+no task, no future and no await between its bytes and those of the response.
 
 *Order.* Kafka works on one request of a connection at a time, so the next frame is only taken when
-the one before was answered. A heartbeat sent behind a parked JoinGroup waits.
+the request before it has ended. A heartbeat sent behind a parked JoinGroup waits.
 
-*Bounds.* What is not taken yet is bounded: reading pauses when `READ_AHEAD` bytes wait behind a
-request in progress, or when a large frame has to wait for memory (`request_memory`). A peer that
-does not read its answers gets no further request taken, so no more than one answer waits beyond the
-transport's own limit.
+*Steps.* A frame that comes to a connection at rest is first compared with the last request that
+may be repeated (`repeated_requests`). Any other frame has its header read and is dispatched
+(`dispatcher`). Every request begins in `_begin` and ends in `_end`, which count requests and
+errors; bytes are counted where the transport takes and gives them.
 
-*The end.* Bytes that are no request close the connection, as in Kafka; nothing that a peer sends,
-and nothing that a handler does, gets further than one line in the log.
+*Bounds.* The bytes that wait for their turn are bounded: reading pauses when `READ_AHEAD` bytes
+wait behind a request in progress, or when a large frame has to wait for memory (`request_memory`).
+While a client does not read its responses, none of its requests is taken: at most one response
+waits beyond the transport's own limit.
+
+*The end.* Bytes that are no request close the connection, as in Kafka. Nothing that a client sends
+and nothing that a handler raises has a further effect than one line in the log.
 """
 
 import asyncio
 import ipaddress
 import logging
 import os
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
-from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.framing import FrameReader, MalformedError
-from kohort.protocol.messages import decode_request, frame_head, read_header
+from kohort.protocol.messages import frame_head, read_header
 from kohort.server.net.exchange import Body, Exchange
-from kohort.server.net.repeated_requests import Repeat
-from kohort.server.net.request_memory import UNMETERED
-
-if TYPE_CHECKING:
-    from kohort.server.net.listener import Listener
-    from kohort.server.net.repeated_commits import CommitAgain
+from kohort.server.net.open_connections import OpenConnections
+from kohort.server.net.rate_limited_log import RateLimitedLog
+from kohort.server.net.repeated_requests import RepeatedRequest
+from kohort.server.net.request_memory import UNMETERED, RequestMemory
+from kohort.server.net.request_metrics import RequestMetrics
 
 READ_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind a request in progress before reading pauses."""
 
 WRITE_TOGETHER: Final = 64 * 1024
-"""Bytes of answers that may be held back to be written at once."""
+"""Bytes of responses that may be held back to be written at once."""
 
 JOIN_BELOW: Final = 32 * 1024
-"""Bytes up to which answers are joined to be written; above, the transport takes the pieces as they
-are.
-"""
+"""Bytes up to which responses are joined to be written; larger ones are passed on in pieces."""
 
 REQUESTS_PER_TURN: Final = 64
-"""Requests that a connection may have answered before others get their turn."""
+"""Requests of one connection that are taken before other connections get their turn."""
 
 CLOSE_GRACE_S: Final = 5.0
-"""How long the last answers may take to reach a peer whose connection is being closed."""
-
-JOIN_GROUP: Final = BY_NAME["join_group"].key
+"""Time that the last responses have to reach a client whose connection is being closed."""
 
 PARKABLE: Final = frozenset(BY_NAME[name].key for name in ("join_group", "sync_group", "fetch"))
-"""APIs whose requests wait for others: a server that stops does not wait for those."""
+"""APIs whose requests wait for other clients: a server that stops does not wait for those."""
+
+Dispatch: TypeAlias = Callable[[Exchange, bytes, int], Coroutine[Any, Any, None] | None]
+"""(exchange, frame, offset of the body) -> what still has to run until the request has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedByConnections:
+    """What all connections of a listener use together."""
+
+    dispatch: Dispatch
+    connections: OpenConnections
+    memory: RequestMemory
+    metrics: RequestMetrics
+    log: RateLimitedLog
+    request_bytes: int
+    """Size of the largest request that is accepted."""
 
 
 class Connection(asyncio.Protocol):
-    """The server's side of one TCP connection. Hashed by identity: it names itself in exchanges."""
+    """The server's side of one TCP connection, hashed by identity."""
 
-    def __init__(self, listener: "Listener") -> None:
-        self._listener = listener
-        self._broker = listener.broker
-        self._reader = FrameReader(listener.limits.request_bytes)
+    def __init__(self, shared: SharedByConnections) -> None:
+        self._dispatch = shared.dispatch
+        self._connections = shared.connections
+        self._request_memory = shared.memory
+        self._metrics = shared.metrics
+        self._log = shared.log
+        self._reader = FrameReader(shared.request_bytes)
         self._transport: asyncio.Transport | None = None
-        self._current: Exchange | CommitAgain | None = None  # the request in progress
-        self._repeat: Repeat | CommitAgain | None = None  # the last request that may come again
-        self._out: list[bytes | memoryview] = []  # answers of this turn, not yet written
+        self._current: Exchange | RepeatedRequest | None = None  # the request in progress
+        self._repeated: RepeatedRequest | None = None  # the last request that may come again
+        self._out: list[bytes | memoryview] = []  # responses of this turn, not yet written
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._when_closed: set[Callable[[Any], None]] = set()
         self._pumping = False
         self._next_turn_is_set = False
         self._reading = True
         self._writable = True
         self._draining = False
-        self._ended = False  # the peer sends no more
+        self._ended = False  # the client sends no more
         self._memory = 0  # taken for the frame being received or worked on
         self._waits_for_memory = False
         self._starved = True  # the last frame in the reader is incomplete, or there is none
-        self._joined = False
         self.is_open = False
         self.client_host = ""
-        self.last_active = listener.ticks
+        self.last_active = shared.connections.ticks
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
@@ -92,19 +113,18 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        peer = transport.get_extra_info("peername")
-        self.client_host = client_host(peer)
+        self.client_host = client_host(transport.get_extra_info("peername"))
         self.is_open = True
-        if not self._listener.admit(self):
+        if not self._connections.admit(self):
             self.is_open = False
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
-            self._listener.bytes_in += len(data)
-            self.last_active = self._listener.ticks
+            self._metrics.bytes_in += len(data)
+            self.last_active = self._connections.ticks
             alone = len(data) <= UNMETERED and self._is_at_rest
-            if alone and self._repeat is not None and self._answer_again(data, self._repeat):
+            if alone and self._repeated is not None and self._repeat(data, self._repeated):
                 return
             if alone and self._reader.is_one_frame(data):
                 self._pump(data)
@@ -120,9 +140,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. What it sent is still worked on; what only waits for others is
-        over.
-        """
+        """The client sends no more: its requests are still served, except those that are parked."""
         waits = self._current is not None and self._current.api_key in PARKABLE
         if self.is_open and not waits and (self._current is not None or not self._starved):
             self._ended = True
@@ -132,113 +150,70 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_open = False
-        self._repeat = None  # it may refer to this connection
+        self._repeated = None
         self._give_memory_back()
         for task in self._tasks:
             task.cancel()
-        self._listener.forget(self)
-        if self._joined:
+        self._connections.forget(self)
+        for function in self._when_closed:
             try:
-                self._broker.groups.connection_closed(self)
+                function(self)
             except Exception as error:
-                self.failed(error)
+                self.fail(error)
 
     # What an exchange calls
 
-    def reply(self, exchange: Exchange, body: Body | None) -> None:
-        """Answer the request in progress (None: it has no answer) and go on with the next."""
-        self._current = None
-        self.last_active = self._listener.ticks
-        self._give_memory_back()
+    def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
+        """End the request in progress (None: it has no response) and go on with the next."""
+        self._end(exchange.api_key, errors)
         if body is not None:
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if not self._pumping:
             self._go_on()
 
-    def _go_on(self) -> None:
-        if self._reader.is_empty and not (self._draining or self._ended or self._next_turn_is_set):
-            self._starved = True
-            self._rest()
-        else:
-            # Not from here: the next request may bring other connections their answers, those
-            # theirs, and so on.
-            self._flush()
-            self._pump_next_turn()
+    def expect_again(self, request: RepeatedRequest) -> None:
+        """Compare the next frame with `request` before it is parsed."""
+        self._repeated = request
 
-    def expect_again(self, request: "CommitAgain") -> None:
-        """A request in progress may come again."""
-        self._repeat = request
-
-    def begin(self, request: "CommitAgain") -> None:
-        """A request is in progress that came again, to a connection at rest."""
-        self._current = request
-
-    def answered(self, frame: bytes) -> None:
-        """Send the whole answer to the request in progress that came again, and go on with the
-        next.
-        """
-        self._current = None
-        self.last_active = self._listener.ticks
-        if (
-            self._starved
-            and self._reading
-            and not (self._draining or self._ended)
-            and self._transport is not None
-        ):
-            self._listener.bytes_out += len(frame)
-            self._transport.write(frame)
-        else:
-            self._out.append(frame)
-            self._out_size += len(frame)
-            self._go_on()
-
-    def count_error(self, api_key: int, error: int) -> None:
-        """An answer bears `error`."""
-        self._listener.errors[api_key, error] += 1
+    def when_closed(self, function: Callable[[Any], None]) -> None:
+        """Call `function` with this connection once it is lost."""
+        self._when_closed.add(function)
 
     def hang_up(self, why: str, level: int = logging.INFO) -> None:
-        """Send what was answered so far, close, and say why in one line."""
+        """Send the responses so far, close, and say why in one line."""
         if self.is_open:
-            self._listener.hung_up += 1
-            self._listener.log.log(
-                level, "closing the connection from %s: %s", self.client_host, why
-            )
+            self._metrics.hung_up += 1
+            self._log.log(level, "closing the connection from %s: %s", self.client_host, why)
             self._close()
 
-    def failed(self, error: BaseException, exchange: Exchange | None = None) -> None:
-        """The work on a request (the one in progress, if none is named) raised: close, and say
-        where in one line.
-        """
-        self._listener.failed += 1
+    def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
+        """Close because a request (if none is named, the one in progress) raised; log where."""
+        self._metrics.failed += 1
         where = error.__traceback__
         while where is not None and where.tb_next is not None:
             where = where.tb_next
         code = where.tb_frame.f_code if where is not None else None
         place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
-        self._listener.log.log(
-            logging.ERROR, "%r failed: %r at %s", exchange or self._current, error, place
-        )
+        self._log.log(logging.ERROR, "%r failed: %r at %s", exchange or self._current, error, place)
         self._close()
 
-    # What the listener and the request memory call
+    # What the registry of connections and the request memory call
 
     def drain(self) -> None:
-        """Take no further request; close when the one in progress is answered, at once if it only
-        waits.
-        """
+        """Take no further request; close after the one in progress, at once if it is parked."""
         self._draining = True
         if self._current is None or self._current.api_key in PARKABLE:
             self._close()
 
     def abort(self) -> None:
-        """Close without any regard."""
+        """Close at once, without sending what waits to be sent."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in progress."""
+        """Whether no request is in progress."""
         return self._current is None
 
     def memory_granted(self, size: int) -> None:
@@ -250,14 +225,63 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether a request would be the only thing to care for: then it need not go through the
-        reader.
-        """
+        """Whether the next frame would be all there is to do: it need not go through the reader."""
         able = self._writable and not self._draining
         return able and self._current is None and self._starved and self._reader.is_empty
 
+    def _begin(self, request: Exchange | RepeatedRequest) -> None:
+        self._current = request
+        self._metrics.requests[request.api_key] += 1
+
+    def _end(self, api_key: int, errors: Iterable[int]) -> None:
+        self._current = None
+        self.last_active = self._connections.ticks
+        for error in errors:
+            if error:
+                self._metrics.errors[api_key, error] += 1
+        if self._memory:
+            self._give_memory_back()
+
+    def _repeat(self, frame: bytes, request: RepeatedRequest) -> bool:
+        """Whether `frame` is `request` again; if so, it is in progress or has ended."""
+        try:
+            if not request.matches(frame):
+                return False
+            self._begin(request)
+            request.submit(self._respond_again)
+        except Exception as error:  # as in `_pump`
+            self.fail(error)
+        return True
+
+    def _respond_again(self, error: ErrorCode) -> None:
+        request = self._repeated
+        if request is None or not self.is_open:
+            return
+        try:
+            frame = request.response(error)
+        except Exception as failure:  # the caller calls back many
+            self.fail(failure)
+            return
+        self._end(request.api_key, (error,))
+        if self._starved and self._reading and not (self._draining or self._ended):
+            self._write((frame,), len(frame))
+        else:
+            self._out.append(frame)
+            self._out_size += len(frame)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._reader.is_empty and not (self._draining or self._ended or self._next_turn_is_set):
+            self._starved = True
+            self._rest()
+        else:
+            # In a turn of its own: the next request may end requests of other connections, whose
+            # next requests may end more.
+            self._flush()
+            self._pump_next_turn()
+
     def _pump(self, alone: bytes | None = None) -> None:
-        """Take requests for as long as they are answered at once, then write the answers together.
+        """Take requests for as long as each ends at once, then write their responses together.
 
         `alone` is a frame that came to a connection at rest.
         """
@@ -270,16 +294,16 @@ class Connection(asyncio.Protocol):
             else:
                 self._serve(alone)
         except MalformedError as error:
-            self._listener.malformed += 1
+            self._metrics.malformed += 1
             self.hang_up(str(error), logging.WARNING)
-        except Exception as error:  # a handler's bug must not reach the loop, nor the terminal
-            self.failed(error)
+        except Exception as error:  # a handler's bug must reach neither the loop nor the terminal
+            self.fail(error)
         finally:
             self._pumping = False
         self._rest()
 
     def _rest(self) -> None:
-        """Nothing more can be done now: write what was answered, and read on if that is wanted."""
+        """Write the responses, and resume reading if it is paused without need."""
         self._flush()
         if not (self._starved and self._reading and self._reader.is_empty):
             self._keep_reading_or_pause()
@@ -294,11 +318,11 @@ class Connection(asyncio.Protocol):
                 or not self.is_open
             ):
                 break
-            data = self._reader.next_frame()
-            if data is None:
+            frame = self._reader.next_frame()
+            if frame is None:
                 self._starved = True
                 break
-            self._serve(data)
+            self._serve(frame)
         else:
             self._pump_next_turn()
         if self._is_over:
@@ -319,47 +343,13 @@ class Connection(asyncio.Protocol):
         self._next_turn_is_set = False
         self._pump()
 
-    def _serve(self, data: bytes) -> None:
-        api_key, version, correlation_id, client_id, body = read_header(data)
-        read = self._listener.repeated.get((api_key, version))
-        if read is not None and (ask := read(self._broker, data, body)) is not None:
-            self._repeat = Repeat(data, api_key, version, ask)
-            self._listener.requests[api_key] += 1
-            self._give_memory_back()
-            self._send(api_key, version, correlation_id, ask())
-            return
+    def _serve(self, frame: bytes) -> None:
+        api_key, version, correlation_id, client_id, body_at = read_header(frame)
         exchange = Exchange(self, api_key, version, correlation_id, client_id)
-        self._current = exchange
-        self._listener.requests[api_key] += 1
-        if api_key == JOIN_GROUP:
-            self._joined = True
-        elif api_key == API_VERSIONS and not APIS[API_VERSIONS].serves(version):
-            self._listener.unsupported_version(exchange)
-            return
-        take = self._listener.takes_bytes.get((api_key, version))
-        if take is not None and take(self._broker, exchange, data, body):
-            return
-        request = decode_request(api_key, version, data, body)
-        later = self._listener.handler(api_key)(self._broker, exchange, request)
+        self._begin(exchange)
+        later = self._dispatch(exchange, frame, body_at)
         if later is not None:
             self._run(later)
-
-    def _answer_again(self, data: bytes, repeat: "Repeat | CommitAgain") -> bool:
-        """Whether `data`, which came to a connection at rest, was the repeated request, and is
-        taken care of.
-        """
-        try:
-            answer = repeat.answer(data)
-        except Exception as error:  # as in `_pump`
-            self.failed(error)
-            return True
-        if answer is None or self._transport is None:
-            return False
-        self._listener.requests[repeat.api_key] += 1
-        if answer:
-            self._listener.bytes_out += len(answer)
-            self._transport.write(answer)
-        return True
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -369,7 +359,7 @@ class Connection(asyncio.Protocol):
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.failed(error)
+            self.fail(error)
 
     # Bytes
 
@@ -383,14 +373,19 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None:
+        if self._out:
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
-            self._listener.bytes_out += size
-            if size < JOIN_BELOW:
-                self._transport.write(b"".join(out))
+            self._write((b"".join(out),) if size < JOIN_BELOW else out, size)
+
+    def _write(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
+        """Give the transport `size` bytes, in pieces."""
+        if self._transport is not None:
+            self._metrics.bytes_out += size
+            if len(pieces) == 1:
+                self._transport.write(pieces[0])
             else:
-                self._transport.writelines(out)
+                self._transport.writelines(pieces)
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:
@@ -407,7 +402,7 @@ class Connection(asyncio.Protocol):
 
     def _has_memory(self, size: int) -> bool:
         if not self._memory and not self._waits_for_memory:
-            if self._listener.memory.take(size, self):
+            if self._request_memory.take(size, self):
                 self._memory = size
             else:
                 self._waits_for_memory = True
@@ -416,7 +411,7 @@ class Connection(asyncio.Protocol):
     def _give_memory_back(self) -> None:
         if self._memory:
             size, self._memory = self._memory, 0
-            self._listener.memory.give_back(size)
+            self._request_memory.give_back(size)
 
     def _close(self) -> None:
         if not self.is_open or self._transport is None:
@@ -430,7 +425,7 @@ class Connection(asyncio.Protocol):
 
 
 def client_host(peer: object) -> str:
-    """The peer's address as Java prints it, without port: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
+    """The client's address as Java prints it, without port: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
     host = peer[0] if isinstance(peer, tuple) else ""
     if ":" in host:
         groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")

@@ -1,101 +1,129 @@
-"""One request and the way its answer goes back: all that a handler sees of the network."""
+"""One request and the way its response goes back: all that a handler sees of the network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
-
-if TYPE_CHECKING:
-    from kohort.server.net.connection import Connection
+from kohort.server.net.repeated_requests import RepeatedRequest
 
 Body: TypeAlias = bytes | Sequence[bytes | memoryview]
-"""A response body, whole or in pieces: large ones are sent as they are, and copied by nobody."""
+"""A response body, whole or in pieces: large ones are sent without being copied."""
+
+
+class RequestConnection(Protocol):
+    """The connection of a request, as its exchange uses it."""
+
+    client_host: str
+    is_open: bool
+
+    def __hash__(self) -> int:
+        """By identity: the coordinator keys its state of a connection by it."""
+        ...
+
+    def respond(self, exchange: "Exchange", body: Body | None, errors: Iterable[int]) -> None:
+        """End the request in progress; None: it has no response."""
+        ...
+
+    def expect_again(self, request: RepeatedRequest) -> None:
+        """Compare the next frame with `request` before it is parsed."""
+        ...
+
+    def when_closed(self, function: Callable[[Any], None]) -> None:
+        """Call `function` with the connection once it is lost."""
+        ...
+
+    def hang_up(self, why: str) -> None:
+        """Close, and log `why`."""
+        ...
+
+    def fail(self, error: BaseException, exchange: "Exchange | None" = None) -> None:
+        """Close because the work on a request raised `error`."""
+        ...
 
 
 class Exchange:
-    """One request, to be answered once: by exactly one of the four methods, now or later.
+    """One request, to be ended once: by a `respond` method, `end_without_response` or `hang_up`.
 
-    The next request of the connection waits for it (Kafka answers in request order and works on one
-    request of a connection at a time). Once the peer has gone, an answer is dropped: whoever parked
-    the exchange need not know.
+    The next request of the connection waits for it: Kafka responds in request order and works on
+    one request of a connection at a time. A response to a closed connection is dropped, so code
+    that parks an exchange need not know of the connection.
     """
 
     __slots__ = ("_done", "api_key", "client_id", "connection", "correlation_id", "version")
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: RequestConnection,
         api_key: int,
         version: int,
         correlation_id: int,
         client_id: str,
     ) -> None:
         self.connection = connection
-        """Names the connection; handlers only compare and hash it."""
+        """Identifies the connection; handlers only compare and hash it."""
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        """"" if the client gave none."""
+        """"" if the client sent none."""
         self._done = False
 
     @property
     def client_host(self) -> str:
-        """The peer's address in the form that Kafka shows: "/127.0.0.1"."""
+        """The client's address in the form that Kafka shows: "/127.0.0.1"."""
         return self.connection.client_host
 
-    def answer(self, entity: Any) -> None:
+    def respond(self, entity: Any) -> None:
         """Send a response entity of this request's API and version."""
         if self._finish():
-            body = encode(entity)
-            self._count(errors_in(entity))
-            self.connection.reply(self, body)
+            self.connection.respond(self, encode(entity), errors_in(entity))
 
-    def answer_packed(self, body: Body, errors: Iterable[int] = ()) -> None:
-        """Send an encoded response body, which bears these `errors`: each is counted, 0 is none."""
+    def respond_encoded(self, body: Body, errors: Iterable[int] = ()) -> None:
+        """Send an encoded response body that bears these `errors`; each is counted, 0 is none."""
         if self._finish():
-            self._count(errors)
-            self.connection.reply(self, body)
+            self.connection.respond(self, body, errors)
 
-    def _count(self, errors: Iterable[int]) -> None:
-        for error in errors:
-            if error:
-                self.connection.count_error(self.api_key, error)
-
-    def no_answer(self) -> None:
+    def end_without_response(self) -> None:
         """End the exchange without a response: Produce with acks=0."""
         if self._finish():
-            self.connection.reply(self, None)
-
-    def later(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
-        """A callback for whoever brings the answer: calls `function(self, *arguments, answer)`.
-
-        An exception in it (an answer that the version cannot express, a bug) closes this
-        connection, with one line in the log, and goes no further: it must not disturb the one who
-        answers many.
-        """
-        return partial(_guarded, self, function, *arguments)
+            self.connection.respond(self, None, ())
 
     def hang_up(self, why: str) -> None:
-        """Close the connection, where Kafka does so instead of answering. `why` goes to the log."""
+        """Close the connection, where Kafka does so instead of responding. `why` is logged."""
         if self._finish():
             self.connection.hang_up(why)
 
+    def callback(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
+        """A callback that calls `function(self, *arguments, response)` with the group's response.
+
+        An exception in `function` (a response that the version cannot express, a bug) closes this
+        connection with one line in the log. It does not reach the caller, which calls back many.
+        """
+        return partial(_guarded, self, function, *arguments)
+
+    def expect_again(self, request: RepeatedRequest) -> None:
+        """Have the connection recognise this request when it comes again, as `request`."""
+        self.connection.expect_again(request)
+
+    def when_connection_closes(self, function: Callable[[Any], None]) -> None:
+        """Call `function` with the connection once it is lost; once, however often it is given."""
+        self.connection.when_closed(function)
+
     def _finish(self) -> bool:
         if self._done:
-            raise RuntimeError(f"{self!r} was answered before")
+            raise RuntimeError(f"{self!r} was ended before")
         self._done = True
         return self.connection.is_open
 
     def __repr__(self) -> str:
-        state = "answered" if self._done else "open"
+        state = "ended" if self._done else "open"
         return f"<Exchange api={self.api_key} v{self.version} id={self.correlation_id} {state}>"
 
 
 def _guarded(exchange: Exchange, function: Callable[..., None], *arguments: Any) -> None:
     try:
         function(exchange, *arguments)
-    except Exception as error:  # whatever it is, it is this exchange's alone
-        exchange.connection.failed(error, exchange)
+    except Exception as error:  # any exception is this exchange's alone
+        exchange.connection.fail(error, exchange)

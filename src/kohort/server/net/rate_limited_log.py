@@ -1,4 +1,4 @@
-"""A log that a flood of bad peers cannot fill."""
+"""A log whose lines per period are bounded, so that misbehaving clients cannot fill it."""
 
 import logging
 import time
@@ -9,10 +9,8 @@ PERIOD_S: Final = 10.0
 PER_PERIOD: Final = 20
 
 
-class QuietLog:
-    """Passes on so many lines in each period; the first line of the next one says how many were
-    left out.
-    """
+class RateLimitedLog:
+    """Logs up to `PER_PERIOD` lines per period, then says how many lines it dropped."""
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -21,7 +19,7 @@ class QuietLog:
         self._lines = 0
 
     def log(self, level: int, message: str, *arguments: object) -> None:
-        """Log as `logging` does, or count the line as left out."""
+        """Log as `logging` does, or count the line as dropped."""
         now = self._clock()
         if now >= self._period_ends:
             if self._lines > PER_PERIOD:

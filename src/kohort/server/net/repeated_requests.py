@@ -1,46 +1,37 @@
-"""A request that a connection sends again and again, word for word: a member's heartbeats between
-two rebalances.
+"""Requests that a connection sends again with little change: heartbeats, and commits of one topic.
+
+A handler reads such a request from its bytes once and leaves a `RepeatedRequest` with the
+connection. The connection compares its next frame with it, and does not parse the frame if it is
+the same request. Only the comparison is saved: the request is judged anew each time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
-from kohort.protocol.apis import APIS
-from kohort.protocol.packing import pack_int32
+from kohort.errors import ErrorCode
 
-Ask: TypeAlias = Callable[[], bytes]
-"""The body of the answer, as it is now: asked every time, nothing of it is remembered."""
-
-_ID: Final = 8
-"""Where the correlation id stands: behind the frame's size, the API key and its version."""
-_REST: Final = _ID + 4
+CORRELATION_ID: Final = 8
+"""Offset of the correlation id in a frame: behind the size, the API key and the version."""
+AFTER_CORRELATION_ID: Final = CORRELATION_ID + 4
 
 
-class Repeat:
-    """What a connection was asked last, read once: the next frame is compared with it, and not read
-    if it is the same.
+class RepeatedRequest(ABC):
+    """A request that its connection may send again, and its state while it is in progress."""
 
-    All but the correlation id has to be equal, so the same request is asked; what it is answered is
-    judged anew.
-    """
+    __slots__ = ("api_key",)
 
-    __slots__ = ("_ask", "_rest", "_start", "_tags", "api_key")
-
-    def __init__(self, data: bytes, api_key: int, version: int, ask: Ask) -> None:
-        """`data` is a whole frame whose header was read, not of ApiVersions; `ask` is what its
-        handler made of it.
-        """
+    def __init__(self, api_key: int) -> None:
         self.api_key = api_key
-        self._start = data[:_ID]
-        self._rest = data[_REST:]
-        self._tags = b"\0" if APIS[api_key].flexible(version) else b""
-        self._ask = ask
 
-    def answer(self, data: bytes) -> bytes | None:
-        """The whole frame that answers `data`; None if `data` is anything but this request again."""
-        if data[_REST:] != self._rest or data[:_ID] != self._start:
-            return None
-        body = self._ask()
-        return b"".join(
-            (pack_int32(len(self._tags) + 4 + len(body)), data[_ID:_REST], self._tags, body)
-        )
+    @abstractmethod
+    def matches(self, frame: bytes) -> bool:
+        """Whether `frame` is this request again; if so, the values that changed are kept."""
+
+    @abstractmethod
+    def submit(self, respond: Callable[[ErrorCode], None]) -> None:
+        """Process the request that matched; `respond` is called with its error, now or later."""
+
+    @abstractmethod
+    def response(self, error: ErrorCode) -> bytes:
+        """The whole response frame for the request that matched last."""

@@ -1,0 +1,64 @@
+"""From a request to its handler: the module of its API, imported when it is first needed.
+
+A request takes one way, in steps that may end it early:
+
+    repeated    the connection recognises the frame as its last request (`repeated_requests`)
+    fast path   the handler module takes the request from its bytes, without decoding it
+    decoded     `handle` of the handler module gets the decoded request
+
+A handler module has `handle(services, exchange, request)` and may have `FAST_PATHS`, a function
+for each version: `(services, exchange, frame, offset of the body) -> whether it took the request`.
+A fast path that returns False has done nothing, and the request is decoded. It may leave a
+`RepeatedRequest` with the exchange.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from kohort.protocol.apis import API_VERSIONS, APIS
+from kohort.protocol.messages import decode_request
+from kohort.server.net.exchange import Exchange
+from kohort.server.services import Services
+
+Handle: TypeAlias = Callable[[Services, Exchange, Any], Coroutine[Any, Any, None] | None]
+FastPath: TypeAlias = Callable[[Services, Exchange, bytes, int], bool]
+
+_SERVED_API_VERSIONS: Final = APIS[API_VERSIONS]
+
+
+class Dispatcher:
+    """Gives every request of a server to the handler of its API."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._handlers: dict[int, Handle] = {}
+        self._fast_paths: dict[tuple[int, int], FastPath] = {}
+
+    def load(self, api_key: int) -> Handle:
+        """Import the handler module of an API, if that has not happened yet; its `handle`."""
+        if api_key not in self._handlers:
+            module = import_module(APIS[api_key].handler)
+            self.register(api_key, module.handle, getattr(module, "FAST_PATHS", {}))
+        return self._handlers[api_key]
+
+    def register(
+        self, api_key: int, handle: Handle, fast_paths: Mapping[int, FastPath] | None = None
+    ) -> None:
+        """Handle an API with these functions."""
+        self._handlers[api_key] = handle
+        for version, fast_path in (fast_paths or {}).items():
+            self._fast_paths[api_key, version] = fast_path
+
+    def dispatch(
+        self, exchange: Exchange, frame: bytes, body_at: int
+    ) -> Coroutine[Any, Any, None] | None:
+        """Handle the request in `frame`, or return what handles it. Raises MalformedError."""
+        api_key, version = exchange.api_key, exchange.version
+        fast_path = self._fast_paths.get((api_key, version))
+        if fast_path is not None and fast_path(self._services, exchange, frame, body_at):
+            return None
+        handle = self._handlers.get(api_key) or self.load(api_key)
+        if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
+            return handle(self._services, exchange, None)
+        return handle(self._services, exchange, decode_request(api_key, version, frame, body_at))

@@ -1,0 +1,122 @@
+"""The open connections of a listener: which it admits, and which were idle for too long."""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final, Protocol
+
+from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.server.net.rate_limited_log import RateLimitedLog
+
+TICKS_PER_IDLE_TIME: Final = 20
+"""An idle connection is closed at most this fraction of `connections.max.idle.ms` late."""
+
+
+class OpenConnection(Protocol):
+    """A connection as the registry of them uses it."""
+
+    client_host: str
+    last_active: int
+    """Tick of its last request or response."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in progress."""
+        ...
+
+    def hang_up(self, why: str) -> None:
+        """Close, and log `why`."""
+        ...
+
+    def drain(self) -> None:
+        """Take no further request, and close after the one in progress."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class OpenConnections:
+    """Registry of the open connections of one listener."""
+
+    def __init__(self, limits: ConnectionLimits, log: RateLimitedLog) -> None:
+        self.accepted = 0
+        self.refused = 0
+        """Connections beyond `max.connections` or `max.connections.per.ip`."""
+        self.ticks = 0
+        """Counts up `TICKS_PER_IDLE_TIME` times in `connections.max.idle.ms`."""
+        self._limits = limits
+        self._log = log
+        self._open: set[OpenConnection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._empty = asyncio.Event()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def start(self) -> None:
+        """Begin to close idle connections, if the limits say so."""
+        if self._limits.idle_ms > 0:
+            self._tick()
+
+    def admit(self, connection: OpenConnection) -> bool:
+        """Whether one more connection from its host is accepted; if so, it is registered."""
+        host = connection.client_host
+        if self._closing:
+            return False
+        if len(self._open) >= self._limits.connections:
+            return self._refuse(host, "max.connections", self._limits.connections)
+        if self._per_ip[host] >= self._limits.connections_per_ip:
+            return self._refuse(host, "max.connections.per.ip", self._limits.connections_per_ip)
+        self.accepted += 1
+        self._open.add(connection)
+        self._per_ip[host] += 1
+        return True
+
+    def forget(self, connection: OpenConnection) -> None:
+        """Remove a lost connection; harmless if it was not admitted."""
+        if connection in self._open:
+            self._open.discard(connection)
+            self._per_ip[connection.client_host] -= 1
+            if not self._per_ip[connection.client_host]:
+                del self._per_ip[connection.client_host]
+            if not self._open:
+                self._empty.set()
+
+    async def close(self, deadline_s: float) -> None:
+        """Admit no more, drain every connection, and abort those left at the deadline. Idempotent."""
+        self._closing = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for connection in tuple(self._open):
+            connection.drain()
+        try:
+            await asyncio.wait_for(self._all_lost(), deadline_s)
+        except TimeoutError:
+            for connection in tuple(self._open):
+                connection.abort()
+            await self._all_lost()
+
+    async def _all_lost(self) -> None:
+        while self._open:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def _refuse(self, host: str, name: str, limit: int) -> bool:
+        self.refused += 1
+        self._log.log(
+            logging.WARNING, "refused a connection from %s: %s=%d is reached", host, name, limit
+        )
+        return False
+
+    def _tick(self) -> None:
+        """Close what was idle for too long; ticks are coarse so that activity costs one assignment."""
+        self.ticks += 1
+        for connection in tuple(self._open):
+            if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:
+                connection.hang_up("idle for connections.max.idle.ms")
+        seconds = self._limits.idle_ms / 1000 / TICKS_PER_IDLE_TIME
+        self._ticker = asyncio.get_running_loop().call_later(seconds, self._tick)

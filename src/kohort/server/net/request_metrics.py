@@ -1,0 +1,23 @@
+"""Counters of a listener's requests, responses and bytes, since it was made."""
+
+from collections import Counter
+
+
+class RequestMetrics:
+    """The counters that every connection of a listener adds to."""
+
+    __slots__ = ("bytes_in", "bytes_out", "errors", "failed", "hung_up", "malformed", "requests")
+
+    def __init__(self) -> None:
+        self.requests: Counter[int] = Counter()
+        """Requests by API key."""
+        self.errors: Counter[tuple[int, int]] = Counter()
+        """Responses that bear an error, by API key and error code."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.malformed = 0
+        """Connections closed because their bytes were no request."""
+        self.hung_up = 0
+        """Connections that the server closed, malformed ones included."""
+        self.failed = 0
+        """Requests whose handler raised."""

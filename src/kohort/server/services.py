@@ -1,0 +1,40 @@
+"""What handlers of requests work with: all of a server but its network."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from kohort.runtime.clock import Clock
+from kohort.runtime.groups import Groups
+from kohort.server.addresses import Address
+from kohort.server.config import Config
+from kohort.server.fetch import FetchSessions
+from kohort.server.topics import Topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of one server, as its handlers see them."""
+
+    config: Config
+    topics: Topics
+    groups: Groups
+    fetch_sessions: FetchSessions
+    clock: Clock
+    new_id: Callable[[], str]
+    """A random UUID in text form, for the member ids that the coordinator assigns."""
+    node_id: int
+    cluster_id: str
+    advertised: Address
+    """The address that clients are told to connect to."""
+
+
+def random_ids() -> Iterator[str]:
+    """Random UUIDs in text form, without end."""
+    # One system call gives the bytes of 256 ids: a call per id is measurable when a thousand
+    # members join.
+    while True:
+        random = os.urandom(16 * 256)
+        for at in range(0, len(random), 16):
+            yield str(UUID(bytes=random[at : at + 16], version=4))
