@@ -13,11 +13,11 @@ from kohort.server.config.topic_configs import (
     Change,
     Operation,
     Source,
-    altered,
-    describe,
-    effective,
-    log_config,
-    validate,
+    altered_topic_configs,
+    describe_topic_configs,
+    effective_topic_configs,
+    topic_log_config,
+    validate_topic_configs,
 )
 from kohort.server.config.topic_table import TOPIC_CONFIGS
 
@@ -26,7 +26,7 @@ DEFAULTS = Config()
 
 def refusal(configs: dict[str, Any]) -> str:
     with pytest.raises(KafkaError) as caught:
-        validate(configs)
+        validate_topic_configs(configs)
     assert caught.value.code is ErrorCode.invalid_config
     return caught.value.message
 
@@ -133,30 +133,30 @@ def test_compaction_lags_must_fit_together() -> None:
     ],
 )
 def test_accepted_as_given_and_read_as_kafka_reads_it(name: str, value: str, typed: object) -> None:
-    assert validate({name: value}) == {name: value}
-    assert effective({name: value}, DEFAULTS)[name] == typed
+    assert validate_topic_configs({name: value}) == {name: value}
+    assert effective_topic_configs({name: value}, DEFAULTS)[name] == typed
 
 
 @given(st.sampled_from(sorted(TOPIC_CONFIGS)), st.text())
 def test_any_text_is_taken_or_refused_as_invalid_config(name: str, text: str) -> None:
     try:
-        valid = validate({name: text})
+        valid = validate_topic_configs({name: text})
     except KafkaError:
         assert refusal({name: text})
     else:
-        effective(valid, DEFAULTS)
+        effective_topic_configs(valid, DEFAULTS)
 
 
 def test_defaults_are_kafkas() -> None:
     for name, definition in TOPIC_CONFIGS.items():
-        assert effective({}, DEFAULTS)[name] == definition.default, name
+        assert effective_topic_configs({}, DEFAULTS)[name] == definition.default, name
 
 
 def test_a_topic_that_left_it_alone_follows_the_broker() -> None:
     broker = Config(
         {"log.retention.hours": 1, "log.cleanup.policy": "compact", "message.max.bytes": 99}
     )
-    values = effective({"max.message.bytes": "7"}, broker)
+    values = effective_topic_configs({"max.message.bytes": "7"}, broker)
     assert values["retention.ms"] == 3_600_000
     assert values["cleanup.policy"] == ("compact",)
     assert values["max.message.bytes"] == 7
@@ -170,20 +170,22 @@ def test_what_a_log_acts_by() -> None:
         "retention.ms": "-1",
         "max.message.bytes": "12",
     }
-    config = log_config(effective(configs, DEFAULTS), DEFAULTS)
+    config = topic_log_config(effective_topic_configs(configs, DEFAULTS), DEFAULTS)
     assert config.cleanup_policy == {"compact", "delete"}
     assert config.log_append_time
     assert config.compression is Codec.ZSTD
     assert config.retention_ms == -1
     assert config.rules.max_message_bytes == 12
-    assert log_config(effective({}, DEFAULTS), DEFAULTS).compression is None
-    uncompressed = effective({"compression.type": "uncompressed"}, DEFAULTS)
-    assert log_config(uncompressed, DEFAULTS).compression is Codec.NONE
+    assert topic_log_config(effective_topic_configs({}, DEFAULTS), DEFAULTS).compression is None
+    uncompressed = effective_topic_configs({"compression.type": "uncompressed"}, DEFAULTS)
+    assert topic_log_config(uncompressed, DEFAULTS).compression is Codec.NONE
 
 
 class TestDescribe:
     def entry(self, name: str, overrides: dict[str, str], broker: Config = DEFAULTS) -> Any:
-        return next(entry for entry in describe(overrides, broker) if entry.name == name)
+        return next(
+            entry for entry in describe_topic_configs(overrides, broker) if entry.name == name
+        )
 
     def test_default_of_the_broker(self) -> None:
         entry = self.entry("max.message.bytes", {})
@@ -215,7 +217,7 @@ class TestDescribe:
         assert (entry.value, entry.source, entry.synonyms) == ("604800000", Source.DEFAULT, ())
 
     def test_every_config_is_there_by_name(self) -> None:
-        names = [entry.name for entry in describe({}, DEFAULTS)]
+        names = [entry.name for entry in describe_topic_configs({}, DEFAULTS)]
         assert names == sorted(names)
         assert len(names) == 33
 
@@ -224,7 +226,7 @@ class TestAltered:
     def changed(
         self, before: dict[str, str], *changes: tuple[str, int, str | None]
     ) -> dict[str, str]:
-        return altered(
+        return altered_topic_configs(
             before, [Change(name, Operation(op), value) for name, op, value in changes], DEFAULTS
         )
 

@@ -1,6 +1,5 @@
 """Settings of a server and of its topics, by Kafka's names."""
 
-from kohort.server.config import topic_configs
 from kohort.server.config.config import Config, Setting
 from kohort.server.config.definition import as_text
 from kohort.server.config.resources import ResourceType, validate_broker_id
@@ -14,7 +13,11 @@ from kohort.server.config.topic_configs import (
     Operation,
     Source,
     Synonym,
-    describe,
+    altered_topic_configs,
+    describe_topic_configs,
+    effective_topic_configs,
+    topic_log_config,
+    validate_topic_configs,
 )
 
 __all__ = [
@@ -31,11 +34,14 @@ __all__ = [
     "Setting",
     "Source",
     "Synonym",
+    "altered_topic_configs",
     "as_text",
-    "describe",
+    "describe_topic_configs",
+    "effective_topic_configs",
     "read_environment",
     "read_sets",
     "read_toml",
-    "topic_configs",
+    "topic_log_config",
     "validate_broker_id",
+    "validate_topic_configs",
 ]

@@ -96,7 +96,7 @@ class Change(NamedTuple):
     value: str | None
 
 
-def validate(overrides: Mapping[str, str | None]) -> dict[str, str]:
+def validate_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, str]:
     """The configs of a topic, if they are valid together. Raises KafkaError INVALID_CONFIG, with
     Kafka's text.
     """
@@ -129,7 +129,7 @@ def _value(values: Mapping[str, Value], name: str) -> Any:
     return values.get(name, TOPIC_CONFIGS[name].default)
 
 
-def effective(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
+def effective_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, Any]:
     """The typed value of every topic config. What was stored is trusted: `validate` let it pass."""
     return {
         name: definition.parse(overrides[name])
@@ -146,7 +146,7 @@ def _inherited(definition: TopicConfig, broker: BrokerConfig) -> Value:
     return definition.default if value is None else value
 
 
-def log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConfig:
+def topic_log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConfig:
     """What a log acts by, from `effective`."""
     compression = values["compression.type"]
     return LogConfig(
@@ -169,7 +169,7 @@ def log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConfig:
     )
 
 
-def altered(
+def altered_topic_configs(
     overrides: Mapping[str, str], changes: Iterable[Change], broker: BrokerConfig
 ) -> dict[str, str]:
     """The configs of a topic after `changes`. Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
@@ -188,7 +188,7 @@ def altered(
     result = dict(overrides)
     for change in changes:
         _apply(result, change, broker)
-    return validate(result)
+    return validate_topic_configs(result)
 
 
 def _apply(configs: dict[str, str], change: Change, broker: BrokerConfig) -> None:
@@ -221,7 +221,9 @@ def _list_of(configs: Mapping[str, str], change: Change, broker: BrokerConfig) -
     return list(inherited)
 
 
-def describe(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterator[ConfigEntry]:
+def describe_topic_configs(
+    overrides: Mapping[str, str], broker: BrokerConfig
+) -> Iterator[ConfigEntry]:
     """Every config of a topic, by name."""
     for name, definition in TOPIC_CONFIGS.items():
         synonyms = tuple(_synonyms(definition, overrides, broker))

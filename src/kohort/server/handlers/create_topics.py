@@ -15,7 +15,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.config import describe
+from kohort.server.config import describe_topic_configs
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -147,7 +147,7 @@ def _success(services: Services, topic: TopicRecord) -> dict[str, Any]:
                 "config_source": entry.source,
                 "is_sensitive": False,
             }
-            for entry in describe(topic.configs, services.config)
+            for entry in describe_topic_configs(topic.configs, services.config)
         ],
     }
 

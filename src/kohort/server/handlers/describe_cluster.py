@@ -9,7 +9,7 @@ from typing import Any
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
-from kohort.server.responses import authorized_operations
+from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
 API_KEY = 60
@@ -33,7 +33,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             controller_id=services.node_id,
             brokers=[{"broker_id": services.node_id, "host": host, "port": port}],
             cluster_authorized_operations=(
-                authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED
+                CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
             ),
         )
     )

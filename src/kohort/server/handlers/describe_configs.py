@@ -20,7 +20,7 @@ from kohort.server.config import (
     Source,
     Synonym,
     as_text,
-    topic_configs,
+    describe_topic_configs,
     validate_broker_id,
 )
 from kohort.server.net import Exchange
@@ -68,7 +68,7 @@ def _topic_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
     topic = services.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    return topic_configs.describe(topic.configs, services.config)
+    return describe_topic_configs(topic.configs, services.config)
 
 
 def _broker_entries(services: Services, name: str) -> Iterator[ConfigEntry]:

@@ -12,7 +12,7 @@ from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-from kohort.server.responses import Gather, authorized_operations
+from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, Gather
 from kohort.server.services import Services
 
 
@@ -21,9 +21,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
     gather = Gather(
-        exchange.callback(
-            _respond, authorized_operations.GROUP if asked else authorized_operations.NOT_ASKED
-        )
+        exchange.callback(_respond, GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED)
     )
     for group in request.groups:
         services.groups.submit(
@@ -44,9 +42,7 @@ def _respond(
             "protocol_type": each.protocol_type,
             "protocol_data": each.protocol,
             "members": map(_member, each.members),
-            "authorized_operations": operations
-            if each.error is NONE
-            else authorized_operations.NOT_ASKED,
+            "authorized_operations": operations if each.error is NONE else OPERATIONS_NOT_REQUESTED,
         }
         for each in responses
     ]

@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.handlers import metadata
 from kohort.server.net import Exchange
-from kohort.server.responses import authorized_operations
+from kohort.server.responses import TOPIC_OPERATIONS
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
 
@@ -73,7 +73,7 @@ def _page(
 
 def _entry(services: Services, name: str) -> dict[str, Any]:
     topic = services.topics.get(name)
-    operations = {"topic_authorized_operations": authorized_operations.TOPIC}
+    operations = {"topic_authorized_operations": TOPIC_OPERATIONS}
     if topic is None:
         unknown = {
             "error_code": metadata.unknown_or_invalid(name),

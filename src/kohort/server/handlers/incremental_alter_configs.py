@@ -12,7 +12,13 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.config import Change, Operation, ResourceType, topic_configs, validate_broker_id
+from kohort.server.config import (
+    Change,
+    Operation,
+    ResourceType,
+    altered_topic_configs,
+    validate_broker_id,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
@@ -78,7 +84,7 @@ def _alter_topic(
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
         )
-    configs = topic_configs.altered(topic.configs, changes, services.config)
+    configs = altered_topic_configs(topic.configs, changes, services.config)
     if not validate_only:
         services.topics.alter_configs(name, configs)
 

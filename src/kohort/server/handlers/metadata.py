@@ -16,7 +16,7 @@ from typing import Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
-from kohort.server.responses import authorized_operations
+from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL, Topic, Topics, validate_name
 
@@ -121,7 +121,7 @@ def _respond(
             controller_id=services.node_id,
             topics=entries,
             cluster_authorized_operations=(
-                authorized_operations.CLUSTER if cluster_asked else authorized_operations.NOT_ASKED
+                CLUSTER_OPERATIONS if cluster_asked else OPERATIONS_NOT_REQUESTED
             ),
         )
     )
@@ -136,7 +136,7 @@ def _entries(
     services: Services, version: int, request: Any, refused: dict[str, ErrorCode]
 ) -> Iterator[dict[str, Any]]:
     asked = getattr(request, "include_topic_authorized_operations", False)
-    operations = authorized_operations.TOPIC if asked else authorized_operations.NOT_ASKED
+    operations = TOPIC_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
     for entry in _found(services.topics, services.node_id, version, request.topics, refused):
         # An id that is unknown stays without: the client may not learn what it names.
         if entry.get("name") is not None:

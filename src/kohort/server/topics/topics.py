@@ -16,7 +16,12 @@ from uuid import UUID, uuid4
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogConfig, LogDirectory
-from kohort.server.config import BrokerConfig, topic_configs
+from kohort.server.config import (
+    BrokerConfig,
+    effective_topic_configs,
+    topic_log_config,
+    validate_topic_configs,
+)
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     METADATA,
@@ -163,7 +168,7 @@ class Topics:
             id=new_topic_id(),
             name=name,
             partitions=partitions,
-            configs=topic_configs.validate(configs),
+            configs=validate_topic_configs(configs),
             internal=internal,
         )
 
@@ -179,7 +184,7 @@ class Topics:
         cannot be made.
         """
         record = self.plan(name, partitions, configs, internal=internal)
-        effective = topic_configs.effective(record.configs, self._config)
+        effective = effective_topic_configs(record.configs, self._config)
         logs = self._open_new(name, range(partitions), effective)
         self._commit_or_remove(record, logs)
         topic = Topic(record, logs, effective)
@@ -236,12 +241,12 @@ class Topics:
         INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         topic = self._existing(name)
-        valid = topic_configs.validate(configs)
+        valid = validate_topic_configs(configs)
         self._metadata.commit(self._record(topic, configs=valid))
         self.answers.clear()
         topic.configs = valid
-        topic.effective = topic_configs.effective(valid, self._config)
-        settings = topic_configs.log_config(topic.effective, self._config)
+        topic.effective = effective_topic_configs(valid, self._config)
+        settings = topic_log_config(topic.effective, self._config)
         for log in topic.partitions:
             log.configure(settings)
         return topic
@@ -269,8 +274,8 @@ class Topics:
     # Logs
 
     def _open(self, record: TopicRecord) -> None:
-        effective = topic_configs.effective(record.configs, self._config)
-        settings = topic_configs.log_config(effective, self._config)
+        effective = effective_topic_configs(record.configs, self._config)
+        settings = topic_log_config(effective, self._config)
         wanted = (TopicPartition(record.name, index) for index in range(record.partitions))
         self._add(
             Topic(record, tuple(self._logs.open(each, settings) for each in wanted), effective)
@@ -287,7 +292,7 @@ class Topics:
         """Empty logs for new partitions: all of them, or none. Raises KafkaError
         KAFKA_STORAGE_ERROR.
         """
-        settings = topic_configs.log_config(effective, self._config)
+        settings = topic_log_config(effective, self._config)
         opened: list[Log] = []
         try:
             for index in indexes:
