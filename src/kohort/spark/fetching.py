@@ -1,8 +1,7 @@
-"""What a Spark task does: fetch one offset range from its leader, and yield it as Arrow.
+"""Fetches one offset range from its leader in a Spark task, and yields it as Arrow.
 
-While one answer is decoded the next is on its way. No fetch session is asked for: a range has an
-end, and the next task of this worker reads another partition. Connections are those that
-`background` keeps.
+While one response is decoded the next one is fetched. There is no fetch session: a range has an
+end, and the next task of this worker reads another partition. `background` keeps the connections.
 """
 
 from collections.abc import Iterator
@@ -11,19 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST, Cluster, Offset, list_offsets
-from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, UnsupportedVersionError
+from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
 from kohort.client.fetch import (
-    FINAL_EPOCH,
-    NO_SESSION,
-    TOPIC_IDS_SINCE,
-    VERSIONS,
-    FetchRequest,
+    FetchSettings,
     PartitionResponse,
     RequestedPartition,
     error_code,
-    read_fetch_response,
+    fetch_partition,
 )
-from kohort.client.net import wire
 from kohort.errors import ErrorCode, KafkaError
 from kohort.spark import background, workers
 from kohort.spark.options import ReadOptions
@@ -31,11 +25,12 @@ from kohort.spark.ranges import OffsetRange
 from kohort.types import TopicPartition
 
 PURPOSE: Final = "spark fetch"
-MAX_BYTES: Final = 4 * 1024 * 1024
-"""Of one answer, unless `kafka.max.partition.fetch.bytes` says otherwise: some 38,000 records of
-100 bytes.
-"""
+MAX_BYTES: Final = 50 * 1024 * 1024
+"""Default of `kafka.fetch.max.bytes`."""
+MAX_PARTITION_BYTES: Final = 4 * 1024 * 1024
+"""Default of `kafka.max.partition.fetch.bytes`: some 38,000 records of 100 bytes."""
 MAX_WAIT_MS: Final = 500
+"""Default of `kafka.fetch.max.wait.ms`."""
 
 
 def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
@@ -48,7 +43,7 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
 
     workers.settle()
     fetch = _Fetch(options, TopicPartition(wanted.topic, wanted.partition), wanted.end)
-    ahead: Future[Fetched] | None = background.start(fetch.at(wanted.start))
+    ahead: Future[FetchedRange] | None = background.start(fetch.at(wanted.start))
     try:
         while ahead is not None:
             response = ahead.result()
@@ -69,7 +64,7 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
             ahead.cancel()
 
 
-class Fetched(NamedTuple):
+class FetchedRange(NamedTuple):
     """Record batches from `offset` to below `next_offset`."""
 
     offset: int
@@ -85,12 +80,19 @@ class _Fetch:
         self._options = options
         self._tp = tp
         self._end = end
-        self._max_bytes = int(options.kafka_option("max.partition.fetch.bytes") or MAX_BYTES)
+        self._settings = FetchSettings(
+            isolation=options.isolation,
+            min_bytes=1,
+            max_bytes=int(options.kafka_option("fetch.max.bytes") or MAX_BYTES),
+            max_wait_ms=int(options.kafka_option("fetch.max.wait.ms") or MAX_WAIT_MS),
+            partition_bytes=int(
+                options.kafka_option("max.partition.fetch.bytes") or MAX_PARTITION_BYTES
+            ),
+            check_crcs=options.check_crcs,
+        )
 
-    async def at(self, offset: int) -> Fetched:
-        """The next batches from `offset` on; where records are gone, from the first that is left
-        behind it, if any.
-        """
+    async def at(self, offset: int) -> FetchedRange:
+        """The next batches from `offset` on; if records are gone, from the first that is left."""
         cluster = await background.cluster(self._options.kafka)
         try:
             return await self._retried(cluster, offset)
@@ -101,10 +103,10 @@ class _Fetch:
         if self._options.fail_on_data_loss:
             raise KafkaError(ErrorCode.offset_out_of_range, lost(self._tp, offset, start))
         if not offset < start < self._end:
-            return Fetched(offset, self._end, memoryview(b""), ())
+            return FetchedRange(offset, self._end, memoryview(b""), ())
         return await self._retried(cluster, start)
 
-    async def _retried(self, cluster: Cluster, offset: int) -> Fetched:
+    async def _retried(self, cluster: Cluster, offset: int) -> FetchedRange:
         return await retrying(
             lambda: self._once(cluster, offset),
             what=f"fetch of {self._tp} at offset {offset}",
@@ -118,63 +120,35 @@ class _Fetch:
             raise found
         return found.offset
 
-    async def _once(self, cluster: Cluster, offset: int) -> Fetched:
-        response = await self._asked(cluster, offset)
+    async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
+        response = await self._requested(cluster, offset)
         if response.error:
             error = KafkaError(error_code(response.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
             raise error
-        found = Fetched(
+        found = FetchedRange(
             offset, next_offset(response.records, offset), response.records, response.aborted
         )
         if found.next_offset == offset:
-            # What is asked for was there when the task was planned; the leader may have changed,
-            # and lag behind.
+            # The records existed when the task was planned; a new leader may lag behind.
             raise KafkaError(
                 ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
             )
         return found
 
-    async def _asked(self, cluster: Cluster, offset: int) -> PartitionResponse:
+    async def _requested(self, cluster: Cluster, offset: int) -> PartitionResponse:
         leader = await cluster.ask_leader(self._tp)
         topic = cluster.known_topic(self._tp.topic)
-        topic_id = topic.id if topic else None
+        requested = RequestedPartition(
+            topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
+        )
         connection = await cluster.connection(leader.node_id, PURPOSE)
-        version = min(
-            connection.version("fetch") or 0, VERSIONS[1] if topic_id else TOPIC_IDS_SINCE - 1
-        )
-        if version < VERSIONS[0]:
-            raise UnsupportedVersionError(
-                f"fetch v{VERSIONS[0]} is needed; the broker is older than Kafka 0.11"
-            )
-        how = wire("fetch", version)
-        asked = RequestedPartition(topic_id, offset, leader.epoch, self._max_bytes)
-        fields = FetchRequest(NO_SESSION, FINAL_EPOCH, {self._tp: asked}, {}).fields(
-            by_id=version >= TOPIC_IDS_SINCE
-        )
-        body = how.body(
-            fields
-            | {
-                "replica_id": -1,
-                "max_wait_ms": int(self._options.kafka_option("fetch.max.wait.ms") or MAX_WAIT_MS),
-                "min_bytes": 1,
-                "max_bytes": int(self._options.kafka_option("fetch.max.bytes") or 50 * 1024 * 1024),
-                "isolation_level": int(self._options.isolation == "read_committed"),
-                "rack_id": "",
-            }
-        )
-        frame = await connection.submit(how, body)
-        response = read_fetch_response(frame, version, how.body_at(frame))
-        if response.error or len(response.partitions) != 1:
-            raise KafkaError(
-                error_code(response.error or ErrorCode.unknown_server_error), f"fetch of {self._tp}"
-            )
-        return response.partitions[0]
+        return await fetch_partition(connection, self._tp, requested, self._settings)
 
 
 def next_offset(records: memoryview, offset: int) -> int:
-    """Behind the last whole batch in `records`; `offset` if there is none.
+    """The offset behind the last whole batch in `records`; `offset` if there is none.
 
     Raises KafkaError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE if only a part of a batch came.
     """
@@ -195,9 +169,7 @@ def next_offset(records: memoryview, offset: int) -> int:
 
 
 def lost(tp: TopicPartition, offset: int, earliest: int) -> str:
-    """What to say about records that are gone: before the first one that is left, or behind the
-    last one.
-    """
+    """The error message for records that are no longer in the log."""
     now = (
         f"its first record has offset {earliest} now"
         if offset < earliest

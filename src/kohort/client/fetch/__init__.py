@@ -1,28 +1,19 @@
-"""Reading partitions: fetch sessions, read-ahead, and batches of records."""
+"""Reads partitions: fetch sessions, batches fetched ahead, and requests of one partition."""
 
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.fetcher import EARLIEST, Fetcher, OutOfRange
-from kohort.client.fetch.response import (
-    TOPIC_IDS_SINCE,
-    VERSIONS,
-    PartitionResponse,
-    error_code,
-    read_fetch_response,
-)
-from kohort.client.fetch.session import FINAL_EPOCH, NO_SESSION, FetchRequest, RequestedPartition
+from kohort.client.fetch.request import FetchSettings, fetch_partition
+from kohort.client.fetch.response import PartitionResponse, error_code
+from kohort.client.fetch.session import RequestedPartition
 
 __all__ = [
     "EARLIEST",
-    "FINAL_EPOCH",
-    "NO_SESSION",
-    "TOPIC_IDS_SINCE",
-    "VERSIONS",
     "Batch",
-    "FetchRequest",
+    "FetchSettings",
     "Fetcher",
     "OutOfRange",
     "PartitionResponse",
     "RequestedPartition",
     "error_code",
-    "read_fetch_response",
+    "fetch_partition",
 ]

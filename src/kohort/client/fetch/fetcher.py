@@ -1,22 +1,20 @@
-"""Reads partitions: fetched ahead from all their leaders at once, handed out batch by batch.
+"""Reads partitions: fetches ahead from all leaders at once, and hands out batch by batch.
 
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TopicPartition("orders", 0), EARLIEST)
         while (batch := await fetcher.next_any(max_wait_ms=1_000)) is not None:
             for record in batch.records: ...
 
-Each broker is asked for everything that is wanted of it with one request at a time (but see
-`fetch_lane`), incrementally (KIP-227). What arrives waits until it is taken: a partition with
-`max_partition_fetch_bytes` waiting is not asked for, nor is any while `max_buffered_bytes` wait in
-all.
+One request at a time goes to each broker, for all partitions wanted of it (two, see
+`broker_fetcher`), in an incremental fetch session (KIP-227). Batches are buffered until they are
+taken. A partition with `max_partition_fetch_bytes` buffered is not requested, and none is while
+`max_buffered_bytes` are buffered in all.
 
-A partition's trouble is its own: `next` of that partition raises, others go on. A leader that
-moved, a broker that is down, a topic that is not known yet are tried again with backoff, and told
-by one GaveUpError for every `patience_ms`. What does not pass (OffsetOutOfRangeError under the
-policy "error", TopicRecreatedError, LogTruncatedError, KafkaError such as
-TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE) is raised by each `next` until `seek`.
-
-Beyond what was agreed there is `next_any`, for those who read whatever comes.
+An error concerns one partition: `next` of that partition raises it, and the others continue. A
+leader that moved, an unreachable broker and an unknown topic are retried with backoff, and reported
+by one GaveUpError per `patience_ms`. Every `next` until `seek` raises an error that is not retriable:
+OffsetOutOfRangeError under the policy "error", TopicRecreatedError, LogTruncatedError, KafkaError
+such as TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE.
 """
 
 import asyncio
@@ -29,9 +27,10 @@ from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
 from kohort.client.config import MAX_MS, validate_int
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch.batch import Batch
-from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher, FetchSettings
+from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher
 from kohort.client.fetch.partition import Budget, FetchPartition
 from kohort.client.fetch.position_resolver import RESETS, PositionResolver
+from kohort.client.fetch.request import FetchSettings
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
@@ -43,7 +42,7 @@ OutOfRange = Literal["earliest", "latest", "error"]
 
 
 class Fetcher:
-    """Used from one event loop. Leaving its block, or `close`, ends what it has under way."""
+    """A reader of partitions, used from one event loop. `close`, or leaving its block, ends it."""
 
     def __init__(
         self,
@@ -60,8 +59,10 @@ class Fetcher:
         patience_ms: int | None = None,
         rack: str = "",
     ) -> None:
-        """Kafka's names; sizes in bytes. `patience_ms` (default: `default_api_timeout_ms`) is how
-        long a partition may be in trouble before `next` tells so. Raises ConfigError.
+        """Kafka's names; sizes in bytes. Raises ConfigError.
+
+        `patience_ms` (default: `default_api_timeout_ms`): how long attempts for a partition may fail
+        before `next` raises GaveUpError.
         """
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ConfigError(f"isolation {isolation!r}: it is read_uncommitted or read_committed")
@@ -88,7 +89,7 @@ class Fetcher:
         )
         self._budget = Budget(max_buffered_bytes, self._wake_all)
         self._partitions: dict[TopicPartition, FetchPartition] = {}
-        # those with something to take, the longest waiting first
+        # Partitions with something to take, the longest waiting first.
         self._ready: dict[FetchPartition, None] = {}
         self._broker_fetchers: dict[
             int, tuple[asyncio.Event, list[BrokerFetcher]]
@@ -113,7 +114,7 @@ class Fetcher:
         return f"<Fetcher {len(self._partitions)} partitions, {self._budget.used} bytes ahead>"
 
     async def close(self) -> None:
-        """End all requests and close the connections they used. Idempotent."""
+        """End all requests and close their connections. Idempotent."""
         for tp in tuple(self._partitions):
             self.remove(tp)
         await self._resolver.close()
@@ -125,7 +126,7 @@ class Fetcher:
         for number in range(CONNECTIONS_PER_BROKER):
             await self._cluster.release(self._purpose(number))
 
-    # What is read
+    # Assignment
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -133,9 +134,7 @@ class Fetcher:
         return frozenset(self._partitions)
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read exactly these: others are removed, new ones added, those that stay go on where they
-        are.
-        """
+        """Read exactly these partitions; those that are read already keep their position."""
         for tp in self._partitions.keys() - offsets.keys():
             self.remove(tp)
         for tp, offset in offsets.items():
@@ -143,11 +142,10 @@ class Fetcher:
                 self.add(tp, offset)
 
     def add(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Read a partition from `offset` on, which may be EARLIEST or LATEST; where it is read
-        already, `seek`.
+        """Read a partition from `offset` on, which may be EARLIEST or LATEST; else `seek` it.
 
-        `leader_epoch` is that of the record before, as committed with the offset: with it, records
-        that were lost by an unclean election are noticed (KIP-320).
+        `leader_epoch` is the epoch of the record before, as committed with the offset. With it,
+        records that an unclean election lost are noticed (KIP-320).
         """
         if tp in self._partitions:
             self.seek(tp, offset, leader_epoch)
@@ -164,48 +162,45 @@ class Fetcher:
         self._resolver.resolve(partition)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Read it no more; what was fetched ahead is dropped, `next` of it raises NotAssignedError."""
+        """Stop reading the partition and drop its batches; `next` of it raises NotAssignedError."""
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return
-        partition.serial += 1
-        partition.leader = None
         self._resolver.forget(partition)
         self._ready.pop(partition, None)
-        partition.drop_buffered()
-        partition.wake()
+        partition.remove()
 
     def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Go on from another offset, EARLIEST or LATEST. Raises NotAssignedError."""
+        """Continue at another offset, EARLIEST or LATEST. Raises NotAssignedError."""
         partition = self._partition(tp)
-        refused = partition.error is not None
-        partition.seek(offset, leader_epoch)
+        must_resolve = partition.seek(offset, leader_epoch)
         self._ready.pop(partition, None)
-        if partition.leader is None or refused:
+        if must_resolve:
             self._resolver.resolve(partition)
         else:
             self._wake(partition)
 
     def pause(self, *tps: TopicPartition) -> None:
-        """Fetch and hand out no more of these until `resume`; what was fetched ahead stays. Raises
-        NotAssignedError.
+        """Fetch and hand out nothing of these until `resume`; buffered batches stay.
+
+        Raises NotAssignedError.
         """
         for tp in tps:
             partition = self._partition(tp)
-            partition.paused = True
+            partition.pause()
             self._ready.pop(partition, None)
 
     def resume(self, *tps: TopicPartition) -> None:
-        """Go on with these. Raises NotAssignedError."""
+        """Fetch and hand out these again. Raises NotAssignedError."""
         for tp in tps:
             partition = self._partition(tp)
-            partition.paused = False
+            partition.resume()
             self._note(partition)
             self._wake(partition)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Those that are paused."""
-        return frozenset(tp for tp, each in self._partitions.items() if each.paused)
+        """The partitions that are paused."""
+        return frozenset(tp for tp, each in self._partitions.items() if each.is_paused)
 
     def position(self, tp: TopicPartition) -> int | None:
         """The offset that is handed out next; None until it is known. Raises NotAssignedError."""
@@ -213,15 +208,17 @@ class Fetcher:
         return None if position < 0 else position
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
-        """Behind the last record, as of the last fetch; None before the first. Raises
-        NotAssignedError.
+        """The high watermark as of the last fetch; None before the first.
+
+        Raises NotAssignedError.
         """
         found = self._partition(tp).high_watermark
         return None if found < 0 else found
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Offsets between `position` and the end of what can be read: the high watermark, under
-        read_committed the last stable offset. As of the last fetch; None before. Raises
+        """Offsets from `position` to the end as of the last fetch; None before the first.
+
+        The end is the high watermark, under read_committed the last stable offset. Raises
         NotAssignedError.
         """
         partition = self._partition(tp)
@@ -229,22 +226,22 @@ class Fetcher:
         end = partition.last_stable_offset if committed else partition.high_watermark
         return None if end < 0 or partition.position < 0 else max(end - partition.position, 0)
 
-    # What comes
+    # Batches
 
     async def next(self, tp: TopicPartition, *, max_wait_ms: float) -> Batch | None:
-        """The next batch of a partition; None if none came within `max_wait_ms` (0: only what is
-        here already).
+        """The next batch of a partition; None if none arrived within `max_wait_ms`.
 
-        Raises NotAssignedError, also if the partition is removed meanwhile, and the partition's
-        error (see above).
+        With 0 only a buffered batch is given. Raises the partition's error (see the module), and
+        NotAssignedError, also if the partition is removed meanwhile.
         """
         await self.wait(tp, max_wait_ms=max_wait_ms)
         partition = self._partition(tp)
         return self._take(partition) if partition.has_something else None
 
     async def wait(self, tp: TopicPartition, *, max_wait_ms: float) -> None:
-        """Until `next` has something of the partition, for so long at most; takes nothing. Raises
-        NotAssignedError.
+        """Wait until `next` has something of the partition, at most `max_wait_ms`; takes nothing.
+
+        Raises NotAssignedError.
         """
         partition = self._partition(tp)
         if not partition.has_something and max_wait_ms > 0:
@@ -256,8 +253,7 @@ class Fetcher:
             raise _not_assigned(tp)
 
     async def next_any(self, *, max_wait_ms: float) -> Batch | None:
-        """The next batch of whichever partition has waited longest; None if none came within
-        `max_wait_ms`.
+        """The next batch of the partition that waited longest; None if none arrived in time.
 
         Raises the error of the partition whose turn it is.
         """
@@ -288,25 +284,21 @@ class Fetcher:
             raise _not_assigned(tp)
         return found
 
-    # What lanes and the preparer call
+    # For broker fetchers, partitions and the resolver
 
     def _wanted(self, node_id: int) -> list[FetchPartition]:
-        """The partitions to ask that broker for now."""
+        """The partitions to request from that broker now."""
         if self._budget.is_full:
             return []
-        return [each for each in self._partitions.values() if self._is_wanted(each, node_id)]
-
-    def _is_wanted(self, each: FetchPartition, node_id: int) -> bool:
-        if each.node_id != node_id or each.is_in_flight or each.paused:
-            return False
-        return each.buffered_bytes < self._settings.partition_bytes
+        limit = self._settings.partition_bytes
+        return [each for each in self._partitions.values() if each.wants_fetch(node_id, limit)]
 
     def _note(self, partition: FetchPartition) -> None:
-        """There may be something to take of it."""
+        """The partition may have something to take."""
         tp = partition.tp
         if not partition.has_something or self._partitions.get(tp) is not partition:
             return
-        # Others first next time: a broker fills its answer in the order of the request.
+        # Last in the next request: a broker fills its response in the order of the request.
         self._partitions[tp] = self._partitions.pop(tp)
         self._ready[partition] = None
         partition.wake()
@@ -316,7 +308,7 @@ class Fetcher:
                 each.set_result(None)
 
     def _wake(self, partition: FetchPartition) -> None:
-        """It may be fetched."""
+        """The partition may be fetched."""
         node_id = partition.node_id
         if node_id is None:
             return
@@ -344,8 +336,8 @@ class Fetcher:
         ]
         return wake, fetchers
 
-    def _purpose(self, fetcher: int) -> str:
-        return f"fetch {self._number}.{fetcher}"
+    def _purpose(self, connection: int) -> str:
+        return f"fetch {self._number}.{connection}"
 
 
 def _not_assigned(tp: TopicPartition) -> NotAssignedError:

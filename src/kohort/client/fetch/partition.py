@@ -1,12 +1,13 @@
-"""One partition that is being read: where it is, what was fetched ahead, what is wrong with it.
+"""The state of one partition that is fetched: its position, its leader, batches ahead, and its error.
 
     add ──► unready ──► ready ◄──► in flight
               ▲           │
               └───────────┘  leader changed, offset out of range, broker unreachable
 
-An unready partition needs something from the cluster before it can be fetched: a leader, an offset
-to begin at, or a check that its offset still means the same records. `Fetcher` asks for these; here
-is only what is known.
+An unready partition needs a leader, a start offset, or a check that its offset still refers to the
+same records. `PositionResolver` requests these. `BrokerFetcher` fetches ready partitions, and
+`Fetcher` takes what arrived. All of them change the state by the methods here; the names follow
+Java's SubscriptionState.
 """
 
 import asyncio
@@ -16,38 +17,48 @@ from uuid import UUID
 
 from kohort.client.backoff import Backoff, described, gave_up
 from kohort.client.cluster import NO_EPOCH, Leader
-from kohort.client.errors import GaveUpError
+from kohort.client.errors import GaveUpError, TopicRecreatedError
 from kohort.client.fetch.batch import Batch
+from kohort.client.fetch.response import PartitionResponse
+from kohort.client.fetch.session import RequestedPartition
 from kohort.types import TopicPartition
+
+_NOT_VALIDATED = Leader(-1, NO_EPOCH)
 
 
 class Budget:
-    """Bytes that all partitions of a fetcher may have waiting. `on_room` is called when they fall
-    below `limit`.
+    """Bytes that all partitions of a fetcher may buffer.
+
+    `on_room` is called when the buffered bytes fall below `limit`.
     """
 
     def __init__(self, limit: int, on_room: Callable[[], None]) -> None:
         self._limit = limit
         self._on_room = on_room
-        self.used = 0
+        self._used = 0
+
+    @property
+    def used(self) -> int:
+        """Bytes that are buffered now."""
+        return self._used
 
     @property
     def is_full(self) -> bool:
-        return self.used >= self._limit
+        """Whether nothing more should be fetched."""
+        return self._used >= self._limit
 
     def take(self, size: int) -> None:
-        """So many bytes wait more; fewer, if negative."""
+        """Count `size` more buffered bytes; fewer if it is negative."""
         was_full = self.is_full
-        self.used += size
+        self._used += size
         if was_full and not self.is_full:
             self._on_room()
 
 
 class FetchPartition:
-    """The state of one partition. Offsets that are negative stand for what ListOffsets is to be
-    asked for.
+    """One partition. A negative offset stands for a ListOffsets query (EARLIEST, LATEST).
 
-    `on_change` is called when there may be something to take.
+    `on_change` is called when `take` may have something.
     """
 
     def __init__(
@@ -63,175 +74,283 @@ class FetchPartition:
         self.tp = tp
         self._budget = budget
         self._on_change = on_change
-        self.topic_id: UUID | None = None
-        """The topic's id when it was first located."""
-        self.leader: Leader | None = None
-        """None: unready."""
-        self.replica: int | None = None
-        """The follower to fetch from, as the leader told us (KIP-392); None: from the leader."""
-        self.replica_until = 0.0
-        """Then the leader is asked again, by the loop's clock."""
-        self.paused = False
-        self.serial = 0
-        """Moves when what is in flight is not wanted any more."""
-        self._in_flight = -1  # the serial of what is
-        self.error: Exception | None = None
-        """To be raised by `take`, again and again, once nothing is buffered."""
-        self.complaint: GaveUpError | None = None
-        """To be raised by `take` once; attempts go on."""
-        self.backoff = backoff
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+        self._topic_id: UUID | None = None  # as it was when the partition was first located
+        self._leader: Leader | None = None  # None: unready
+        self._replica: int | None = None
+        self._replica_until = 0.0
+        self._is_paused = False
+        self._revision = 0
+        self._in_flight = -1  # the revision of the request in flight
+        self._error: Exception | None = None
+        self._complaint: GaveUpError | None = None
+        self._backoff = backoff
+        self._high_watermark = -1
+        self._last_stable_offset = -1
         self._waiters: list[asyncio.Future[None]] = []
         self._buffered: deque[Batch] = deque()
-        self.buffered_bytes = 0
-        self.position = self.fetch_offset = offset
-        self.epoch = leader_epoch
-        """Of the record before `fetch_offset`; -1 if not known."""
-        self.validated = Leader(-1, NO_EPOCH)
-        """The leader that was asked whether `fetch_offset` still follows the epoch."""
-        self._tried: Counter[str] = Counter()
-        self._trouble_since = 0.0
+        self._buffered_bytes = 0
+        self._position = self._fetch_offset = offset
+        self._epoch = leader_epoch  # of the record before `fetch_offset`; -1 if not known
+        self._validated_by = _NOT_VALIDATED
+        self._failures: Counter[str] = Counter()
+        self._failing_since = 0.0
 
     def __repr__(self) -> str:
-        state = "paused" if self.paused else "ready" if self.leader else "unready"
+        state = "paused" if self._is_paused else "ready" if self._leader else "unready"
         ahead = f" {len(self._buffered)} batches ahead" if self._buffered else ""
-        return f"<FetchPartition {self.tp} {state} at {self.position}{ahead}>"
+        return f"<FetchPartition {self.tp} {state} at {self._position}{ahead}>"
 
-    def seek(self, offset: int, leader_epoch: int) -> None:
-        """Go on from another offset: what was fetched ahead is dropped, what is in flight will be."""
-        self.drop_buffered()
-        self.position = self.fetch_offset = offset
-        self.epoch = leader_epoch
-        self.error = self.complaint = None
-        self.serial += 1
-        self.validated = Leader(-1, NO_EPOCH)
+    # Position
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record that `take` gives; negative until it is known."""
+        return self._position
+
+    @property
+    def fetch_offset(self) -> int:
+        """Offset of the next request: behind all buffered batches; negative until it is known."""
+        return self._fetch_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of the record before `fetch_offset`; -1 if not known."""
+        return self._epoch
+
+    @property
+    def revision(self) -> int:
+        """Changes whenever responses to requests of before are no longer wanted."""
+        return self._revision
+
+    @property
+    def high_watermark(self) -> int:
+        """High watermark as of the last fetch; -1 before the first."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Last stable offset as of the last fetch; -1 before the first."""
+        return self._last_stable_offset
+
+    def seek(self, offset: int, leader_epoch: int) -> bool:
+        """Continue at another offset; drops buffered batches and the request in flight.
+
+        Returns whether the position has to be resolved before the next fetch.
+        """
+        had_error = self._error is not None
+        self._drop_buffered()
+        self._position = self._fetch_offset = offset
+        self._epoch = leader_epoch
+        self._error = self._complaint = None
+        self._revision += 1
+        self._validated_by = _NOT_VALIDATED
         if offset < 0 or leader_epoch != NO_EPOCH:
-            self.leader = None
+            self._leader = None
+        return self._leader is None or had_error
 
-    def drop_buffered(self) -> None:
-        """Forget what was fetched ahead."""
-        self._keep([])
-        self.fetch_offset = self.position
+    def remove(self) -> None:
+        """Drop buffered batches and the request in flight; those who wait look again."""
+        self._revision += 1
+        self._leader = None
+        self._drop_buffered()
+        self.wake()
 
-    def _keep(self, batches: Iterable[Batch]) -> None:
-        self._buffered = deque(batches)
-        size = sum(batch.size for batch in self._buffered)
-        before, self.buffered_bytes = self.buffered_bytes, size
-        self._budget.take(size - before)
+    @property
+    def awaits_reset(self) -> bool:
+        """Whether ListOffsets has to give the offset to fetch from."""
+        return self._fetch_offset < 0
 
-    def begin_at(self, offset: int) -> None:
-        """ListOffsets told where."""
-        self.fetch_offset = offset
-        if self.position < 0:
-            self.position = offset
+    def request_reset(self, offset: int) -> None:
+        """Fetch from EARLIEST or LATEST: the log does not have the present offset."""
+        self._fetch_offset, self._epoch = offset, NO_EPOCH
+
+    def complete_reset(self, offset: int) -> None:
+        """Fetch from the offset that ListOffsets gave."""
+        self._fetch_offset = offset
+        if self._position < 0:
+            self._position = offset
+
+    def awaits_validation(self, leader: Leader) -> bool:
+        """Whether to check with `leader` that the offset still follows the epoch read last."""
+        return self._epoch != NO_EPOCH and leader.epoch != NO_EPOCH and self._validated_by != leader
 
     def truncate(self, end: int) -> None:
-        """The log ends at `end` now: what was fetched from behind it is forgotten."""
+        """Drop what was fetched from `end` on: the log now ends there."""
         self._keep(batch for batch in self._buffered if batch.next_offset <= end)
-        self.fetch_offset = end
-        self.position = min(self.position, end)
-        self.epoch = self._buffered[-1].leader_epoch if self._buffered else NO_EPOCH
+        self._fetch_offset = end
+        self._position = min(self._position, end)
+        self._epoch = self._buffered[-1].leader_epoch if self._buffered else NO_EPOCH
+
+    # Leader and replica
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the leader and the offset to fetch from are known."""
+        return self._leader is not None
 
     @property
     def node_id(self) -> int | None:
-        """The broker to fetch from; None while it is unready."""
-        if self.leader is None:
+        """The broker to fetch from; None while the partition is unready."""
+        if self._leader is None:
             return None
-        return self.leader.node_id if self.replica is None else self.replica
+        return self._leader.node_id if self._replica is None else self._replica
+
+    def identify(self, topic_id: UUID | None) -> None:
+        """Remember the topic id. Raises TopicRecreatedError if the partition had another one."""
+        if None not in (self._topic_id, topic_id) and topic_id != self._topic_id:
+            raise TopicRecreatedError(self.tp)
+        self._topic_id = topic_id or self._topic_id
+
+    def lead_by(self, leader: Leader) -> None:
+        """Fetch from this leader, which the offset is valid for."""
+        self._leader = self._validated_by = leader
+
+    def invalidate_leader(self) -> None:
+        """The leader is unknown, or wrong: the partition becomes unready."""
+        self._leader = None
 
     @property
-    def is_in_flight(self) -> bool:
-        """Whether an answer is awaited that is wanted."""
-        return self._in_flight == self.serial
+    def reads_replica(self) -> bool:
+        """Whether a follower is read instead of the leader (KIP-392)."""
+        return self._replica is not None
 
-    def claim(self) -> int:
-        """It is in flight from here on, until `release` of the serial that this gives."""
-        self._in_flight = self.serial
-        return self.serial
+    def prefer_replica(self, node_id: int | None, until: float) -> None:
+        """Fetch from this follower until that time of the loop's clock; None: from the leader."""
+        self._replica, self._replica_until = node_id, until
 
-    def release(self, serial: int) -> None:
-        """The answer was dealt with."""
-        if self._in_flight == serial:
+    def is_replica_due(self, now: float) -> bool:
+        """Whether to return to the leader, which may name another follower."""
+        return self._replica is not None and now >= self._replica_until
+
+    # Requests
+
+    def wants_fetch(self, node_id: int, max_bytes: int) -> bool:
+        """Whether to request the partition from that broker now, with `max_bytes` to buffer."""
+        return (
+            self.node_id == node_id
+            and self._in_flight != self._revision
+            and not self._is_paused
+            and self._buffered_bytes < max_bytes
+        )
+
+    def begin_fetch(self) -> int:
+        """Mark the partition as in flight until `end_fetch` with the revision that this returns."""
+        self._in_flight = self._revision
+        return self._revision
+
+    def end_fetch(self, revision: int) -> None:
+        """The response to the request of that revision was handled."""
+        if self._in_flight == revision:
             self._in_flight = -1
 
+    def requested(self, max_bytes: int) -> RequestedPartition:
+        """The partition's entry in a Fetch request."""
+        epoch = self._leader.epoch if self._leader is not None else NO_EPOCH
+        return RequestedPartition(self._topic_id, self._fetch_offset, epoch, max_bytes)
+
+    def update_watermarks(self, response: PartitionResponse) -> None:
+        """Remember the high watermark and the last stable offset of a response."""
+        self._high_watermark = response.high_watermark
+        self._last_stable_offset = response.last_stable_offset
+
+    # Buffered batches
+
     @property
-    def needs_offset(self) -> bool:
-        """Whether ListOffsets has to tell where to begin."""
-        return self.fetch_offset < 0
+    def is_paused(self) -> bool:
+        """Whether nothing is fetched or taken."""
+        return self._is_paused
+
+    def pause(self) -> None:
+        """Fetch and give nothing until `resume`; buffered batches stay."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """End `pause`."""
+        self._is_paused = False
 
     @property
     def has_something(self) -> bool:
         """Whether `take` has a batch to give, or an error to raise."""
-        return not self.paused and bool(self._buffered or self.error or self.complaint)
+        return not self._is_paused and bool(self._buffered or self._error or self._complaint)
 
     def put(self, batch: Batch) -> None:
-        """Batches arrive in order; `take` gives them so."""
+        """Buffer a batch that begins at `fetch_offset`."""
         self._buffered.append(batch)
-        self.buffered_bytes += batch.size
+        self._buffered_bytes += batch.size
         self._budget.take(batch.size)
-        self.fetch_offset = batch.next_offset
-        self.epoch = batch.leader_epoch
+        self._fetch_offset = batch.next_offset
+        self._epoch = batch.leader_epoch
         self._on_change(self)
 
     def take(self) -> Batch | None:
-        """The next batch. Raises the error that is in the way, once what came before it was taken."""
+        """The next batch. Raises the partition's error once all batches before it were taken."""
         if self._buffered:
             batch = self._buffered.popleft()
-            self.buffered_bytes -= batch.size
+            self._buffered_bytes -= batch.size
             self._budget.take(-batch.size)
-            self.position = batch.next_offset
+            self._position = batch.next_offset
             return batch
-        if self.error is not None:
-            raise self.error
-        if self.complaint is not None:
-            complaint, self.complaint = self.complaint, None
+        if self._error is not None:
+            raise self._error
+        if self._complaint is not None:
+            complaint, self._complaint = self._complaint, None
             raise complaint
         return None
 
-    def refuse(self, error: Exception) -> None:
-        """Have `take` raise this from now on, until `seek`."""
-        self.error = error
-        self.leader = None
-        self._on_change(self)
+    def _drop_buffered(self) -> None:
+        self._keep([])
+        self._fetch_offset = self._position
+
+    def _keep(self, batches: Iterable[Batch]) -> None:
+        self._buffered = deque(batches)
+        size = sum(batch.size for batch in self._buffered)
+        before, self._buffered_bytes = self._buffered_bytes, size
+        self._budget.take(size - before)
 
     def wake(self) -> None:
-        """Whoever waits for this partition looks again."""
+        """Let those who wait in `changed` look again."""
         waiters, self._waiters = self._waiters, []
         for each in waiters:
             if not each.done():
                 each.set_result(None)
 
     async def changed(self) -> None:
-        """Wait until there may be something to take."""
+        """Wait until `take` may have something."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
 
-    # Attempts
+    # Failures
 
-    def succeeded(self) -> None:
-        """The leader answered: trouble is over."""
-        if self._tried:
-            self._tried.clear()
-            self.backoff.reset()
-            self.complaint = None
+    def fail(self, error: Exception) -> None:
+        """Raise `error` from every `take` until `seek`."""
+        self._error = error
+        self._leader = None
+        self._on_change(self)
 
-    def failed(self, error: BaseException, now: float, patience_s: float) -> float:
-        """An attempt failed: seconds until the next. After `patience_s` of this, `take` tells what
-        was tried.
+    def attempt_succeeded(self) -> None:
+        """A broker gave a usable response: forget failed attempts."""
+        if self._leader is not None and self._failures:
+            self._failures.clear()
+            self._backoff.reset()
+            self._complaint = None
+
+    def attempt_failed(self, error: BaseException, now: float, patience_s: float) -> float:
+        """Count a failed attempt, which makes the partition unready; seconds until the next one.
+
+        After `patience_s` of failures `take` raises one GaveUpError that lists them.
         """
-        if not self._tried:
-            self._trouble_since = now
-        self._tried[described(error)] += 1
-        if (seconds := now - self._trouble_since) >= patience_s:
-            tried, self._tried = self._tried, Counter()
+        self._leader = None
+        if not self._failures:
+            self._failing_since = now
+        self._failures[described(error)] += 1
+        if (seconds := now - self._failing_since) >= patience_s:
+            failures, self._failures = self._failures, Counter()
             advice = (
                 "it goes on being tried; check that the topic exists and that its leader can "
                 "be reached from here"
             )
-            what = f"reading {self.tp} at offset {self.fetch_offset}"
-            self.complaint = gave_up(what, seconds, tried, error, advice)
+            what = f"reading {self.tp} at offset {self._fetch_offset}"
+            self._complaint = gave_up(what, seconds, failures, error, advice)
             self._on_change(self)
-        return self.backoff.next_s()
+        return self._backoff.next_s()

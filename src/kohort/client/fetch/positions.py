@@ -1,8 +1,8 @@
-"""Whether an offset still means the records that it meant (KIP-320).
+"""Checks with the leader whether an offset still refers to the same records (KIP-320).
 
-An offset is read together with the epoch of its leader. After a change of leaders the new one is
-asked where that epoch ended in its log (Kafka's OffsetForLeaderEpoch API, v2-v4): if that is before
-our offset, records that we have read are gone.
+Each batch carries the epoch of its leader. After a change of leaders the new one is asked where the
+epoch read last ends in its log (OffsetForLeaderEpoch, v3-v4). If that is before our offset, records
+that were read are no longer in the log.
 """
 
 from collections import defaultdict
@@ -17,23 +17,22 @@ UNDEFINED: int = -1
 
 
 class ReadPosition(NamedTuple):
-    """What was read of a partition."""
+    """The leader of a partition, and the epoch that was read last."""
 
     leader: Leader
     epoch: int
-    """Of the last record."""
+    """Leader epoch of the last record that was read."""
 
 
 async def end_offsets(
     cluster: Cluster, node_id: int, read: Mapping[TopicPartition, ReadPosition]
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Where, in its leader's log, each partition's epoch ends; -1 if the leader does not know the
-    epoch.
+    """Where each partition's epoch ends in its leader's log; -1 if the leader does not know it.
 
-    Empty if the broker cannot tell. Raises BrokerUnreachableError.
+    Empty if the broker is too old for the request. Raises BrokerUnreachableError.
     """
     connection = await cluster.connection(node_id)
-    # A consumer without permissions on the cluster may ask since v3.
+    # Since v3 a consumer needs no permission on the cluster for this.
     if (connection.version("offset_for_leader_epoch") or 0) < 3:
         return {}
     topics: defaultdict[str, list[dict[str, int]]] = defaultdict(list)

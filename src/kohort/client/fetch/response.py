@@ -1,9 +1,8 @@
-"""A Fetch response, read without copying its records.
+"""Reads a Fetch response without copying its records.
 
 kio would copy every partition's records out of the frame; here they are views of it. Versions 4 to
-18 are read; what is not needed (replicas to prefer, snapshots, endpoints) is passed over. Counts
-that lie are harmless: every element is read from bytes that are there, and where they end so does
-the reading, with MalformedError.
+18 are read. Fields that the client does not use (snapshots, endpoints) are skipped. A false count
+is harmless: every element is read from bytes that exist, and beyond them MalformedError is raised.
 """
 
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ _DIVERGING_EPOCH: Final = 0
 
 
 def error_code(number: int) -> ErrorCode:
-    """The error of that number; one that only newer brokers know is UNKNOWN_SERVER_ERROR."""
+    """The error code of that number; UNKNOWN_SERVER_ERROR for one that only newer brokers know."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -42,10 +41,10 @@ def error_code(number: int) -> ErrorCode:
 
 
 class PartitionResponse(NamedTuple):
-    """What the leader says of one partition."""
+    """One partition of a Fetch response."""
 
     topic: str | UUID
-    """Its name, from v13 on its id."""
+    """The topic's name; its id from v13 on."""
     partition: int
     error: int
     high_watermark: int
@@ -53,30 +52,32 @@ class PartitionResponse(NamedTuple):
     log_start_offset: int
     """-1 below v5."""
     aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of aborted transactions; only under read_committed."""
+    """Aborted transactions as (producer id, first offset); only under read_committed."""
     preferred_replica: int
-    """The follower to read from instead, as it is in our rack (KIP-392); the answer then has no
-    records. -1: none.
+    """Node id of the follower to read from instead (KIP-392), -1: none.
+
+    If there is one, the response has no records of the partition.
     """
     diverging: tuple[int, int] | None
-    """(epoch, end offset) from which on the log is not the one that was read before (KIP-595)."""
+    """(epoch, end offset) where the log departs from the one that was read (KIP-595)."""
     records: memoryview
-    """Record batches; the last may be cut."""
+    """Record batches; the last one may be incomplete."""
 
 
 class FetchResponse(NamedTuple):
-    """The whole response."""
+    """A Fetch response."""
 
     throttle_ms: int
-    """For how long the broker reads nothing more of this connection."""
+    """Time for which the broker reads no requests from this connection (KIP-219)."""
     error: int
     session_id: int
     partitions: list[PartitionResponse]
 
 
 def read_fetch_response(frame: Frame, version: int, at: int) -> FetchResponse:
-    """The response whose body starts at offset `at`. Raises MalformedError, and nothing else
-    whatever the bytes are.
+    """Read the response whose body starts at offset `at`.
+
+    Raises MalformedError, and nothing else whatever the bytes are.
     """
     try:
         reader = _Reader(frame, version, at)
@@ -84,13 +85,13 @@ def read_fetch_response(frame: Frame, version: int, at: int) -> FetchResponse:
             reader.throttle_ms, reader.error, reader.session_id, list(reader.partitions())
         )
     except (IndexError, error):
-        raise MalformedError(f"a Fetch answer of version {version} that ends early") from None
+        raise MalformedError(f"a Fetch response of version {version} that ends early") from None
     except UnicodeDecodeError:
-        raise MalformedError("a Fetch answer with a topic name that is no text") from None
+        raise MalformedError("a Fetch response with a topic name that is no text") from None
 
 
 class _Reader:
-    """Where we are in a frame."""
+    """A position in a frame, and reads from there."""
 
     def __init__(self, frame: Frame, version: int, at: int) -> None:
         self._data = memoryview(frame)
@@ -157,7 +158,7 @@ class _Reader:
         return self._take(max(self._count(), 0))
 
     def _count(self) -> int:
-        """Of an array, or of bytes; null is 0."""
+        """Length of an array or of bytes; 0 for null."""
         if self._flexible:
             return max(self._varint() - 1, 0)
         count: int = _int32(self._data, self._at)[0]
@@ -181,7 +182,7 @@ class _Reader:
         return value
 
     def _tags(self) -> tuple[int, int] | None:
-        """Pass over tagged fields; the diverging epoch, if it is among them."""
+        """Skip tagged fields; returns the diverging epoch if it is among them."""
         if not self._flexible:
             return None
         diverging = None

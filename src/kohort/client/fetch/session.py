@@ -1,9 +1,8 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers what we fetch, we only say what has
-changed.
+"""Incremental fetch sessions (KIP-227): requests carry only the partitions that changed.
 
-Pure: what to send, and what an answer means for the next request. A session begins with a full
-request (epoch 0); if the broker has room for it, it answers with an id, and each further request
-has the next epoch. Whatever goes wrong, the next request is full again.
+Pure: decides what to send, and what a response means for the next request. A session begins with a
+full request (epoch 0). If the broker has room for a session, its response has a session id, and
+each further request has the next epoch. After any error the next request is full again.
 """
 
 from collections import defaultdict
@@ -29,7 +28,7 @@ _LOST: Final = frozenset(
 
 
 class RequestedPartition(NamedTuple):
-    """What is asked of one partition."""
+    """One partition of a Fetch request."""
 
     topic_id: UUID | None
     offset: int
@@ -38,16 +37,16 @@ class RequestedPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What one request says about sessions and partitions."""
+    """The session and the partitions of one Fetch request."""
 
     session_id: int
     epoch: int
     ask: Mapping[TopicPartition, RequestedPartition]
-    """New in the session, or changed."""
+    """Partitions that are new in the session, or changed."""
     forget: Mapping[TopicPartition, RequestedPartition]
 
     def fields(self, *, by_id: bool) -> dict[str, Any]:
-        """As `protocol.building.request` takes them; topics by their ids (v13+) or names."""
+        """The fields as `protocol.building.request` takes them; topics by id (v13+) or by name."""
         topics: defaultdict[tuple[str, UUID | None], list[dict[str, Any]]] = defaultdict(list)
         for tp, asked in self.ask.items():
             entry = {
@@ -83,14 +82,15 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[TopicPartition, RequestedPartition] = {}  # what the broker remembers
+        self._known: dict[TopicPartition, RequestedPartition] = {}  # as the broker has them
 
     def __repr__(self) -> str:
         return f"<FetchSession {self._id} epoch={self._epoch} partitions={len(self._known)}>"
 
     def request(self, wanted: Mapping[TopicPartition, RequestedPartition]) -> FetchRequest:
-        """The next request, for these partitions. `handle_response` or `handle_error` has to be called before
-        the one after.
+        """The next request, for these partitions.
+
+        `handle_response` or `handle_error` has to be called before the next one.
         """
         if self._epoch == INITIAL_EPOCH:
             self._known = dict(wanted)
@@ -101,42 +101,40 @@ class FetchSession:
         return FetchRequest(self._id, self._epoch, ask, forget)
 
     def handle_response(self, error: int, session_id: int) -> None:
-        """The broker answered the request with that session id."""
+        """A response with that error code and session id arrived."""
         if error == ErrorCode.fetch_session_id_not_found:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif error:
             self.handle_error()
         elif session_id == NO_SESSION:
-            # It has no room for a session, or ended this one: the next request is full, and asks
-            # for one again.
+            # The broker has no room for a session, or ended this one: the next request is full, and
+            # asks for a session again.
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self._id = session_id
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
 
     def handle_error(self) -> None:
-        """There was no answer, or it cannot be used: close the session, if there is one, with a new
-        full request.
-        """
+        """There is no usable response: the next request is full, and replaces the session."""
         self._epoch = INITIAL_EPOCH
 
     def final(self) -> FetchRequest | None:
-        """The request that frees the broker's memory of the session; None if there is none."""
+        """The request that closes the session; None if there is none."""
         if self._id == NO_SESSION:
             return None
         return FetchRequest(self._id, FINAL_EPOCH, {}, {})
 
 
 def is_session_lost(error: int) -> bool:
-    """Whether a whole answer's error only means that the session has to begin anew."""
+    """Whether the error of a whole response only means that a new session has to begin."""
     return error in _LOST
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
-    """Their topics."""
+    """The topics of these partitions."""
     return {tp.topic for tp in partitions}
 
 
 def _is_gone(known: RequestedPartition, wanted: RequestedPartition | None) -> bool:
-    """A topic that was made anew is another one: the old id has to be forgotten."""
+    """Whether to remove the partition from the session; a recreated topic has another id."""
     return wanted is None or wanted.topic_id != known.topic_id
