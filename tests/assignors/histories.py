@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from kohort.assignors import Assignor, JoinedMember, Topics, encode_metadata
+from kohort.assignors import Assignor, SubscribedMember, Topics, encode_metadata
 from kohort.types import InstanceId, MemberId, TopicPartition
 
 RACKS = ("a", "b", "c")
@@ -30,7 +30,7 @@ class One:
     rack: str | None
     past: Past = Past()
 
-    def joined(self, assignor: Assignor) -> JoinedMember:
+    def joined(self, assignor: Assignor) -> SubscribedMember:
         """As it joins, by whichever rebalance protocol its assignor prefers."""
         owned = self.past.partitions if len(assignor.protocols) > 1 else ()
         metadata = encode_metadata(
@@ -41,7 +41,7 @@ class One:
             generation=self.past.generation,
             rack=self.rack,
         )
-        return JoinedMember(self.member_id, self.instance_id, metadata)
+        return SubscribedMember(self.member_id, self.instance_id, metadata)
 
 
 @dataclass

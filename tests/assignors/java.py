@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kohort.assignors import JoinedMember, Topics
+from kohort.assignors import SubscribedMember, Topics
 from kohort.types import MemberId
 from peers import kafka
 
@@ -32,7 +32,7 @@ class Java:
             text=True,
         )
 
-    def assign(self, assignor: str, topics: Topics, members: Sequence[JoinedMember]) -> Answer:
+    def assign(self, assignor: str, topics: Topics, members: Sequence[SubscribedMember]) -> Answer:
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
         question = {

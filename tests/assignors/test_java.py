@@ -13,7 +13,7 @@ import pytest
 
 from kohort.assignors import (
     Assignor,
-    JoinedMember,
+    SubscribedMember,
     Topics,
     assignor,
     encode_metadata,
@@ -54,7 +54,7 @@ def read(assigned: Mapping[MemberId, bytes]) -> Division:
     }
 
 
-def ours(of: Assignor, topics: Topics, members: list[JoinedMember]) -> Division:
+def ours(of: Assignor, topics: Topics, members: list[SubscribedMember]) -> Division:
     return read(dict(perform_assignment(of, topics, members)))
 
 
@@ -132,7 +132,7 @@ def only_subscribed(history: History, division: Division) -> bool:
 
 
 def settle(
-    history: History, of: Assignor, assign: Callable[[list[JoinedMember]], Division]
+    history: History, of: Assignor, assign: Callable[[list[SubscribedMember]], Division]
 ) -> tuple[Division, int]:
     """Rebalance until everything is assigned: the last assignment, and how many rounds it took."""
     members = history.members
@@ -201,7 +201,7 @@ def test_a_chain_that_java_leaves_uneven(java: Java) -> None:
         ("c", "uv", "v0"),
     ]
     joined = [
-        JoinedMember(
+        SubscribedMember(
             MemberId(name),
             None,
             encode_metadata(sticky, subscribed, previous=partitions(owned), generation=1),

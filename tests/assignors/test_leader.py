@@ -7,8 +7,8 @@ import pytest
 from kohort.assignors import (
     Assignment,
     Assignor,
-    JoinedMember,
     Member,
+    SubscribedMember,
     assignor,
     encode_metadata,
     perform_assignment,
@@ -28,8 +28,8 @@ from kohort.types import InstanceId, MemberId
 from .groups import partitions
 
 
-def joined(name: str, metadata: bytes, instance: str | None = None) -> JoinedMember:
-    return JoinedMember(
+def joined(name: str, metadata: bytes, instance: str | None = None) -> SubscribedMember:
+    return SubscribedMember(
         MemberId(name), None if instance is None else InstanceId(instance), metadata
     )
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kohort.conformance import known_differences
 from kohort.conformance.comparing import Difference, differences
-from kohort.conformance.known_differences import Argued, argument
+from kohort.conformance.known_differences import KnownDifference, reason_for
 from kohort.conformance.reference import Reference, dump, load, parse
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run
@@ -99,17 +99,19 @@ def test_a_scenario_without_reference_differs() -> None:
 
 
 def test_an_argued_value_is_no_failure_but_any_other_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_differences, "ARGUED", (Argued("joining.one", "f", 2, "because"),))
+    monkeypatch.setattr(
+        known_differences, "KNOWN_DIFFERENCES", (KnownDifference("joining.one", "f", 2, "because"),)
+    )
     assert report(("joining.one", 2)).conforms
     assert report(("joining.one", 2)).count("argued") == 1
     assert not report(("joining.one", 3)).conforms
     assert not report(("joining.two", 2)).conforms
-    assert argument(Difference("joining.one", "1. a", "f", 1, 2)) == "because"
+    assert reason_for(Difference("joining.one", "1. a", "f", 1, 2)) == "because"
 
 
 def test_every_argument_is_about_a_scenario_that_there_is() -> None:
     known = {one.name for one in all_scenarios(None)}
-    assert {one.scenario for one in known_differences.ARGUED} <= known
+    assert {one.scenario for one in known_differences.KNOWN_DIFFERENCES} <= known
 
 
 def test_json_tells_every_difference() -> None:

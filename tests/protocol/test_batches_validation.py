@@ -214,16 +214,16 @@ class TestTimestamps:
             )
 
     def test_a_header_that_exaggerates_is_mended(self):
-        mended = validate(changed(max_timestamp=NOW + 2 * HOUR), Rules(), NOW)
-        header = batches.read_header(mended)
+        corrected = validate(changed(max_timestamp=NOW + 2 * HOUR), Rules(), NOW)
+        header = batches.read_header(corrected)
         assert header.max_timestamp == NOW
-        assert batches.crc_is_right(mended, header)
-        assert list(batches.decode_records(mended)) == list(batches.decode_records(GOOD))
+        assert batches.crc_is_right(corrected, header)
+        assert list(batches.decode_records(corrected)) == list(batches.decode_records(GOOD))
 
     def test_the_bit_of_the_log_is_taken_away(self):
-        mended = validate(changed(attributes=batches.LOG_APPEND_TIME), Rules(), NOW)
-        assert not batches.read_header(mended).is_log_append_time
-        assert batches.crc_is_right(mended, batches.read_header(mended))
+        corrected = validate(changed(attributes=batches.LOG_APPEND_TIME), Rules(), NOW)
+        assert not batches.read_header(corrected).is_log_append_time
+        assert batches.crc_is_right(corrected, batches.read_header(corrected))
 
     def test_a_log_with_its_own_time_does_not_care(self):
         rules = Rules(log_append_time=True)

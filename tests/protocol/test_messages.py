@@ -13,9 +13,9 @@ from kio.index import load_request_schema
 from kohort.errors import ErrorCode
 from kohort.protocol import building
 from kohort.protocol.apis import APIS, BY_NAME
-from kohort.protocol.bounds_check import has_arrays, quick_walk
+from kohort.protocol.bounds_check import bounds_check, has_arrays
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.lenient_decoding import MAX_ELEMENTS, MAX_PATCHES, mended
+from kohort.protocol.lenient_decoding import MAX_ELEMENTS, MAX_PATCHES, normalized
 from kohort.protocol.messages import (
     decode_request,
     encode,
@@ -296,14 +296,14 @@ def test_the_quick_walk_lets_nothing_pass_that_the_careful_one_does_not(
             encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(
                 st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])
             )
-    quick = quick_walk(load_request_schema(*case))
+    quick = bounds_check(load_request_schema(*case))
     try:
         all_is_well = quick(bytes(encoded), 0, MAX_ELEMENTS)
     except (IndexError, MalformedError):
         return
     if all_is_well:
         # does not raise: every count and length can be
-        mended(load_request_schema(*case), bytes(encoded))
+        normalized(load_request_schema(*case), bytes(encoded))
 
 
 # Responses

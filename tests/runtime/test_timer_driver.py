@@ -4,24 +4,24 @@ much later.
 
 import asyncio
 
-from kohort.runtime.timer_driver import GIVES_WAY_MS, Alarm
+from kohort.runtime.timer_driver import MAX_DELAY_MS, TimerDriver
 from runtime.virtual_time import LoopClock, virtual_time
 
 
 class Rings:
     """An alarm, and when each key rang, in ms after the start."""
 
-    def __init__(self, ring=lambda _: None):
+    def __init__(self, fire=lambda _: None):
         self.clock = LoopClock()
         self.start = self.clock.now()
         self.at = {}
-        self._then = ring
-        self.alarm = Alarm(self.clock, self._ring)
+        self._then = fire
+        self.alarm = TimerDriver(self.clock, self._fire)
 
     def set(self, key, after_ms):
         self.alarm.set(key, self.clock.now() + after_ms)
 
-    def _ring(self, key):
+    def _fire(self, key):
         self.at[key] = self.clock.now() - self.start
         self._then(key)
 
@@ -29,7 +29,7 @@ class Rings:
 async def requests(alarm, milliseconds):
     """One each half millisecond."""
     for _ in range(2 * milliseconds):
-        alarm.heard = True
+        alarm.had_request = True
         await asyncio.sleep(0.000_5)
 
 
@@ -58,7 +58,7 @@ async def test_a_timer_does_not_wait_for_ever():
     rings = Rings()
     rings.set("a", 5)
     await requests(rings.alarm, 100)
-    assert rings.at["a"] <= 5 + GIVES_WAY_MS + 1
+    assert rings.at["a"] <= 5 + MAX_DELAY_MS + 1
 
 
 @virtual_time

@@ -4,7 +4,7 @@ import pytest
 
 from kohort.errors import KafkaError
 from kohort.spark import offset_queries
-from kohort.spark.offset_queries import Asking
+from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.stream import DataLossError, StreamReader
@@ -35,7 +35,7 @@ def options(topics, filled):
 
 
 def test_those_that_are_there_are_told(options):
-    found = Asking(options())
+    found = OffsetQueries(options())
     assert found.latest([HERE, GONE]) == {HERE: 2}
     assert found.earliest([GONE]) == {}
 

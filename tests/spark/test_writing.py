@@ -12,10 +12,10 @@ import pytest
 
 from kohort.errors import ConfigError, KohortError
 from kohort.spark import fetching, writing
-from kohort.spark.offset_queries import Asking
+from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
-from kohort.spark.row_spool import Handover, Spool, in_file, unpacked
+from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import HELD_BYTES, Writing, Written
 from peers.kohort import kohort
@@ -57,14 +57,16 @@ class Target:
         servers = {"kafka.bootstrap.servers": topics.address}
         self._reading = parse_read(servers | {"subscribe": self.name}, streaming=False)
         options = parse_write(servers | {"topic": self.name})
-        self.near = Writing(options, ("value", "partition"), Handover())
-        self.far = replace(self.near, handover=Handover(directory=("another machine",)))
+        self.near = Writing(options, ("value", "partition"), SpoolDirectory())
+        self.far = replace(
+            self.near, spool_directory=SpoolDirectory(directory=("another machine",))
+        )
 
     def numbers(self):
         """{partition: the numbers of the rows, in the order of offsets}."""
-        asking = Asking(self._reading)
+        queries = OffsetQueries(self._reading)
         found = {}
-        for tp, end in asking.latest(asking.partitions()).items():
+        for tp, end in queries.latest(queries.partitions()).items():
             if end:
                 parts = fetching.read(self._reading, OffsetRange(tp.topic, tp.partition, 0, end))
                 found[tp.partition] = [
@@ -119,7 +121,7 @@ class TestManyRowsOnTheDriversMachine:
         assert target.numbers() == {}
 
     def test_files_of_other_writes_stay(self, target, directory):
-        other = Handover().new_file()
+        other = SpoolDirectory().new_file()
         target.near.commit([target.near.task(rows(0, MANY, 1000))])
         assert list(directory.iterdir()) == [other]
 
@@ -161,13 +163,13 @@ def test_a_topic_that_nobody_makes_is_waited_for_as_long_as_max_block_ms_says():
         with pytest.raises(
             KohortError, match=(r"partitions of topic nowhere: gave up after .* in 0\.3 s")
         ):
-            Writing(options, ("value",), Handover()).task(rows(0, 10))
+            Writing(options, ("value",), SpoolDirectory()).task(rows(0, 10))
 
 
 class TestSpool:
     @pytest.mark.parametrize("memory_bytes", [0, 500, 1_000_000])
     def test_keeps_the_order_in_memory_and_on_disk(self, memory_bytes, directory):
-        with Spool(memory_bytes, Handover()) as spool:
+        with RowSpool(memory_bytes, SpoolDirectory()) as spool:
             for batch in rows(0, 200):
                 spool.add(batch)
             assert pa.Table.from_batches(spool) == pa.Table.from_batches(rows(0, 200))
@@ -175,17 +177,17 @@ class TestSpool:
         assert list(directory.iterdir()) == []
 
     def test_gets_to_the_driver_either_way(self):
-        with Spool(1_000_000, Handover()) as spool:
+        with RowSpool(1_000_000, SpoolDirectory()) as spool:
             for batch in rows(0, 30):
                 spool.add(batch)
-            packed, left = spool.packed(), spool.left_in_file()
-        assert pa.Table.from_batches(unpacked(packed)) == pa.Table.from_batches(in_file(left))
-        assert list(unpacked(b"")) == []
+            packed, left = spool.packed(), spool.handed_over()
+        assert pa.Table.from_batches(read_packed(packed)) == pa.Table.from_batches(read_file(left))
+        assert list(read_packed(b"")) == []
 
 
 def test_a_handover_reaches_processes_that_share_the_directory(tmp_path, monkeypatch):
-    handover = Handover()
-    assert handover.reaches()
+    spool_directory = SpoolDirectory()
+    assert spool_directory.reaches()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
-    assert not handover.reaches()
+    assert not spool_directory.reaches()

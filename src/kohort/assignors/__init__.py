@@ -12,7 +12,7 @@ from kohort.assignors.base import (
     without_racks,
 )
 from kohort.assignors.leader import (
-    JoinedMember,
+    SubscribedMember,
     encode_metadata,
     perform_assignment,
     subscribed_topics,
@@ -23,9 +23,9 @@ __all__ = [
     "ASSIGNORS",
     "Assignment",
     "Assignor",
-    "JoinedMember",
     "Member",
     "RebalanceProtocol",
+    "SubscribedMember",
     "Topics",
     "assignor",
     "encode_metadata",

@@ -20,7 +20,7 @@ from kohort.protocol.subscription import (
 from kohort.types import InstanceId, MemberId, TopicPartition
 
 
-class JoinedMember(NamedTuple):
+class SubscribedMember(NamedTuple):
     """A member as the JoinGroup response shows it to the leader."""
 
     member_id: MemberId
@@ -30,7 +30,7 @@ class JoinedMember(NamedTuple):
 
 
 def perform_assignment(
-    protocol: Assignor | str, topics: Topics, members: Iterable[JoinedMember]
+    protocol: Assignor | str, topics: Topics, members: Iterable[SubscribedMember]
 ) -> list[tuple[MemberId, bytes]]:
     """The assignment of each member, as SyncGroup takes it, by member id.
 
@@ -44,14 +44,14 @@ def perform_assignment(
     return [(member, _encode(assignment)) for member, assignment in sorted(assigned.items())]
 
 
-def subscribed_topics(members: Iterable[JoinedMember]) -> frozenset[str]:
+def subscribed_topics(members: Iterable[SubscribedMember]) -> frozenset[str]:
     """All topics that any of the members wants: the leader has to watch them too. Raises
     `MalformedError`.
     """
     return frozenset(topic for member in members for topic in decode_member(member).topics)
 
 
-def decode_member(joined: JoinedMember) -> Member:
+def decode_member(joined: SubscribedMember) -> Member:
     """Raises `MalformedError`."""
     try:
         subscription = decode_subscription(joined.metadata)

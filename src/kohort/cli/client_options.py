@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
-from kohort.cli.output import tell
+from kohort.cli.output import print_message
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
@@ -194,5 +194,5 @@ def run_to_exit_code(work: Awaitable[int]) -> int:
     except ConfigError as error:
         raise RefusedError(str(error)) from error
     except KohortError as error:
-        tell(" ".join(str(error).split()))
+        print_message(" ".join(str(error).split()))
         return FAILED

@@ -20,10 +20,10 @@ from kohort.cli.client_options import (
     client_properties,
     run_to_exit_code,
 )
-from kohort.cli.consume_asking import list_metadata, queries, query_offsets
 from kohort.cli.consume_group import PROPERTIES, GroupConsumer, group_options
 from kohort.cli.consume_offsets import BEGINNING, STORED, Span, parse
 from kohort.cli.consume_plain import consume
+from kohort.cli.consume_queries import list_metadata, queries, query_offsets
 from kohort.cli.consume_sink import Sink
 from kohort.cli.message_format import (
     NULL,

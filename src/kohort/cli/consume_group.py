@@ -89,7 +89,7 @@ class GroupConsumer:
         KohortError, OSError.
         """
         self._group.stop_on()
-        self._sink.tell("Waiting for group rebalance")
+        self._sink.print_message("Waiting for group rebalance")
         async for generation in self._group:
             assigned = ", ".join(
                 f"{each.topic} [{each.partition}]" for each in generation.assignment
@@ -97,7 +97,7 @@ class GroupConsumer:
             who = (
                 f"Group {self._group.config.group_id} rebalanced (memberid {generation.member_id})"
             )
-            self._sink.tell(f"{who}: assigned: {assigned}")
+            self._sink.print_message(f"{who}: assigned: {assigned}")
             self._at_end.intersection_update(generation.kept)
             async with generation:
                 generation.start(self._watch)
@@ -150,6 +150,6 @@ class GroupConsumer:
         assigned = set(generation.assignment)
         done = self._sink.stopped >= assigned or (self._exit_at_end and self._at_end >= assigned)
         if partition not in self._sink.stopped:
-            self._sink.tell_end(partition, generation.position(partition), exiting=done)
+            self._sink.print_end(partition, generation.position(partition), exiting=done)
         if done:
             self._group.stop("the end of all partitions is reached")

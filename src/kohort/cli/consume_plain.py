@@ -82,5 +82,5 @@ class _Reading:
             if tp not in self._at_end and self._fetcher.lag(tp) == 0:
                 self._at_end.add(tp)
                 exiting = self._exit_at_end and len(self._at_end) == len(assigned)
-                self._sink.tell_end(tp, self._fetcher.position(tp), exiting=exiting)
+                self._sink.print_end(tp, self._fetcher.position(tp), exiting=exiting)
         return self._exit_at_end and bool(assigned) and len(self._at_end) == len(assigned)

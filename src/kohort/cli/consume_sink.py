@@ -52,21 +52,21 @@ class Sink:
             )
             if young is not None:
                 self.stopped.add(partition)
-                self.tell(
+                self.print_message(
                     f"Reached stop timestamp for topic {partition.topic} [{partition.partition}]"
                 )
                 records = records[:young]
         return records if self.limit is None else records[: max(self.limit - self.written, 0)]
 
-    def tell_end(self, partition: TopicPartition, offset: int | None, *, exiting: bool) -> None:
+    def print_end(self, partition: TopicPartition, offset: int | None, *, exiting: bool) -> None:
         """A partition has nothing more for now."""
         rest = ": exiting" if exiting else ""
-        self.tell(
+        self.print_message(
             f"Reached end of topic {partition.topic} [{partition.partition}] at offset "
             f"{offset}{rest}"
         )
 
-    def tell(self, message: str) -> None:
+    def print_message(self, message: str) -> None:
         """As kcat, with "% " in front; nothing with -q."""
         if not self.quiet:
             print(f"% {message}", file=sys.stderr)

@@ -86,21 +86,21 @@ def _member_row(
     group: GroupDescription, of: MemberDescription, static: bool, verbose: bool
 ) -> Sequence[object]:
     count = None if of.assignment is None else len(of.assignment)
-    told = (
+    partitions = (
         (
             of.epoch,
-            partitions_told(of.assignment),
+            partition_list(of.assignment),
             group.assignment_epoch,
-            partitions_told(of.target),
+            partition_list(of.target),
         )
         if verbose
         else ()
     )
     instance = (of.instance_id,) if static else ()
-    return (group.group, of.member_id, *instance, of.client_host, of.client_id, count, *told)
+    return (group.group, of.member_id, *instance, of.client_host, of.client_id, count, *partitions)
 
 
-def partitions_told(partitions: Sequence[TopicPartition] | None) -> str | None:
+def partition_list(partitions: Sequence[TopicPartition] | None) -> str | None:
     """As in Kafka: `orders:0,1,2;payments:0`."""
     if not partitions:
         return None
@@ -133,7 +133,7 @@ def as_json(
     of: GroupDescription, partition_lags: Mapping[TopicPartition, PartitionLag] | None
 ) -> dict[str, Any]:
     """The group in full; offsets and lag only where they were asked for."""
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "group": of.group,
         "state": of.state,
         "type": of.type,
@@ -148,11 +148,11 @@ def as_json(
         owners = {
             each: member.member_id for member in of.members for each in member.assignment or ()
         }
-        told["offsets"] = [
+        entry["offsets"] = [
             at.as_dict() | {"member_id": owners.get(each)} for each, at in partition_lags.items()
         ]
-        told["lag"] = sum(at.lag or 0 for at in partition_lags.values())
-    return told
+        entry["lag"] = sum(at.lag or 0 for at in partition_lags.values())
+    return entry
 
 
 def _member_json(of: MemberDescription) -> dict[str, Any]:

@@ -17,5 +17,5 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     plan = plan_files.read(options.file)
     executed = replace(plan, executed_at_ms=now_ms())
-    told = f"done and verified; to undo it: kohort groups undo {options.file}"
-    return plan_running.carry_out(options, plan, executed, told)
+    message = f"done and verified; to undo it: kohort groups undo {options.file}"
+    return plan_running.carry_out(options, plan, executed, message)

@@ -7,7 +7,7 @@ import argparse
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
-from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import Admin
 from kohort.client.resets import members_told
 from kohort.errors import ErrorCode, KafkaError, KohortError
@@ -27,17 +27,17 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         results = await admin.delete_groups(await groups_of(options, admin))
-        told = {group: await _told(admin, group, error) for group, error in results.items()}
-        _show(options, told)
-        for group, why in told.items():
+        reasons = {group: await _failure(admin, group, error) for group, error in results.items()}
+        _show(options, reasons)
+        for group, why in reasons.items():
             if why:
-                tell(f"group {group} is not deleted: {why}")
+                print_message(f"group {group} is not deleted: {why}")
         return _code(list(results.values()))
 
     return run_with_admin(options, work)
 
 
-async def _told(admin: Admin, group: GroupId, error: KohortError | None) -> str:
+async def _failure(admin: Admin, group: GroupId, error: KohortError | None) -> str:
     if not isinstance(error, KafkaError) or error.code is not ErrorCode.non_empty_group:
         return "" if error is None else str(error)
     described = (await admin.describe_groups([group]))[group]
@@ -48,13 +48,13 @@ async def _told(admin: Admin, group: GroupId, error: KohortError | None) -> str:
     )
 
 
-def _show(options: argparse.Namespace, told: dict[GroupId, str]) -> None:
+def _show(options: argparse.Namespace, reasons: dict[GroupId, str]) -> None:
     table = Table(
         ("GROUP", "STATUS"),
-        [(group, f"Error: {why}" if why else "Deleted") for group, why in told.items()],
+        [(group, f"Error: {why}" if why else "Deleted") for group, why in reasons.items()],
     )
     as_json = [
-        {"group": group, "deleted": not why, "error": why or None} for group, why in told.items()
+        {"group": group, "deleted": not why, "error": why or None} for group, why in reasons.items()
     ]
     show(options.output, table, as_json)
 

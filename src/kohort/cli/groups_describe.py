@@ -14,7 +14,7 @@ from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
 from kohort.cli.options import RefusedError
-from kohort.cli.output import add_output_argument, check_output, show, tell
+from kohort.cli.output import add_output_argument, check_output, print_message, show
 from kohort.client.admin import Admin, GroupDescription, PartitionLag, partition_lags
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
@@ -76,11 +76,11 @@ async def _describe(admin: Admin, options: argparse.Namespace, what: str) -> int
     groups = await groups_of(options, admin)
     found, failed = await _found(admin, groups, with_offsets=what == OFFSETS)
     for group, why in failed.items():
-        tell(f"group {group}: {why}")
+        print_message(f"group {group}: {why}")
     if what != STATE:
         for each in found:
             if not each.group.members and options.output == "table":
-                tell(f"group {each.group.group} has no active members")
+                print_message(f"group {each.group.group} has no active members")
     _show(options, what, found)
     if failed:
         return FAILED
@@ -139,7 +139,7 @@ def _show(options: argparse.Namespace, what: str, found: Sequence[Described]) ->
         for each in found:
             for partition_lag in each.partition_lags.values():
                 if partition_lag.note:
-                    tell(
+                    print_message(
                         f"group {each.group.group}, {partition_lag.partition}: {partition_lag.note}"
                     )
 

@@ -5,7 +5,7 @@ import argparse
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import one_of
-from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import CONSUMER, GROUP_STATES, GROUP_TYPES, Admin, GroupListing
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         groups = [group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
         _show(options, groups)
         for node, failure in listing.failures.items():
-            tell(f"broker {node} did not answer, its groups are missing here: {failure}")
+            print_message(f"broker {node} did not answer, its groups are missing here: {failure}")
         return FAILED if listing.failures else 0
 
     return run_with_admin(options, work)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
-from kohort.cli.group_tables import partitions_told
+from kohort.cli.group_tables import partition_list
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, add_output_argument, check_output, show, tell
+from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import CONSUMER, Admin, GroupDescription, MemberDescription
 from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
 from kohort.types import GroupId, MemberId
@@ -200,7 +200,7 @@ def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") ->
         table = _moves_table(plan) if options.moves else _members_table(group, plan)
     show(options.output, table, _as_json(plan))
     rebalances = f"{plan.rounds} rebalance{'' if plan.rounds == 1 else 's'}"
-    tell(
+    print_message(
         f"{len(plan.moves)} of {sum(map(len, plan.after.values()))} partitions move, "
         f"{plan.moved} of them away from "
         f"members that stay; {rebalances}, {plan.interrupted} partitions interrupted; "
@@ -229,7 +229,7 @@ def _members_table(group: GroupDescription, plan: "Plan") -> Table:
             len(after - before),
             len(before - after),
         )
-        rows.append((member, clients.get(member), *counts, partitions_told(sorted(after))))
+        rows.append((member, clients.get(member), *counts, partition_list(sorted(after))))
     return Table(columns, rows)
 
 

@@ -23,8 +23,8 @@ from kohort.cli.group_options import (
     topics,
 )
 from kohort.cli.options import RefusedError
-from kohort.cli.output import add_output_argument, check_output, tell, warn
-from kohort.cli.reset_options import add_specification_arguments, scope_is_told, specification
+from kohort.cli.output import add_output_argument, check_output, print_message, warn
+from kohort.cli.reset_options import add_specification_arguments, has_scope, specification
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
 from kohort.client.resets import ResetPlan, execute, now_ms, plan_reset, write_offsets
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             plan_files.write_new(options.plan, plan)
         _show(options, plan)
         if not options.execute:
-            tell("dry run: nothing was changed; add --execute to do it")
+            print_message("dry run: nothing was changed; add --execute to do it")
         return 0
 
     return run_with_admin(options, lambda admin: guarded(work(admin)))
@@ -104,7 +104,7 @@ def _check(options: argparse.Namespace) -> None:
         raise RefusedError(
             f"--plan {options.plan}: is there already, and may be what undoes an earlier reset"
         )
-    if not scope_is_told(options):
+    if not has_scope(options):
         raise RefusedError(
             "say how far it goes: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"
         )
@@ -118,7 +118,7 @@ async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -
     await execute(admin, plan)
     if path is not None:
         plan_files.rewrite(path, replace(plan, executed_at_ms=now_ms()))
-        tell(f"done and verified; to undo it: kohort groups undo {path}")
+        print_message(f"done and verified; to undo it: kohort groups undo {path}")
 
 
 def _show(options: argparse.Namespace, plan: ResetPlan) -> None:

@@ -97,10 +97,10 @@ def _cell(value: object) -> str:
     return NONE if value is None or value == "" else str(value)
 
 
-def tell(message: str) -> None:
+def print_message(message: str) -> None:
     """One line for the person at the terminal, on stderr: results alone go to stdout."""
     print(f"kohort: {message}", file=sys.stderr)
 
 
 def warn(message: str) -> None:
-    tell(f"warning: {message}")
+    print_message(f"warning: {message}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kohort.cli import plan_files
 from kohort.cli.client_options import add_client_arguments, run_with_admin
-from kohort.cli.output import add_output_argument, check_output, tell
+from kohort.cli.output import add_output_argument, check_output, print_message
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
 from kohort.client.resets import ResetPlan, check, execute
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_argument(parser)
 
 
-def carry_out(options: argparse.Namespace, plan: ResetPlan, kept: ResetPlan, told: str) -> int:
+def carry_out(options: argparse.Namespace, plan: ResetPlan, kept: ResetPlan, done: str) -> int:
     """Execute `plan`, then keep `kept` in the file. Raises RefusedError."""
     check_output(options)
 
@@ -38,7 +38,7 @@ def carry_out(options: argparse.Namespace, plan: ResetPlan, kept: ResetPlan, tol
             await execute(admin, plan, force=options.force)
             plan_files.rewrite(options.file, kept)
         show_plan(options.output, plan)
-        tell("dry run: nothing was changed" if options.dry_run else told)
+        print_message("dry run: nothing was changed" if options.dry_run else done)
         return 0
 
     return run_with_admin(options, lambda admin: guarded(work(admin)))

@@ -26,7 +26,7 @@ from kohort.cli.client_options import (
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.message_format import Header, unescape
 from kohort.cli.options import RefusedError
-from kohort.cli.output import tell
+from kohort.cli.output import print_message
 from kohort.cli.signals import stop_on_signal, until
 from kohort.client.config import ClientConfig
 from kohort.client.produce import Producer
@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class InputFormat:
     """How input becomes records."""
 
     delimiter: bytes
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     try:
         properties = client_properties(options, _OWN)
-        form = _form(options)
+        form = _input_format(options)
         settings = _settings(options, properties)
         work = _Work(options, form)
         return run_to_exit_code(work.run(client_config(options, properties), settings))
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError(str(error)) from error
 
 
-def _form(options: argparse.Namespace) -> Form:
+def _input_format(options: argparse.Namespace) -> InputFormat:
     """Raises ConfigError."""
     if options.lines and len(options.files) != 1:
         raise ConfigError("-l: takes one file of records")
@@ -151,7 +151,7 @@ def _form(options: argparse.Namespace) -> Form:
     for flag, text in (("-D", options.delimiter), ("-K", options.key_delimiter)):
         if text == "":
             raise ConfigError(f"{flag}: an empty delimiter divides nothing")
-    return Form(
+    return InputFormat(
         delimiter=unescape(options.delimiter),
         key_delimiter=None if options.key_delimiter is None else unescape(options.key_delimiter),
         key=None if options.key is None else _bytes(options.key),
@@ -189,14 +189,14 @@ def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dic
 class _Work:
     """From input to the cluster."""
 
-    def __init__(self, options: argparse.Namespace, form: Form) -> None:
+    def __init__(self, options: argparse.Namespace, form: InputFormat) -> None:
         self._topic: str = options.topic
         self._partition: int | None = None if options.partition == RANDOM else options.partition
         self._files: Sequence[Path] = options.files
         self._lines: bool = options.lines
         self._left: int | None = options.count
         self._tee = ByteOutput() if options.tee else None
-        self._form = form
+        self._input_format = form
         self._limit = MAX_MESSAGE
 
     async def run(self, config: ClientConfig, settings: Mapping[str, Any]) -> int:
@@ -217,10 +217,10 @@ class _Work:
     async def _send_lines(self, producer: Producer, stop: asyncio.Event) -> None:
         with self._input() as descriptor:
             async for messages in until(
-                stop, split(chunks(descriptor), self._form.delimiter, self._limit)
+                stop, split(chunks(descriptor), self._input_format.delimiter, self._limit)
             ):
                 for message in messages[: self._left]:
-                    key, value = self._form.record(message)
+                    key, value = self._input_format.record(message)
                     await self._send(producer, key, value, message)
                 if self._left is not None:
                     self._left -= min(self._left, len(messages))
@@ -247,18 +247,22 @@ class _Work:
             try:
                 content = file.read_bytes()
             except OSError as error:
-                tell(f"{file}: {error.strerror}")
+                print_message(f"{file}: {error.strerror}")
                 failed += 1
                 continue
             if content:
-                await self._send(producer, self._form.key, content, content)
+                await self._send(producer, self._input_format.key, content, content)
         return FAILED if failed else 0
 
     async def _send(
         self, producer: Producer, key: bytes | None, value: bytes | None, message: bytes
     ) -> None:
         await producer.send(
-            self._topic, value, key=key, headers=self._form.headers, partition=self._partition
+            self._topic,
+            value,
+            key=key,
+            headers=self._input_format.headers,
+            partition=self._partition,
         )
         if self._tee is not None:
             await self._tee.write(message)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kohort.cli.options import RefusedError
-from kohort.cli.output import tell
+from kohort.cli.output import print_message
 from kohort.client.resets import (
     Moment,
     ShiftBy,
@@ -66,10 +66,10 @@ def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def scope_is_told(options: argparse.Namespace) -> bool:
+def has_scope(options: argparse.Namespace) -> bool:
     """A file names its partitions itself; anything else needs one scope."""
-    told = [bool(options.topic), options.all_topics]
-    return not any(told) if options.from_file is not None else sum(told) == 1
+    scopes = [bool(options.topic), options.all_topics]
+    return not any(scopes) if options.from_file is not None else sum(scopes) == 1
 
 
 def specification(options: argparse.Namespace, now_ms: int) -> Specification:
@@ -116,7 +116,7 @@ def _to_time(name: str, moment: Moment) -> ToTime:
     if moment.at_ms < 0:
         raise ConfigError(f"{moment.told()} is before 1970: use --to-earliest")
     assumed = "" if moment.zone_given else "; no zone was told: read as UTC, as Kafka does"
-    tell(f"{name} {moment.told()}{assumed}")
+    print_message(f"{name} {moment.told()}{assumed}")
     return ToTime(moment.at_ms, f"{name} {moment.told().split(' ')[0]}")
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Sequence
 
 from kohort.cli.exit_codes import FOUND
-from kohort.cli.output import Table, show, tell
+from kohort.cli.output import Table, print_message, show
 from kohort.client.resets import ActiveGroupError, Change, Drift, DriftError, ResetPlan
 
 
@@ -40,8 +40,8 @@ async def guarded(work: Awaitable[int]) -> int:
     try:
         return await work
     except ActiveGroupError as error:
-        tell(str(error))
+        print_message(str(error))
     except DriftError as error:
         show("table", drift_table(error.drifts), None, to=sys.stderr)
-        tell(str(error))
+        print_message(str(error))
     return FOUND

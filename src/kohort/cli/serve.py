@@ -78,13 +78,15 @@ def collect_seldom() -> None:
 
 def _announce(broker: Broker) -> None:
     where = broker.config["log.dir"] if broker.config["storage"] == "local" else "memory"
-    told = {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
+    advertised = (
+        {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
+    )
     http = {} if broker.http_address is None else {"http": str(broker.http_address)}
     logger.info(
         "listening",
         extra=fields(
             address=str(broker.address),
-            **told,
+            **advertised,
             **http,
             data=where,
             cluster=broker.cluster_id,

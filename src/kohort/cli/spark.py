@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.cli.client_options import add_client_arguments, client_config, client_properties
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
-from kohort.cli.output import tell
+from kohort.cli.output import print_message
 from kohort.cli.signals import noted_signals
 from kohort.errors import ConfigError
 
@@ -133,7 +133,7 @@ def _performed(pipeline: "Pipeline", spark: "SparkSession", came: list[int]) -> 
     except (Py4JError, OSError) as error:
         failed = not came  # else the signal went to Spark too, and it was faster
         if failed:
-            tell(
+            print_message(
                 f"Spark ended: {' '.join(str(error).split())}; see its log, and give its "
                 "driver more memory"
             )
@@ -149,7 +149,7 @@ def _started(pipeline: "Pipeline", spark: "SparkSession") -> Any:
     try:
         return pipeline.start_query(pipeline.read(spark))
     except PySparkException as error:
-        raise ConfigError(_told(str(error))) from error
+        raise ConfigError(_failure(str(error))) from error
 
 
 def _conf(options: argparse.Namespace) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _watched(query: Any, came: list[int]) -> bool:
         show(query.recentProgress)
     if came or (error := query.exception()) is None:
         return True
-    tell(_told(str(error)))
+    print_message(_failure(str(error)))
     return False
 
 
@@ -206,7 +206,7 @@ def _await_end(query: Any) -> None:
         time.sleep(POLL_S)
 
 
-def _told(error: str) -> str:
+def _failure(error: str) -> str:
     """What a Python error within Spark's says, or else the first line of Spark's."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     python = [line.partition(": ")[2] for line in lines if line.startswith("kohort.")]

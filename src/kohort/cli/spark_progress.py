@@ -19,7 +19,7 @@ class Tally:
 
     def add(self, recent: Sequence[Any]) -> list[str]:
         """A line for each micro-batch that was not told of before."""
-        told = []
+        lines = []
         for each in recent:
             if each.batchId <= self._last or not each.numInputRows:
                 continue
@@ -27,10 +27,10 @@ class Tally:
             self.batches += 1
             self.rows += each.numInputRows
             seconds = each.durationMs.get("triggerExecution", 0) / 1000
-            told.append(
+            lines.append(
                 f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s"
             )
-        return told
+        return lines
 
     @property
     def line(self) -> str:
@@ -49,12 +49,12 @@ def progress(name: str) -> Iterator[Callable[[Sequence[Any]], None]]:
             task = drawn.add_task(f"{name}: starting")
 
             def show(recent: Sequence[Any]) -> None:
-                told = tally.add(recent)
+                lines = tally.add(recent)
                 if not console.is_terminal:
-                    for line in told:
+                    for line in lines:
                         console.print(f"{name}: {line}", markup=False, soft_wrap=True)
-                elif told:
-                    drawn.update(task, description=f"{name}: {tally.line}; {told[-1]}")
+                elif lines:
+                    drawn.update(task, description=f"{name}: {tally.line}; {lines[-1]}")
 
             yield show
     finally:

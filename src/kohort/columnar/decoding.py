@@ -18,7 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from kohort.columnar import kernels
 from kohort.columnar.columns import Buffer, Variable, header_column, partition_column, topic_column
-from kohort.columnar.payloads import Limits, Payload, as_bytes, corrupt, payloads
+from kohort.columnar.payloads import Payload, PayloadLimits, as_bytes, corrupt, payloads
 from kohort.columnar.schema import RECORDS, record_schema
 from kohort.columnar.selection import scan, select
 from kohort.errors import KafkaError, KohortError
@@ -27,14 +27,14 @@ from kohort.protocol.compression import Buffer as Input
 
 MAX_ROWS: Final = 50_000
 """Rows of a record batch, unless other is asked for: Spark takes such ones the fastest."""
-_TOGETHER: Final = Limits(MAX_ROWS, 4 * 1024 * 1024)
+_TOGETHER: Final = PayloadLimits(MAX_ROWS, 4 * 1024 * 1024)
 """4 MiB stay in the processor's cache and in the allocators' pools: 16 MiB take a tenth longer, 64
 MiB many times.
 """
 _END: Final = 2**63 - 1
 
 
-class Wanted(NamedTuple):
+class RecordRange(NamedTuple):
     """Which records to read, and how."""
 
     topic: str
@@ -59,7 +59,7 @@ def decode(
 
     Raises KohortError too, if a column of them is more than 2 GiB.
     """
-    wanted = Wanted(
+    wanted = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
     )
     found = list(_decode(data, wanted, aborted, _TOGETHER, check_crcs))
@@ -95,7 +95,7 @@ def decode_batches(
     Raises KafkaError: CORRUPT_MESSAGE if the bytes are no batches or not what was sent,
     MESSAGE_TOO_LARGE if a batch inflates beyond 64 MiB, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    wanted = Wanted(
+    wanted = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
     )
     for found in _decode(data, wanted, aborted, _TOGETHER._replace(rows=max_rows), check_crcs):
@@ -105,9 +105,9 @@ def decode_batches(
 
 def _decode(
     data: Input,
-    wanted: Wanted,
+    wanted: RecordRange,
     aborted: Iterable[AbortedTransaction],
-    limits: Limits,
+    limits: PayloadLimits,
     check_crcs: bool,
 ) -> Iterator[pa.RecordBatch]:
     array = as_bytes(data)
@@ -121,7 +121,7 @@ def _decode(
         ) from None
 
 
-def _record_batch(payload: Payload, wanted: Wanted) -> pa.RecordBatch:
+def _record_batch(payload: Payload, wanted: RecordRange) -> pa.RecordBatch:
     data, batches = payload
     capacity, size = int(batches[:, kernels.COUNT].sum()), int(batches[:, kernels.SIZE].sum())
     offsets, timestamps, types = (

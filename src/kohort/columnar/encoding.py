@@ -163,16 +163,16 @@ def encode(rows: Rows, chosen: Array, *, batch_size: int, max_size: int) -> Iter
     A record that is larger gets a batch of its own. Raises KafkaError MESSAGE_TOO_LARGE if it
     exceeds `max_size`, as no batch does.
     """
-    told = np.zeros(kernels.TOLD, np.int64)
+    totals = np.zeros(kernels.ENCODED_TOTALS, np.int64)
     ordinary = out = np.empty(min(batch_size, max_size), np.uint8)
     for partition, of_partition in _grouped(chosen):
         while len(of_partition):
-            written = _write(of_partition, rows, out, told)
+            written = _write(of_partition, rows, out, totals)
             if written < 0:
                 _validate_size(partition, -written, max_size)
                 out = np.empty(-written, np.uint8)
                 continue
-            size, latest = told.tolist()
+            size, latest = totals.tolist()
             first = int(rows.timestamps[of_partition[0]])
             yield Encoded(partition, out.data[:size], written, first, latest)
             of_partition, out = of_partition[written:], ordinary
@@ -187,12 +187,12 @@ def _validate_size(partition: int, size: int, most: int) -> None:
         )
 
 
-def _write(of_partition: Array, rows: Rows, out: Array, told: Array) -> int:
+def _write(of_partition: Array, rows: Rows, out: Array, totals: Array) -> int:
     headers = rows.headers
     return int(
         kernels.write_records(
             of_partition, rows.timestamps, *rows.keys, *rows.values,
-            headers.ends, headers.nulls, headers.names.data, headers.names.ends, *headers.contents, out, told,
+            headers.ends, headers.nulls, headers.names.data, headers.names.ends, *headers.contents, out, totals,
         )
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ Number: TypeAlias = Any
 # What is told of the records written.
 SIZE: Final = 0
 MAX_TIMESTAMP: Final = 1
-TOLD: Final = 2
+ENCODED_TOTALS: Final = 2
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -155,7 +155,7 @@ def write_records(
     content_ends: Array,
     content_nulls: Array,
     out: Array,
-    told: Array,
+    totals: Array,
 ) -> Number:
     """Write `rows`, in this order, as the records of one batch, as many as `out` has room for.
 
@@ -196,6 +196,6 @@ def write_records(
             at = _put_string(out, at, contents, np.int64(content_ends[entry]), content_size)
         latest = max(latest, timestamps[row])
         written += 1
-    told[SIZE] = at
-    told[MAX_TIMESTAMP] = latest
+    totals[SIZE] = at
+    totals[MAX_TIMESTAMP] = latest
     return written

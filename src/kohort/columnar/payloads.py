@@ -33,7 +33,7 @@ class Payload(NamedTuple):
     batches: Table
 
 
-class Limits(NamedTuple):
+class PayloadLimits(NamedTuple):
     """How much is taken together, unless one batch alone is more."""
 
     rows: int
@@ -96,7 +96,9 @@ class _Together:
         )
 
 
-def payloads(data: Array, batches: Table, limits: Limits, *, check_crcs: bool) -> Iterator[Payload]:
+def payloads(
+    data: Array, batches: Table, limits: PayloadLimits, *, check_crcs: bool
+) -> Iterator[Payload]:
     """The records of `batches`, some batches at a time.
 
     Raises KafkaError: CORRUPT_MESSAGE if a batch is not what was sent, or cannot hold the records

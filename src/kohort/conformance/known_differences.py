@@ -17,7 +17,7 @@ from kohort.conformance.entities import Plain
 
 
 @dataclass(frozen=True)
-class Argued:
+class KnownDifference:
     """A field of one scenario (as a shell pattern), the value that is argued for it, and the
     argument.
     """
@@ -54,34 +54,40 @@ NOTHING_DROPPED: Final = (
     "answers both"
 )
 
-ARGUED: Final = (
-    Argued(
+KNOWN_DIFFERENCES: Final = (
+    KnownDifference(
         "static_members.pending_id_with_instance_id",
         "error_code",
         "UNKNOWN_MEMBER_ID (25)",
         PENDING_STATIC,
     ),
-    Argued("static_members.pending_id_with_instance_id", "member_id", "<member 1>", PENDING_STATIC),
-    Argued("metadata.auto_creation", "topics[[]0].error_code", "NONE (0)", CREATED_AT_ONCE),
-    Argued("metadata.auto_creation", "topics[[]0].partitions.length", 1, CREATED_AT_ONCE),
-    Argued("metadata.auto_creation", "topics[[]0].topic_id", "<topic id 1>", CREATED_AT_ONCE),
-    Argued(
+    KnownDifference(
+        "static_members.pending_id_with_instance_id", "member_id", "<member 1>", PENDING_STATIC
+    ),
+    KnownDifference(
+        "metadata.auto_creation", "topics[[]0].error_code", "NONE (0)", CREATED_AT_ONCE
+    ),
+    KnownDifference("metadata.auto_creation", "topics[[]0].partitions.length", 1, CREATED_AT_ONCE),
+    KnownDifference(
+        "metadata.auto_creation", "topics[[]0].topic_id", "<topic id 1>", CREATED_AT_ONCE
+    ),
+    KnownDifference(
         "configured.late_member_finds_no_room", "value", "sooner than 2.5 s", NOBODY_TO_WAIT_FOR
     ),
-    Argued("connections.known_tag_of_null", "outcome", "connection closed", NULL_TAG),
-    Argued(
+    KnownDifference("connections.known_tag_of_null", "outcome", "connection closed", NULL_TAG),
+    KnownDifference(
         "produce.same_partition_twice",
         "responses[[]0].partition_responses.length",
         2,
         NOTHING_DROPPED,
     ),
-    Argued("produce.same_partition_twice", "value", 2, NOTHING_DROPPED),
+    KnownDifference("produce.same_partition_twice", "value", 2, NOTHING_DROPPED),
 )
 
 
-def argument(difference: Difference) -> str | None:
+def reason_for(difference: Difference) -> str | None:
     """Why this difference is right, or None when nobody argues for it."""
-    for one in ARGUED:
+    for one in KNOWN_DIFFERENCES:
         same_place = one.scenario == difference.scenario and fnmatch.fnmatchcase(
             difference.field, one.field
         )
@@ -90,6 +96,6 @@ def argument(difference: Difference) -> str | None:
     return None
 
 
-def all_argued(differences: Iterable[Difference]) -> bool:
+def all_known(differences: Iterable[Difference]) -> bool:
     """Whether every one of them is argued."""
-    return all(argument(one) is not None for one in differences)
+    return all(reason_for(one) is not None for one in differences)

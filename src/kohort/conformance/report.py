@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kohort.conformance.comparing import Difference, differences
 from kohort.conformance.entities import Plain
-from kohort.conformance.known_differences import all_argued, argument
+from kohort.conformance.known_differences import all_known, reason_for
 from kohort.conformance.reference import Reference
 from kohort.conformance.runner import Run
 from kohort.conformance.scenario import Scenario
@@ -40,7 +40,7 @@ class Verdict:
         """ "same", "argued" (every difference has its argument) or "differs"."""
         if not self.differences:
             return "same"
-        return "argued" if all_argued(self.differences) else "differs"
+        return "argued" if all_known(self.differences) else "differs"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _difference(one: Difference) -> dict[str, Plain]:
         "field": one.field,
         "expected": one.expected,
         "got": one.got,
-        "argument": argument(one),
+        "argument": reason_for(one),
     }
 
 
@@ -146,7 +146,7 @@ def _print_differences(verdict: Verdict, console: Console) -> None:
         console.print(
             (f"  {escape(one.step)}  [bold]{escape(one.field)}[/]: {values}"), highlight=False
         )
-    for why in dict.fromkeys(argument(one) for one in verdict.differences):
+    for why in dict.fromkeys(reason_for(one) for one in verdict.differences):
         if why is not None:
             console.print(f"  argued: {escape(why)}", highlight=False)
     if (more := len(verdict.differences) - SHOWN_OF_A_SCENARIO) > 0:

@@ -5,7 +5,7 @@ Source: ClassicGroup.asDescribedGroup, validateDeleteGroup and asListedGroup of 
 
 from collections.abc import Iterable
 
-from kohort.coordinator.classic import Group, Session, State
+from kohort.coordinator.classic import Group, MemberSession, State
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord
 from kohort.coordinator.requests import DeleteGroup, DescribeGroup, ListGroups
@@ -81,7 +81,7 @@ def tombstones(group: Group, step: Step) -> None:
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), None))
 
 
-def _described(group: Group, session: Session, stable: bool) -> DescribedMember:
+def _described(group: Group, session: MemberSession, stable: bool) -> DescribedMember:
     synced = None if group.logged is None else group.logged.members.get(session.member_id)
     return DescribedMember(
         member_id=session.member_id,

@@ -1,7 +1,7 @@
 """One classic group: what is logged of it, what is soft, and the state that follows from the two.
 
 Logged is a group's last synced generation, `ClassicGroup`, and its committed offsets; only
-`Shard.replay` writes them. Soft is the rest: a `Session` for each member, the pending ids of the
+`Shard.replay` writes them. Soft is the rest: a `MemberSession` for each member, the pending ids of the
 member-id handshake (KIP-394), and at most one `Round`, the rebalance under way. Soft state dies
 with the process; the logged group does not.
 
@@ -106,7 +106,7 @@ class ClassicGroup:
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
+class MemberSession:
     """The soft state of one member."""
 
     member_id: str
@@ -151,7 +151,7 @@ class Group:
         self.id = group_id
         self.logged: ClassicGroup | None = None
         self.offsets = CommittedOffsets()
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, MemberSession] = {}
         self.instances: dict[str, str] = {}
         """Instance id → member id of the static members."""
         self.pending = PendingMembers()
@@ -213,14 +213,14 @@ class Group:
 
     # --- members ---
 
-    def add_session(self, session: Session) -> None:
+    def add_session(self, session: MemberSession) -> None:
         self._share_values(session)
         self.sessions[session.member_id] = session
         self._supported.update(session.protocol_names)
         if session.instance_id is not None:
             self.instances[session.instance_id] = session.member_id
 
-    def remove_session(self, member_id: str) -> Session | None:
+    def remove_session(self, member_id: str) -> MemberSession | None:
         session = self.sessions.pop(member_id, None)
         if session is None:
             return None
@@ -230,7 +230,7 @@ class Group:
         self.unsynced.discard(member_id)
         return session
 
-    def _share_values(self, session: Session) -> None:
+    def _share_values(self, session: MemberSession) -> None:
         # The members of a group are mostly alike. What came in requests of their own need not be
         # kept for each.
         other = next(iter(self.sessions.values()), session)
@@ -239,7 +239,9 @@ class Group:
             if value == getattr(session, name):
                 setattr(session, name, value)
 
-    def update_protocols(self, session: Session, protocols: tuple[tuple[str, bytes], ...]) -> None:
+    def update_protocols(
+        self, session: MemberSession, protocols: tuple[tuple[str, bytes], ...]
+    ) -> None:
         if protocols == session.protocols:
             return
         self._withdraw(session.protocol_names)

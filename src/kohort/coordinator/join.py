@@ -9,7 +9,7 @@ Source: classicGroupJoin… of Kafka's GroupMetadataManager; KIP-394 (member-id 
 
 from dataclasses import replace
 
-from kohort.coordinator.classic import Group, Session, State
+from kohort.coordinator.classic import Group, MemberSession, State
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.pending import PendingMember
 from kohort.coordinator.rebalance import (
@@ -129,7 +129,7 @@ def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
 def _add_member(
     group: Group, request: JoinGroup, member_id: str, step: Step, *, timer: Instant | None = None
 ) -> None:
-    session = Session(
+    session = MemberSession(
         member_id=member_id,
         instance_id=request.instance_id,
         client_id=request.client_id,
@@ -148,7 +148,7 @@ def _add_member(
 
 
 def _replace_static_member(
-    group: Group, request: JoinGroup, old: Session, member_id: str, step: Step
+    group: Group, request: JoinGroup, old: MemberSession, member_id: str, step: Step
 ) -> None:
     """A static member came back: its new id takes the place of the old one, which is fenced."""
     leader = group.leader
@@ -166,7 +166,7 @@ def _replace_static_member(
 
 
 def _keep_generation(
-    group: Group, request: JoinGroup, old_id: str, session: Session, step: Step
+    group: Group, request: JoinGroup, old_id: str, session: MemberSession, step: Step
 ) -> None:
     """Log the new id in the place of the old one; nobody else notices."""
     assert group.logged is not None
@@ -224,13 +224,15 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
         _rebalance(group, session, request, what, step)
 
 
-def _update_member(group: Group, session: Session, request: JoinGroup) -> None:
+def _update_member(group: Group, session: MemberSession, request: JoinGroup) -> None:
     group.update_protocols(session, request.protocols)
     session.session_timeout_ms = request.session_timeout_ms
     session.rebalance_timeout_ms = request.rebalance_timeout_ms
 
 
-def _rebalance(group: Group, session: Session, request: JoinGroup, what: str, step: Step) -> None:
+def _rebalance(
+    group: Group, session: MemberSession, request: JoinGroup, what: str, step: Step
+) -> None:
     """Park the member's join in the round that is joining, or in a new one."""
     awaited = what in _NO_CAUSE and group.state is State.PREPARING_REBALANCE
     causes = (

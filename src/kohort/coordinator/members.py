@@ -18,13 +18,13 @@ from kohort.types import Instant
 
 def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
     """Decide one Heartbeat."""
-    error = hear_of(
+    error = keep_alive(
         group, request.group, request.generation, request.member_id, request.instance_id, now
     )
     return Result(replies=(Reply(request.request_id, HeartbeatResponse(error)),))
 
 
-def hear_of(
+def keep_alive(
     group: Group | None,
     group_id: str,
     generation: int,

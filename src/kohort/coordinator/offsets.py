@@ -63,7 +63,7 @@ def commit_offsets(
         refused = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
         return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
     if group is not None and request.member_id:
-        _hear_of(group, request.member_id, now)
+        _keep_alive(group, request.member_id, now)
     expires = (
         NO_TIMESTAMP
         if request.retention_ms == -1
@@ -111,7 +111,7 @@ def commit_columns(
         return error
     group_id, _, member_id, _ = committer
     if member_id and group is not None:
-        _hear_of(group, member_id, now)
+        _keep_alive(group, member_id, now)
     records = []
     for topic, topic_id, partitions, positions in topics:
         records.append(
@@ -120,7 +120,7 @@ def commit_columns(
     return records
 
 
-def _hear_of(group: Group, member_id: str, now: Instant) -> None:
+def _keep_alive(group: Group, member_id: str, now: Instant) -> None:
     """Who commits is alive."""
     session = group.sessions.get(member_id)
     if session is not None:

@@ -143,7 +143,9 @@ def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
     )
     if group.round is not None:
         propagate_sync_error(group, group.round, ErrorCode.rebalance_in_progress, step)
-        step.tell(group.round.ended(group.id, "disturbed", tuple(group.sessions), step.now))
+        step.journal_rebalance(
+            group.round.ended(group.id, "disturbed", tuple(group.sessions), step.now)
+        )
     group.unsynced.clear()
     step.cancel_timer(SyncPhaseEnds(group.id))
     group.round = opened
@@ -187,7 +189,7 @@ def _start_sync_phase(group: Group, round_: Round, step: Step) -> None:
     if round_.leader not in round_.joins:
         round_.leader = next(iter(round_.joins))
     round_.protocol = group.select_protocol()
-    _answer_joins(group, round_, step)
+    _respond_to_joins(group, round_, step)
     for session in group.sessions.values():
         session.is_new = False
         step.restart_session(group, session)
@@ -195,7 +197,7 @@ def _start_sync_phase(group: Group, round_: Round, step: Step) -> None:
     step.set_timer(SyncPhaseEnds(group.id), group.rebalance_timeout_ms)
 
 
-def _answer_joins(group: Group, round_: Round, step: Step) -> None:
+def _respond_to_joins(group: Group, round_: Round, step: Step) -> None:
     for member_id, request_id in round_.joins.items():
         members = joined_members(group, round_.protocol) if member_id == round_.leader else ()
         step.reply(request_id, current_generation(group, member_id, members))
@@ -219,7 +221,7 @@ def current_generation(
 def _leave_empty(group: Group, round_: Round, step: Step) -> None:
     value = GroupMetadataValue(round_.protocol_type, round_.generation, None, None, step.now, ())
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
-    step.tell(round_.ended(group.id, "empty", (), step.now))
+    step.journal_rebalance(round_.ended(group.id, "empty", (), step.now))
     group.round = None
 
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from kohort.coordinator import expiration
 from kohort.coordinator.admin import delete_group, describe_group, list_groups
-from kohort.coordinator.classic import ClassicGroup, Group, Session
+from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
-from kohort.coordinator.members import hear_of, heartbeat, leave_group, session_expires
+from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
 from kohort.coordinator.offsets import (
     commit_columns,
     commit_offsets,
@@ -101,7 +101,7 @@ class Shard:
         """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and
         never waits.
         """
-        return hear_of(self.groups.get(group), group, generation, member_id, instance_id, now)
+        return keep_alive(self.groups.get(group), group, generation, member_id, instance_id, now)
 
     def commit(
         self, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
@@ -214,13 +214,13 @@ class Shard:
         return commit_offsets(self.groups.get(request.group), request, self.config, now)
 
     def _offset_fetch(self, request: OffsetFetch, now: Instant) -> Result:  # noqa: ARG002
-        return _answer(request, fetch_offsets(self.groups.get(request.group), request))
+        return _respond(request, fetch_offsets(self.groups.get(request.group), request))
 
     def _describe_group(self, request: DescribeGroup, now: Instant) -> Result:  # noqa: ARG002
-        return _answer(request, describe_group(self.groups.get(request.group), request))
+        return _respond(request, describe_group(self.groups.get(request.group), request))
 
     def _list_groups(self, request: ListGroups, now: Instant) -> Result:  # noqa: ARG002
-        return _answer(request, list_groups(self.groups.values(), request))
+        return _respond(request, list_groups(self.groups.values(), request))
 
     def _delete_group(self, request: DeleteGroup, now: Instant) -> Result:
         step = Step(self.config, now)
@@ -287,7 +287,7 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant], Result]]] = {
 }
 
 
-def _answer(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) -> Result:
+def _respond(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) -> Result:
     return Result(replies=(Reply(request.request_id, response),))
 
 
@@ -314,9 +314,9 @@ def _restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:
         step.restart_session(group, session)
 
 
-def _session(member: MemberMetadata, protocol: str | None) -> Session:
+def _session(member: MemberMetadata, protocol: str | None) -> MemberSession:
     """A member as the log knows it: of its protocols only the chosen one is left."""
-    return Session(
+    return MemberSession(
         member_id=member.member_id,
         instance_id=member.instance_id,
         client_id=member.client_id,

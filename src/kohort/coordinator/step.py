@@ -2,7 +2,7 @@
 happen.
 """
 
-from kohort.coordinator.classic import Group, Session
+from kohort.coordinator.classic import Group, MemberSession
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
@@ -38,11 +38,11 @@ class Step:
     def cancel_timer(self, key: TimerKey) -> None:
         self._timers.append(Cancel(key))
 
-    def tell(self, rebalance: Rebalance) -> None:
+    def journal_rebalance(self, rebalance: Rebalance) -> None:
         self._journal.append(rebalance)
 
     def restart_session(
-        self, group: Group, session: Session, timeout_ms: int | None = None
+        self, group: Group, session: MemberSession, timeout_ms: int | None = None
     ) -> None:
         """Expire the member `timeout_ms` from now, after its session timeout if None.
 
@@ -55,7 +55,7 @@ class Step:
         if session.timer is None or session.timer > session.deadline:
             self.arm(group, session)
 
-    def arm(self, group: Group, session: Session) -> None:
+    def arm(self, group: Group, session: MemberSession) -> None:
         """Set the member's timer to its deadline."""
         session.timer = session.deadline
         self._timers.append(Timer(SessionExpires(group.id, session.member_id), session.deadline))

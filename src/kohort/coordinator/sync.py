@@ -10,7 +10,7 @@ in Stable.
 Source: classicGroupSync… of Kafka's GroupMetadataManager; KIP-559 (protocol type and name).
 """
 
-from kohort.coordinator.classic import Group, Session, State
+from kohort.coordinator.classic import Group, MemberSession, State
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.rebalance import propagate_sync_error, rebalance, remove_member
 from kohort.coordinator.records import (
@@ -93,7 +93,9 @@ def sync_phase_ends(group: Group, step: Step) -> None:
     rebalance(group, causes, step)
 
 
-def member_metadata(session: Session, protocol: str | None, assignment: bytes) -> MemberMetadata:
+def member_metadata(
+    session: MemberSession, protocol: str | None, assignment: bytes
+) -> MemberMetadata:
     """What is logged of a member."""
     return MemberMetadata(
         member_id=session.member_id,
@@ -143,7 +145,7 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         step.reply(request_id, _assigned(value, assigned.get(member_id, b"")))
     for session in group.sessions.values():
         step.restart_session(group, session)
-    step.tell(round_.ended(group.id, "stable", tuple(group.sessions), step.now))
+    step.journal_rebalance(round_.ended(group.id, "stable", tuple(group.sessions), step.now))
     group.round = None
 
 

@@ -250,5 +250,5 @@ def _validate_records(
         )
     if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
         return batch
-    mended = replace_timestamps(batch, header, header.attributes & ~LOG_APPEND_TIME, largest)
-    return mended + memoryview(batch)[HEADER_SIZE:]
+    corrected = replace_timestamps(batch, header, header.attributes & ~LOG_APPEND_TIME, largest)
+    return corrected + memoryview(batch)[HEADER_SIZE:]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kohort.protocol.packing import read_varint
 from kohort.protocol.schema import Shape, fixed_size, shape
 
-QuickWalk: TypeAlias = Callable[[bytes, int, int], bool]
+BoundsCheck: TypeAlias = Callable[[bytes, int, int], bool]
 """(data, offset, elements allowed) -> all is well. IndexError at the end of the data, as does
 `MalformedError` for a length that is none: not well either.
 """
@@ -25,12 +25,12 @@ QuickWalk: TypeAlias = Callable[[bytes, int, int], bool]
 _INDENT: Final = "    "
 
 
-def quick_walk(entity_type: Any) -> QuickWalk:
+def bounds_check(entity_type: Any) -> BoundsCheck:
     """A function for messages of this class. One without arrays is not looked at: kio reads it
     safely.
     """
     if not has_arrays(entity_type):
-        return _all_is_well
+        return _no_arrays_to_check
     body = [_INDENT + line for line in _struct_lines(entity_type, depth=0)]
     source = "\n".join(
         ["def walk(data, at, left):", "    end = len(data)", *body, "    return at <= end"],
@@ -40,7 +40,7 @@ def quick_walk(entity_type: Any) -> QuickWalk:
         compile(source, f"<walk over {entity_type.__name__} v{entity_type.__version__}>", "exec"),
         namespace,
     )
-    walk: QuickWalk = namespace["walk"]
+    walk: BoundsCheck = namespace["walk"]
     return walk
 
 
@@ -50,7 +50,7 @@ def has_arrays(entity_type: Any) -> bool:
     return any(each.is_array or (each.is_struct and has_arrays(each.inner)) for each in shapes)
 
 
-def _all_is_well(_data: bytes, _at: int, _left: int) -> bool:
+def _no_arrays_to_check(_data: bytes, _at: int, _left: int) -> bool:
     return True
 
 

@@ -7,7 +7,7 @@ it refuses what Kafka accepts: tagged fields that it does not know (that is what
 newer client may send them), text that is not UTF-8, a retention of more years than Python's
 timedelta has.
 
-So a message that is not as usual (`quick_walk`) is walked over step by step, along its lengths and
+So a message that is not as usual (`bounds_check`) is walked over step by step, along its lengths and
 counts. What cannot be read is refused; what kio would stumble over is cut out, or replaced by what
 Kafka makes of it. The steps are derived once from kio's own schema class, so there is no second
 description of the messages to keep in step.
@@ -88,7 +88,7 @@ data: IndexError, struct.error, or an offset beyond it.
 """
 
 
-def mended(entity_type: Any, data: bytes, at: int = 0) -> bytes:
+def normalized(entity_type: Any, data: bytes, at: int = 0) -> bytes:
     """The message that starts at offset `at`, as kio can read it; bytes behind it are ignored, as
     Kafka does.
 

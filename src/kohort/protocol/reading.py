@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from kohort.protocol.bounds_check import quick_walk
+from kohort.protocol.bounds_check import bounds_check
 from kohort.protocol.framing import MalformedError
-from kohort.protocol.lenient_decoding import MAX_ELEMENTS, mended
+from kohort.protocol.lenient_decoding import MAX_ELEMENTS, normalized
 
 Read: TypeAlias = Callable[[bytes, int], Any]
 """(data, offset) -> entity; bytes behind it are ignored, as Kafka does. Raises `MalformedError` and
@@ -23,17 +23,17 @@ _UNREADABLE: Final = (SerialError, ValueError, KeyError, IndexError, OverflowErr
 @cache
 def reader(entity_type: Any) -> Read:
     """A function that reads messages of this class."""
-    is_as_usual = quick_walk(entity_type)
-    read_trusting = entity_reader(entity_type)
+    is_in_bounds = bounds_check(entity_type)
+    read_unchecked = entity_reader(entity_type)
 
     def read(data: bytes, at: int) -> Any:
         try:
-            if is_as_usual(data, at, MAX_ELEMENTS):
-                return read_trusting(data, at)[0]
+            if is_in_bounds(data, at, MAX_ELEMENTS):
+                return read_unchecked(data, at)[0]
         except _UNREADABLE:
             pass
         try:
-            return read_trusting(mended(entity_type, data, at), 0)[0]
+            return read_unchecked(normalized(entity_type, data, at), 0)[0]
         except MalformedError:
             raise
         except _UNREADABLE as error:

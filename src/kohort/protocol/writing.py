@@ -2,7 +2,7 @@
 
 kio reads with native code but writes in Python, 5 µs for a committed offset: an answer of a
 thousand partitions would hold up everyone for milliseconds. So a function is generated for each
-class, as in `quick_walk`; fields of fixed size that follow each other become one `struct.pack`. The
+class, as in `bounds_check`; fields of fixed size that follow each other become one `struct.pack`. The
 bytes are kio's, which a test makes sure of for every response that is served.
 """
 

@@ -27,7 +27,7 @@ from kohort.log.base import Log
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import Commit, HostState, ShardHost
-from kohort.runtime.timer_driver import Alarm
+from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
@@ -59,7 +59,9 @@ class Groups:
         """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable.
         """
         self._clock = clock
-        self._timers: Alarm[tuple[ShardHost, Shard, TimerKey]] = Alarm(clock, self._timer_is_due)
+        self._timers: TimerDriver[tuple[ShardHost, Shard, TimerKey]] = TimerDriver(
+            clock, self._timer_is_due
+        )
         self._expiration_s = expiration_interval_ms / 1_000
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -116,7 +118,7 @@ class Groups:
 
     def submit(self, request: Request) -> None:
         """Have the group's shard decide; the answer goes to `request.request_id`, now or later."""
-        self._timers.heard = True
+        self._timers.had_request = True
         if isinstance(request, ListGroups):
             cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
         else:
@@ -133,7 +135,7 @@ class Groups:
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> ErrorCode:
         """What a heartbeat is answered. It is the one request that can always be answered at once."""
-        self._timers.heard = True
+        self._timers.had_request = True
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
     def commit(
@@ -146,7 +148,7 @@ class Groups:
         """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes
         that, now or later.
         """
-        self._timers.heard = True
+        self._timers.had_request = True
         self._host(committer.group).commit(answer, committer, version, topics)
 
     def committing(self, group: str) -> Commit:

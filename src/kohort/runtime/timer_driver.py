@@ -11,11 +11,11 @@ from kohort.types import Instant
 K = TypeVar("K", bound=Hashable)
 
 _TICK_S: Final = 0.001
-GIVES_WAY_MS: Final = 20
+MAX_DELAY_MS: Final = 20
 """How much later a timer fires at most because requests keep coming."""
 
 
-class Alarm(Generic[K]):
+class TimerDriver(Generic[K]):
     """Timers on the running event loop. A due timer gives way to the requests that have come by
     then.
 
@@ -26,16 +26,16 @@ class Alarm(Generic[K]):
     behind the requests. Here it waits until the loop has turned without a request.
     """
 
-    def __init__(self, clock: Clock, ring: Callable[[K], None]) -> None:
-        self.heard = False
+    def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
+        self.had_request = False
         """To be set with every request."""
         self._clock = clock
-        self._ring_for = ring
+        self._fire_one = fire
         self._timers: TimerHeap[K] = TimerHeap()
         self._handle: asyncio.TimerHandle | None = None
         self._at: Instant | None = None
-        self._listening_since: Instant | None = None
-        self._ringing_at: Instant | None = None
+        self._deferring_since: Instant | None = None
+        self._firing_at: Instant | None = None
 
     def __len__(self) -> int:
         """How many timers are set."""
@@ -45,8 +45,8 @@ class Alarm(Generic[K]):
         """Set, or move, a timer. One that is set because another rang does not ring before requests
         are heard again.
         """
-        if self._ringing_at is not None:
-            deadline = max(deadline, Instant(self._ringing_at + 1))
+        if self._firing_at is not None:
+            deadline = max(deadline, Instant(self._firing_at + 1))
         self._timers.set(key, deadline)
         if self._at is None or deadline < self._at:
             self._arm()
@@ -65,29 +65,29 @@ class Alarm(Generic[K]):
         if deadline is not None and (self._at is None or deadline < self._at):
             # One that rings too early, because that timer was cancelled or moved, arms itself
             # again.
-            self._ring_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
+            self._fire_after(max(deadline - self._clock.now(), 0) / 1_000, deadline)
 
-    def _ring_after(self, seconds: float, at: Instant) -> None:
+    def _fire_after(self, seconds: float, at: Instant) -> None:
         self.close()
         self._at = at
-        self._handle = asyncio.get_running_loop().call_later(seconds, self._ring)
+        self._handle = asyncio.get_running_loop().call_later(seconds, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         now, deadline = self._clock.now(), self._timers.next_deadline()
-        if deadline is not None and deadline <= now and self._listens(now):
-            self._ring_after(_TICK_S, deadline)
+        if deadline is not None and deadline <= now and self._defers(now):
+            self._fire_after(_TICK_S, deadline)
             return
-        self._ringing_at = now
+        self._firing_at = now
         for key in self._timers.due(now):
-            self._ring_for(key)
-        self._at = self._listening_since = self._ringing_at = None
+            self._fire_one(key)
+        self._at = self._deferring_since = self._firing_at = None
         self._arm()
 
-    def _listens(self, now: Instant) -> bool:
+    def _defers(self, now: Instant) -> bool:
         """Whether what is due has to wait for one more turn of the loop."""
-        if self._listening_since is None:
-            self._listening_since = now
-        elif not self.heard or now - self._listening_since >= GIVES_WAY_MS:
+        if self._deferring_since is None:
+            self._deferring_since = now
+        elif not self.had_request or now - self._deferring_since >= MAX_DELAY_MS:
             return False
-        self.heard = False
+        self.had_request = False
         return True

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
 from kohort.spark import fetching
-from kohort.spark.offset_queries import Asking, validate_named
+from kohort.spark.offset_queries import OffsetQueries, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions
 from kohort.spark.ranges import OffsetRange, ranges, split
@@ -22,13 +22,13 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        options, asking = self._options, Asking(self._options)
-        partitions = asking.partitions()
+        options, queries = self._options, OffsetQueries(self._options)
+        partitions = queries.partitions()
         validate_named(options, partitions)
-        start = asking.resolve(options.starting, partitions)
-        end = asking.resolve(options.ending, partitions)
+        start = queries.resolve(options.starting, partitions)
+        end = queries.resolve(options.ending, partitions)
         if options.starting.at is not None or options.ending.at is not None:
-            end = _up_to_the_end(options, start, end, asking.latest(partitions))
+            end = _up_to_the_end(options, start, end, queries.latest(partitions))
         if options.fail_on_data_loss:
             _validate_order(options, start, end)
         found = split(ranges(start, end), options.min_partitions, options.max_records_per_partition)

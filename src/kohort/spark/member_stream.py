@@ -47,13 +47,13 @@ class MemberStreamReader(StreamReader):
         self._member: Member | None = None
 
     def initialOffset(self) -> Any:  # noqa: N802
-        validate_named(self.options, self.asking.partitions())
+        validate_named(self.options, self.queries.partitions())
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
         before, patience_s = positions_of(start), self._patience_s
         while True:
-            there = frozenset(self.asking.partitions())
+            there = frozenset(self.queries.partitions())
             # what is gone is not to be committed, which would be tried for long
             at = self.left(before, there)
             assigned = self._joined().boundary(at, patience_s)

@@ -33,7 +33,7 @@ from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError, unless_error
 from kohort.spark import background
-from kohort.spark.offset_queries import Asking
+from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions
 from kohort.spark.values import named, numbers
@@ -62,7 +62,7 @@ class QueryMember:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._asking = Asking(options)
+        self._asking = OffsetQueries(options)
         self._group = ConsumerGroup(
             options.group_id or "", on_event=_told, **group_options(options)
         )

@@ -21,7 +21,7 @@ SOON_MS: Final = 5_000
 """How long a partition is asked for before we look whether it is still there."""
 
 
-class Asking:
+class OffsetQueries:
     """Questions of one reader, asked from a plain function."""
 
     def __init__(self, options: ReadOptions) -> None:

@@ -16,7 +16,7 @@ from kohort.client.config import ClientConfig
 from kohort.errors import ConfigError
 from kohort.spark import connecting, positions, unsupported_options
 from kohort.spark.positions import EARLIEST, LATEST, Positions
-from kohort.spark.raw_options import Given, Pairs
+from kohort.spark.raw_options import Pairs, RawOptions
 from kohort.spark.values import INT32_MAX, number
 from kohort.types import TopicPartition
 
@@ -108,7 +108,7 @@ class ReadOptions:
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises ConfigError."""
-    given = Given(options)
+    given = RawOptions(options)
     given.refuse_unknown(_READ, unsupported_options.SPARK)
     connecting.refuse_unknown(given.kafka, connecting.READS)
     connecting.client_config(given.kafka)
@@ -147,7 +147,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def _subscription(given: Given) -> Subscription:
+def _subscription(given: RawOptions) -> Subscription:
     found = given.among(_SUBSCRIPTIONS)
     if len(found) != 1:
         which = f"{' and '.join(found)} contradict each other" if found else "none is given"
@@ -179,7 +179,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
+def _bound(given: RawOptions, options: tuple[str, ...], default: str) -> Bound:
     """The first of the options counts; two would be a contradiction that Spark decides silently."""
     found = given.among(options)
     if len(found) > 1:
@@ -205,7 +205,7 @@ def _bound(given: Given, options: tuple[str, ...], default: str) -> Bound:
     )
 
 
-def _starting(given: Given, streaming: bool) -> Bound:
+def _starting(given: RawOptions, streaming: bool) -> Bound:
     bound = _bound(given, _STARTING, "latest" if streaming else "earliest")
     if not streaming and (bound.everywhere == LATEST or LATEST in (bound.at or {}).values()):
         raise ConfigError(
@@ -215,7 +215,7 @@ def _starting(given: Given, streaming: bool) -> Bound:
     return bound
 
 
-def _latest_if_no_match(given: Given) -> bool:
+def _latest_if_no_match(given: RawOptions) -> bool:
     name = "startingOffsetsByTimestampStrategy"
     if given.get(name) is not None and not given.among(_STARTING[:2]):
         raise ConfigError(
@@ -224,7 +224,7 @@ def _latest_if_no_match(given: Given) -> bool:
     return given.choice(name, ("error", "latest"), "error") == "latest"
 
 
-def _group(given: Given) -> tuple[str | None, GroupMode]:
+def _group(given: RawOptions) -> tuple[str | None, GroupMode]:
     names = [
         each for each in (given.get("group.id"), given.get("kafka.group.id")) if each is not None
     ]

@@ -13,7 +13,7 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """`kafka.*` options without the prefix, sorted: they name an open cluster."""
 
 
-class Given:
+class RawOptions:
     """Options by their names in lower case, and the `kafka.*` ones without the prefix."""
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -34,7 +34,7 @@ def _directory() -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class SpoolDirectory:
     """Of one write; made where it is planned, on the driver's machine, and picklable."""
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -60,14 +60,14 @@ class Handover:
         return f"kohort-rows-{self.token}-"
 
 
-class Spool:
+class RowSpool:
     """Rows that wait: in memory as long as they are few, then in a file; a context manager that
     removes it.
     """
 
-    def __init__(self, memory_bytes: int, handover: Handover) -> None:
+    def __init__(self, memory_bytes: int, spool_directory: SpoolDirectory) -> None:
         self._memory_bytes = memory_bytes
-        self._handover = handover
+        self._directory = spool_directory
         self._batches: list[RecordBatch] = []
         self._writer: Any = None
         self._path: Path | None = None
@@ -93,7 +93,7 @@ class Spool:
 
     def __iter__(self) -> Iterator[RecordBatch]:
         self._close()
-        yield from self._batches if self._path is None else in_file(str(self._path))
+        yield from self._batches if self._path is None else read_file(str(self._path))
 
     def packed(self) -> bytes:
         """All of it, as an Arrow stream; only while it is in memory."""
@@ -104,7 +104,7 @@ class Spool:
                     writer.write_batch(batch)
         return bytes(memoryview(sink.getvalue()))
 
-    def left_in_file(self) -> str:
+    def handed_over(self) -> str:
         """The file, with all of it; from now on it is the driver's."""
         self._write()
         self._close()
@@ -114,7 +114,7 @@ class Spool:
     def _write(self) -> None:
         for batch in self._batches:
             if self._writer is None:
-                self._path = self._handover.new_file()
+                self._path = self._directory.new_file()
                 self._writer = pa.ipc.new_stream(str(self._path), batch.schema)
             self._writer.write_batch(batch)
         self._batches.clear()
@@ -125,15 +125,15 @@ class Spool:
             self._writer = None
 
 
-def unpacked(stream: bytes) -> Iterator[RecordBatch]:
-    """What `Spool.packed` packed."""
+def read_packed(stream: bytes) -> Iterator[RecordBatch]:
+    """What `RowSpool.packed` packed."""
     if stream:
         with pa.ipc.open_stream(stream) as reader:
             yield from reader
 
 
-def in_file(path: str) -> Iterator[RecordBatch]:
-    """What `Spool.left_in_file` left. Raises KohortError if it is not there."""
+def read_file(path: str) -> Iterator[RecordBatch]:
+    """What `RowSpool.handed_over` left. Raises KohortError if it is not there."""
     try:
         source = pa.OSFile(path)
     except OSError as error:

@@ -70,10 +70,10 @@ class KohortDataSource(DataSource):
         return StreamWriter(self._writing(schema))
 
     def _writing(self, schema: StructType) -> "Writing":
-        from kohort.spark.row_spool import Handover
+        from kohort.spark.row_spool import SpoolDirectory
         from kohort.spark.write_options import parse_write
         from kohort.spark.write_schema import written_columns
         from kohort.spark.writing import Writing
 
         options = parse_write(self.options)
-        return Writing(options, written_columns(schema, options), Handover())
+        return Writing(options, written_columns(schema, options), SpoolDirectory())

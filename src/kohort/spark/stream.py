@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kohort.errors import KohortError
 from kohort.spark import fetching
-from kohort.spark.offset_queries import Asking, validate_named
+from kohort.spark.offset_queries import OffsetQueries, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
 from kohort.spark.positions import Positions, SparkOffset, from_spark, to_spark
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.asking = Asking(options)
+        self.queries = OffsetQueries(options)
         self.target: Positions | None = None
         """Of Trigger.AvailableNow: where the run ends."""
         self._reporter = Reporter(options) if options.group_mode is GroupMode.REPORTING else None
@@ -53,25 +53,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark asks ---
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802
-        partitions = self.asking.partitions()
+        partitions = self.queries.partitions()
         validate_named(self.options, partitions)
-        return to_spark(self.asking.resolve(self.options.starting, partitions))
+        return to_spark(self.queries.resolve(self.options.starting, partitions))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self.options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target = self.asking.latest(self.asking.partitions())
+        self.target = self.queries.latest(self.queries.partitions())
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
         at = from_spark(start)
         if self._reporter is not None:
             self._reporter.report(at)
-        there = self.asking.partitions()
+        there = self.queries.partitions()
         self.left(at, there)
         latest = self.ends(there, at)
-        begin = self.asking.earliest(latest.keys() - at.keys()) | at
+        begin = self.queries.earliest(latest.keys() - at.keys()) | at
         latest = {tp: end for tp, end in latest.items() if tp in begin}
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
         return to_spark(ends) if ends != at else start
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
         """Where these end now, or where the run does. What is behind `at` is data loss."""
-        latest = self._latest = self.asking.latest(partitions)
+        latest = self._latest = self.queries.latest(partitions)
         self.left({tp: at[tp] for tp in partitions if tp in at}, latest)
         for tp, end in latest.items():
             if end < at.get(tp, 0):
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first record.
         """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
-        earliest = self.asking.earliest(moved.keys() & set(self.asking.partitions()))
+        earliest = self.queries.earliest(moved.keys() & set(self.queries.partitions()))
         for tp in sorted(moved.keys() - earliest.keys()):
             self.lost(f"{tp} is gone, with what was to be read of it")
         wanted = self._up_to_the_end({tp: offset for tp, offset in moved.items() if tp in earliest})
@@ -131,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned long ago.
         """
         known = self._latest or {}
-        latest = self.asking.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
+        latest = self.queries.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
         for tp, end in latest.items():
             if end < wanted[tp]:
                 self.lost(

@@ -11,7 +11,7 @@ from kohort.client.produce import Producer
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 from kohort.spark import connecting
-from kohort.spark.raw_options import Given, Pairs
+from kohort.spark.raw_options import Pairs, RawOptions
 from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
@@ -54,7 +54,7 @@ class WriteOptions:
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
     """Validate the options of a write. Raises ConfigError."""
-    given = Given(options)
+    given = RawOptions(options)
     given.refuse_unknown(_WRITE, {})
     connecting.refuse_unknown(given.kafka, connecting.WRITES)
     topic = given.get("topic")
@@ -79,7 +79,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _producing(given: Given) -> dict[str, Any]:
+def _producing(given: RawOptions) -> dict[str, Any]:
     found: dict[str, Any] = {
         "acks": given.choice("kafka.acks", ("all", "-1", "0", "1"), "all"),
         "compression": given.choice(

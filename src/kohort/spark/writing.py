@@ -6,7 +6,7 @@ partition once, in order. A task that Spark runs again sends its rows again; so 
 once, as with Spark's sink.
 
 Where rows have a `partition`, all rows of a task are looked at before the first one is sent. Spark
-tells tasks nothing of each other; so they hand their rows to the driver (`handover`), which sends
+tells tasks nothing of each other; so they hand their rows to the driver (`row_spool`), which sends
 them when every task has found its partitions: nothing at all is written then if a single one is
 wrong. Only a task with many rows on another machine than the driver's sends them itself.
 """
@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kohort.spark.row_spool import Handover, Spool, in_file, unpacked
+from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
 from kohort.spark.write_options import WriteOptions
 from kohort.spark.write_rows import by_topic, validate_partitions
 
@@ -52,7 +52,7 @@ class Writing:
 
     options: WriteOptions
     columns: tuple[str, ...]
-    handover: Handover
+    spool_directory: SpoolDirectory
 
     def task(self, batches: Iterable[Any]) -> Written:
         """Write the rows of one task. Raises ConfigError for rows that lead nowhere, KafkaError,
@@ -81,11 +81,11 @@ class Writing:
                 for each in left:
                     self._send(sending, _rows(each))
         finally:
-            self.handover.sweep()
+            self.spool_directory.sweep()
 
     def abort(self) -> None:
         """A task failed, and nothing that others handed over is sent."""
-        self.handover.sweep()
+        self.spool_directory.sweep()
 
     def _send(self, sending: "Sending", batches: Iterable[Any]) -> None:
         for batch in batches:
@@ -96,17 +96,17 @@ class Writing:
         """Look at all rows; then hand them to the driver, or send them if it cannot be reached with
         so many.
         """
-        is_near = self.handover.reaches()
-        with Spool(HELD_BYTES if is_near else SPOOL_BYTES, self.handover) as spool:
+        is_near = self.spool_directory.reaches()
+        with RowSpool(HELD_BYTES if is_near else SPOOL_BYTES, self.spool_directory) as spool:
             self._look_at(sending, batches, spool)
             if spool.size <= HELD_BYTES:
                 return Written(held=spool.packed())
             if is_near:
-                return Written(file=spool.left_in_file())
+                return Written(file=spool.handed_over())
             self._send(sending, spool)
             return Written()
 
-    def _look_at(self, sending: "Sending", batches: Iterable[Any], spool: Spool) -> None:
+    def _look_at(self, sending: "Sending", batches: Iterable[Any], spool: RowSpool) -> None:
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 validate_partitions(topic, rows, sending.count)
@@ -114,7 +114,7 @@ class Writing:
 
 
 def _rows(written: Written) -> Iterator[Any]:
-    return unpacked(written.held) if written.file is None else in_file(written.file)
+    return read_packed(written.held) if written.file is None else read_file(written.file)
 
 
 class BatchWriter(DataSourceArrowWriter):

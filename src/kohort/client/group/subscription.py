@@ -14,7 +14,7 @@ from kohort.assignors.base import (
     rebalance_protocol,
 )
 from kohort.assignors.leader import (
-    JoinedMember,
+    SubscribedMember,
     encode_metadata,
     perform_assignment,
     subscribed_topics,
@@ -84,6 +84,6 @@ class MemberSubscription:
         return dict(perform_assignment(self._by_name[protocol], topics, map(_assigned, members)))
 
 
-def _assigned(member: JoinGroupResponseMember) -> JoinedMember:
+def _assigned(member: JoinGroupResponseMember) -> SubscribedMember:
     instance_id = None if member.instance_id is None else InstanceId(member.instance_id)
-    return JoinedMember(MemberId(member.member_id), instance_id, member.metadata)
+    return SubscribedMember(MemberId(member.member_id), instance_id, member.metadata)

@@ -33,15 +33,15 @@ async def query_offsets(
 ) -> None:
     """Print for each the first offset that is not older. Raises KohortError."""
     await _require_partitions(admin, [tp for tp, _ in wanted])
-    told: dict[str, dict[str, dict[str, int]]] = {}
+    found: dict[str, dict[str, dict[str, int]]] = {}
     for tp, timestamp in wanted:  # one after the other: a partition may be asked about twice
         # -1 where no record is that young, as the brokers tell it
         offset = unless_error((await admin.list_offsets({tp: timestamp}))[tp]).offset
-        told.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
+        found.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
         if not as_json:
             print(f"{tp.topic} [{tp.partition}] offset {offset}")
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(found))
 
 
 async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) -> None:
@@ -80,7 +80,7 @@ def _lines(metadata: Metadata, topic: str | None) -> Iterator[str]:
     yield f" {len(metadata.topics)} topics:"
     for name in sorted(metadata.topics):
         of = metadata.topics[name]
-        yield f'  topic "{name}" with {len(of.partitions)} partitions:{_trouble(of.error)}'
+        yield f'  topic "{name}" with {len(of.partitions)} partitions:{_error_name(of.error)}'
         yield from map(_partition_line, of.partitions)
 
 
@@ -88,11 +88,11 @@ def _partition_line(of: PartitionMetadata) -> str:
     replicas, isrs = (",".join(map(str, nodes)) for nodes in (of.replicas, of.isr))
     return (
         f"    partition {of.index}, leader {of.leader}, replicas: {replicas}, isrs: "
-        f"{isrs}{_trouble(of.error)}"
+        f"{isrs}{_error_name(of.error)}"
     )
 
 
-def _trouble(error: ErrorCode) -> str:
+def _error_name(error: ErrorCode) -> str:
     return "" if error is ErrorCode.none else f" {error.name.upper()}"
 
 
