@@ -1,4 +1,4 @@
-"""Writes `docs/clients.md` from the results of a run: client x what was run x result.
+"""Writes `docs/clients.md` from the results of a run: one row per client, one column per test.
 
 pytest -m interop --junitxml=.tools/interop.xml
 PYTHONPATH=tests python -m interop.table .tools/interop.xml >docs/clients.md
@@ -20,35 +20,42 @@ from interop.roster import CLIENTS
 INTRODUCTION = """\
 # Clients
 
-What clients written by others do on Kohort, from a run of `make interop`; `make clients` runs it and writes this page.
-Every client is a small process of its own that tells what it owns, processes and commits. A judge holds the whole
-timeline against these rules: every record is processed, an acknowledged commit is where the next owner starts or
-further on, no commit runs ahead of what was processed, nothing is skipped or comes twice while a partition is owned,
-and no partition is owned by two members at a time.
+Results of third-party clients on Kohort. `make clients` runs `make interop` and writes this page.
+Each client is a small process that reports the partitions it owns, the records it processes and its
+commits. A judge checks the whole timeline against these rules:
 
-- **rebalances**: two members, a third joins, one leaves in good order, one is killed with `kill -9`, while records
-  come in.
-- **restarts**: the server is stopped, then killed, and started again on its data; the members go on, and a new one
-  resumes.
-- **codecs**: what it writes with each codec, all the others read, and the reverse.
+- Every record is processed.
+- The next owner of a partition starts at an acknowledged commit or beyond it.
+- No commit is ahead of the processed records.
+- No record is skipped or repeated while a partition is owned.
+- No partition has two owners at a time.
+
+| column | test |
+| --- | --- |
+| rebalances | Two members work, a third joins, one leaves, and one is killed with `kill -9` |
+| restarts | The server is stopped, then killed, and restarted on its data. A new member resumes |
+| codecs | All other clients read what it writes with each codec, and the reverse |
 
 ✓ passed · ✗ failed · – not run, with the reason below the table.
 """
 NOTES = """\
-## What to know about them
+## Notes on clients
 
-None of it is Kohort's doing; the programs and tests make allowance for it.
+These are properties of the clients, not of Kohort. The programs and tests allow for them.
 
-- **kafka-go** gives up its member id when it loses the connection: after a restart of the server its old members hold
-  up the group until their sessions expire. Its Reader may hand out messages of an earlier generation, and would commit
-  them in the next one: the program for it takes only what follows the committed offset. Its subscriptions claim
-  version 1 without that version's last field, so that a Java client that leads the group fails: mixed groups leave it
-  out. Its producer knows no idempotence: franz-go writes in its place while the server restarts.
-- **kafkajs** also comes back as a new member after a lost connection.
-- **@platformatic/kafka** goes on with what it has fetched when a rebalance comes, and then starts again from the
-  committed offsets: the program for it waits for the end of the rebalance, and takes only what follows those.
-- **sarama** tells no result of a commit, and **kcat** none either: their commits are seen by an observer.
-- The group protocol of KIP-848 is not served; Java's client and @platformatic/kafka, asked to use it, say so and end.
+- **kafka-go** forgets its member id when it loses the connection. After a restart of the server its
+  old members delay the group until their sessions expire. Its Reader may deliver messages of an
+  earlier generation and commit them in the next one. The test program therefore ignores messages
+  below the committed offset. Its subscriptions claim version 1 without that version's last field. A
+  Java leader fails on them, so mixed groups exclude kafka-go. Its producer is not idempotent:
+  franz-go writes in its place while the server restarts.
+- **kafkajs** also rejoins as a new member after a lost connection.
+- **@platformatic/kafka** continues with fetched messages after a rebalance begins. It then starts
+  again from the committed offsets. The test program waits for the end of the rebalance and ignores
+  messages below those offsets.
+- **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
+- Kohort does not serve the KIP-848 group protocol. Java's client and @platformatic/kafka report an
+  error and end when they are configured for it.
 """
 COLUMNS = {
     "rebalances": "test_groups.test_rebalances",
@@ -63,7 +70,7 @@ TOOLS = {
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
     "Spark's Kafka connector": "test_spark",
-    "KIP-848 asked for": "test_new_protocol",
+    "KIP-848": "test_new_protocol",
 }
 
 
