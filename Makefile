@@ -6,11 +6,20 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# What `make run` needs; `.installed` includes it.
+DEMO_INSTALLED := $(VENV)/.installed-demo
 
 # The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
+ifneq ($(UV),)
+CREATE_VENV = $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON))
+INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
+else
+CREATE_VENV = $(PYTHON) -m venv
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
 
 help:
 	@echo "make run          start a server and show a group at work on a real data set"
@@ -23,19 +32,14 @@ help:
 	@echo "make fuzz         feed the wire with broken bytes"
 	@echo "make clean        remove what was made, but not ./data"
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED) $(DEMO_INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
-ifneq ($(UV),)
-	@test -x $(BIN)/python || $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON)) $(VENV)
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --editable '.[dev]'
-else
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-endif
+	@test -x $(BIN)/python || $(CREATE_VENV) $(VENV)
+	$(INSTALL) --editable '.[$(if $(filter $@,$(INSTALLED)),dev,demo)]'
 	@$(BIN)/python -m compileall -q src
-	@touch $@
+	@touch $@ $(DEMO_INSTALLED)
 
-run: $(INSTALLED)
+run: $(DEMO_INSTALLED)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -m kohort.demo
 

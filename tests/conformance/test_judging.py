@@ -2,18 +2,20 @@
 
 import json
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from kohort.conformance import known_differences
+from kohort.conformance.catalogue import all_scenarios, matching
 from kohort.conformance.comparing import Difference, differences
 from kohort.conformance.known_differences import KnownDifference, reason_for
-from kohort.conformance.reference import Reference, dump, load, parse
+from kohort.conformance.reference import MissingReferenceError, Reference, dump, load, parse
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run
-from kohort.conformance.scenario import Scenario, all_scenarios, matching
+from kohort.conformance.scenario import Scenario
 from kohort.conformance.stage import Stage
 
 
@@ -169,3 +171,8 @@ def test_patterns_choose_scenarios() -> None:
         "votes.one",
     ]
     assert matching(scenarios, []) == scenarios
+
+
+def test_a_package_without_the_recorded_responses_says_so(tmp_path: Path) -> None:
+    with pytest.raises(MissingReferenceError, match="recorded responses of Apache Kafka"):
+        load(tmp_path / "gone.jsonl")

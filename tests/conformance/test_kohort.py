@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from kohort.conformance.catalogue import all_scenarios
 from kohort.conformance.reference import load
 from kohort.conformance.report import judge, verdict
 from kohort.conformance.runner import Run, run_twice
-from kohort.conformance.scenario import PROFILES, all_scenarios
+from kohort.conformance.scenario import PROFILES
 from peers.kohort import kohort
 
 

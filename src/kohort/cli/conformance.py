@@ -1,7 +1,8 @@
-"""Compare a server's answers with Apache Kafka's, field by field, over raw requests of every
-version. The scenarios make groups and topics with names of their own and remove them; with a
+"""Compare a server's responses with Apache Kafka's, field by field, over raw requests.
+
+The scenarios create groups and topics with names of their own and remove them. With a
 group.initial.rebalance.delay.ms other than 0 the first joins take that long. Exit code 1 when
-answers differ.
+responses differ.
 """
 
 import argparse
@@ -11,10 +12,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kohort.cli.options import RefusedError
-from kohort.conformance.reference import Reference, load
+from kohort.conformance.catalogue import all_scenarios, matching
+from kohort.conformance.reference import MissingReferenceError, Reference, load
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run, UnreachableError, run_all
-from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario, all_scenarios, matching
+from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario
 
 OUTPUTS: Final = ("table", "json")
 
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="|".join(OUTPUTS),
         default="table",
-        help="form of the answer (default: table)",
+        help="form of the report (default: table)",
     )
 
 
@@ -58,7 +60,11 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         return _list(scenarios)
     host, port = _address(options.address)
-    report = _compare(host, port, scenarios, load())
+    try:
+        reference = load()
+    except MissingReferenceError as error:
+        raise RefusedError(str(error)) from None
+    report = _compare(host, port, scenarios, reference)
     if options.output == "json":
         print(as_json(report))
     else:
@@ -84,7 +90,7 @@ def _address(text: str | None) -> tuple[str, int]:
 
 
 def _compare(host: str, port: int, scenarios: Sequence[Scenario], reference: Reference) -> Report:
-    """Run the scenarios, with a counter where somebody watches. Raises RefusedError."""
+    """Run the scenarios, with a counter if stderr is a terminal. Raises RefusedError."""
     seen = 0
 
     def done(_: Run) -> None:

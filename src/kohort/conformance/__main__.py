@@ -13,10 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kohort.conformance.catalogue import all_scenarios
 from kohort.conformance.comparing import Difference, differences
 from kohort.conformance.reference import SERVER, dump, parse, path_in_source_tree
 from kohort.conformance.runner import Run, UnreachableError, run_all
-from kohort.conformance.scenario import DEFAULT, PROFILES, all_scenarios
+from kohort.conformance.scenario import DEFAULT, PROFILES
 from kohort.conformance.transcript import Step
 
 

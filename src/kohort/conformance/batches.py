@@ -12,12 +12,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-if TYPE_CHECKING:
-    from kohort.conformance.entities import Plain
+from kohort.conformance.plain import Plain
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and max

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kohort.conformance.entities import Plain
+from kohort.conformance.plain import Plain
 from kohort.conformance.transcript import Step
 
 ABSENT = "(absent)"

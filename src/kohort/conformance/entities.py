@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
@@ -32,9 +32,7 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta, i64Timedelta
 
 from kohort.conformance.batches import describe
-
-Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
-"""What transcripts are made of: JSON's values."""
+from kohort.conformance.plain import Plain
 
 
 class UndecodableError(Exception):

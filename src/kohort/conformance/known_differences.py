@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kohort.conformance.comparing import Difference
-from kohort.conformance.entities import Plain
+from kohort.conformance.plain import Plain
 
 
 @dataclass(frozen=True)

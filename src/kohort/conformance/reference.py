@@ -1,6 +1,4 @@
-"""The answers that Apache Kafka gave: recorded once, kept in the package, one line of JSON for each
-scenario.
-"""
+"""The responses of Apache Kafka: recorded once, kept in the package, a line of JSON per scenario."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from kohort.conformance.transcript import Step
@@ -24,9 +23,22 @@ class Reference:
     steps: Mapping[str, Sequence[Step]]
 
 
-def load() -> Reference:
-    """What is in the package."""
-    return parse((files("kohort.conformance") / FILE).read_text(encoding="utf-8"))
+class MissingReferenceError(Exception):
+    """The recorded responses are not installed."""
+
+
+def load(file: Traversable | None = None) -> Reference:
+    """The reference in `file`, by default the one in the package.
+
+    Raises MissingReferenceError if it is not there.
+    """
+    file = files("kohort.conformance") / FILE if file is None else file
+    try:
+        return parse(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingReferenceError(
+            f"the recorded responses of {SERVER} are missing: {file}; install kohort again"
+        ) from None
 
 
 def parse(text: str) -> Reference:
@@ -44,5 +56,5 @@ def dump(server: str, steps: Mapping[str, Sequence[Step]]) -> str:
 
 
 def path_in_source_tree() -> Path:
-    """Where `record` writes when it is not told otherwise: next to this module."""
+    """The default file of `record`: next to this module."""
     return Path(__file__).with_name(FILE)

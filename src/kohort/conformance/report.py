@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kohort.conformance.comparing import Difference, differences
-from kohort.conformance.entities import Plain
 from kohort.conformance.known_differences import all_known, reason_for
+from kohort.conformance.plain import Plain
 from kohort.conformance.reference import Reference
 from kohort.conformance.runner import Run
 from kohort.conformance.scenario import Scenario

@@ -12,10 +12,7 @@ that profile, and is played only there.
 
 from __future__ import annotations
 
-import fnmatch
-import importlib
-import pkgutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, overload
 
@@ -38,7 +35,8 @@ default.
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
-_registered: dict[str, Scenario] = {}
+registered: dict[str, Scenario] = {}
+"""Scenarios by name, of the modules that were imported."""
 
 
 @dataclass(frozen=True)
@@ -65,33 +63,10 @@ def scenario(
     def register(play: Play) -> Play:
         subject = play.__module__.rpartition(".")[2]
         name = f"{subject}.{play.__name__}"
-        if name in _registered:
+        if name in registered:
             raise ValueError(f"two scenarios named {name}")
         title = " ".join((play.__doc__ or "").partition("\n\n")[0].split())
-        _registered[name] = Scenario(name, subject, title, play, waits, profile)
+        registered[name] = Scenario(name, subject, title, play, waits, profile)
         return play
 
     return register if play is None else register(play)
-
-
-def all_scenarios(profile: str | None = DEFAULT) -> list[Scenario]:
-    """The package's scenarios for servers of a profile, or for all, by subject in the order of the
-    modules' names.
-    """
-    from kohort.conformance import scenarios
-
-    for module in pkgutil.iter_modules(scenarios.__path__):
-        importlib.import_module(f"{scenarios.__name__}.{module.name}")
-    return [one for one in _registered.values() if profile in (None, one.profile)]
-
-
-def matching(scenarios: Iterable[Scenario], patterns: Iterable[str]) -> list[Scenario]:
-    """Those whose name matches one of the shell patterns; a pattern without wildcards is looked for
-    anywhere.
-    """
-    wanted = [pattern if set(pattern) & set("*?[") else f"*{pattern}*" for pattern in patterns]
-    return [
-        one
-        for one in scenarios
-        if not wanted or any(fnmatch.fnmatch(one.name, each) for each in wanted)
-    ]

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from kohort.conformance.entities import Plain
+from kohort.conformance.plain import Plain
 
 Step: TypeAlias = dict[str, Plain]
 """`{"step": label, "answer": …}` or `{"step": label, "outcome": "…"}`."""

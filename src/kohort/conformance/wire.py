@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
-from kohort.conformance.entities import Plain, UndecodableError, decode_response, encode_request
+from kohort.conformance.entities import UndecodableError, decode_response, encode_request
+from kohort.conformance.plain import Plain
 
 ANSWER_SECONDS = 20.0
 """How long an answer is awaited before the transcript says that there is none."""

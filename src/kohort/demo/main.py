@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        needed()
         with Server(address(options.listen), options.data) as server:
             ends = perform(
                 server, options.data, max(options.seconds, LEAST_SECONDS), options.picture
@@ -88,7 +89,6 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
             f"Port {server.moved_from} is taken: the server listens on {server.address} instead."
         )
     console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
-    needed()
     from kohort.demo.show import Show
     from kohort.demo.stage import Stage
     from kohort.demo.summary import summary
@@ -135,7 +135,7 @@ def filled(server: Server) -> dict[int, int]:
 
 
 def needed() -> None:
-    """DemoError unless what the demo needs beyond Kohort is installed."""
+    """Raise DemoError unless the packages of the extra `demo` are installed."""
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
