@@ -9,7 +9,7 @@ import pytest
 
 from kohort.client import security
 from kohort.client.errors import AuthenticationError
-from kohort.client.security import MAX_ITERATIONS, Security, _scram
+from kohort.client.security import MAX_ITERATIONS, Security, scram
 
 
 async def spoken(exchange: security.Exchange, *answers: bytes) -> list[bytes]:
@@ -24,7 +24,7 @@ async def spoken(exchange: security.Exchange, *answers: bytes) -> list[bytes]:
 
 
 async def test_scram_sha_256_as_in_rfc_7677() -> None:
-    exchange = _scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    exchange = scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
     first = (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
@@ -54,11 +54,11 @@ SALT = base64.b64encode(b"salt").decode()
 )
 async def test_scram_servers_that_are_not_believed(answers: list[bytes], told: str) -> None:
     with pytest.raises(AuthenticationError, match=told):
-        await spoken(_scram("sha512", "user", "secret", "nonce"), *answers)
+        await spoken(scram("sha512", "user", "secret", "nonce"), *answers)
 
 
 async def test_scram_escapes_names() -> None:
-    assert (await spoken(_scram("sha256", "a=b,c", "x", "nonce")))[0] == b"n,,n=a=3Db=2Cc,r=nonce"
+    assert (await spoken(scram("sha256", "a=b,c", "x", "nonce")))[0] == b"n,,n=a=3Db=2Cc,r=nonce"
 
 
 def scram_server(digest: str, password: str) -> Callable[[bytes], bytes]:

@@ -132,7 +132,7 @@ class Security:
                 return _oauthbearer(self.token, self.extensions)
             case mechanism:
                 digest = "sha512" if mechanism == "SCRAM-SHA-512" else "sha256"
-                return _scram(
+                return scram(
                     digest, self.username or "", self.password or "", secrets.token_urlsafe(24)
                 )
 
@@ -145,7 +145,7 @@ async def _plain(username: str, password: str) -> Exchange:
     yield b"\0" + username.encode() + b"\0" + password.encode()
 
 
-async def _scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
+async def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
     """RFC 5802 without channel binding. Kafka prepares neither names nor passwords (no SASLprep)."""
     name = username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={name},r={nonce}"

@@ -8,6 +8,7 @@ import pytest
 from client.fake_cluster import HANG, HANG_UP, FakeCluster
 from kohort.client.cluster.cluster import Cluster, Leader
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
+from kohort.client.net.connections import Connections
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
@@ -155,17 +156,17 @@ async def test_nobody_there_is_told_with_every_address() -> None:
                 await cluster.any_connection()
 
 
-async def test_a_server_that_hangs_does_not_hold_up_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kohort.client.net.connections.NEXT_AFTER_S", 0.02)
+async def test_a_server_that_hangs_does_not_hold_up_the_next() -> None:
     async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
         fake.brokers[0].on("api_versions", lambda _request: HANG)
-        async with (
-            Cluster(fake.config(bootstrap=[each.address for each in fake.brokers])) as cluster,
-            asyncio.timeout(1),
-        ):
+        config = fake.config(
+            bootstrap=[each.address for each in fake.brokers],
+            socket_connection_setup_timeout_ms=120_000,
+            default_api_timeout_ms=60_000,
+        )
+        async with Cluster(config, connections=Connections(config, next_after_s=0.02)) as cluster:
             await cluster.metadata()
+            assert fake.brokers[1].asked("metadata")
 
 
 async def test_a_broker_that_hangs_is_left_for_another() -> None:
@@ -332,4 +333,4 @@ async def test_a_connection_that_is_still_being_opened_is_released_too() -> None
         await asked.wait()
         asking.cancel()
         await cluster.release("fetch 1")
-        assert cluster._connections._opening == {}
+        assert "fetch 1" not in cluster.purposes

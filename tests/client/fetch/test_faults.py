@@ -144,29 +144,25 @@ async def test_errors_that_do_not_pass_are_raised_with_the_partition(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "kohort.client.fetch.broker_fetcher.scan",
-        "kohort.client.fetch.position_resolver.PositionResolver._locate",
-    ],
-)
+@pytest.mark.parametrize("method", ["ask_leader", "connection"])
 async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
     log: Log,
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    where: str,
+    method: str,
 ) -> None:
+    """`ask_leader` is called by the position resolver, `connection` by the broker fetcher."""
+
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
 
     async with Fetcher(cluster) as fetcher:
         with monkeypatch.context() as patched:
-            patched.setattr(where, broken)
+            patched.setattr(cluster, method, broken)
             fetcher.add(TP, 0)
             with pytest.raises(ZeroDivisionError):
-                await fetcher.next(TP, max_wait_ms=1_000)
+                await fetcher.next(TP, max_wait_ms=30_000)
         fetcher.seek(TP, 0)
         assert await values(fetcher, TP, 3) == [b"0", b"1", b"2"]
     assert "a fault" in caplog.text

@@ -222,7 +222,7 @@ async def test_what_is_fetched_ahead_is_bounded(broker: Broker, cluster: Cluster
         fetcher.assign(dict.fromkeys(TPS, 0))
         await asyncio.sleep(0.1)
         # Until it is full, and then what two requests bring at most.
-        assert fetcher._budget.used < 120_000 + 2 * 3 * 50_000
+        assert fetcher.buffered_bytes < 120_000 + 2 * 3 * 50_000
         seen = dict.fromkeys(TPS, 0)
         async with asyncio.timeout(5):
             while sum(seen.values()) < 300:
@@ -230,7 +230,7 @@ async def test_what_is_fetched_ahead_is_bounded(broker: Broker, cluster: Cluster
                 assert batch is not None
                 assert batch.first_offset == seen[batch.topic_partition]
                 seen[batch.topic_partition] = batch.next_offset
-        assert fetcher._budget.used == 0
+        assert fetcher.buffered_bytes == 0
 
 
 async def test_a_batch_larger_than_any_limit_still_comes(broker: Broker, cluster: Cluster) -> None:
@@ -304,9 +304,9 @@ async def test_closing_leaves_neither_tasks_nor_connections(
     assert not [
         task
         for task in asyncio.all_tasks() - before
-        if "BrokerFetcher" in repr(task) or "prepare" in repr(task)
+        if "BrokerFetcher" in repr(task) or "PositionResolver" in repr(task)
     ]
-    assert [key for key in cluster._connections._open if key[1].startswith("fetch")] == []
+    assert not [each for each in cluster.purposes if each.startswith("fetch")]
 
 
 @pytest.mark.parametrize(

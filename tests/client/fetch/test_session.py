@@ -76,11 +76,12 @@ def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
 
 
 def test_epochs_begin_again_at_1() -> None:
-    session = begun({A: at(1)})
-    session._epoch = 2**31 - 1
-    session.request({A: at(1)})
-    session.handle_response(0, 77)
-    assert session.request({A: at(1)}).epoch == 1
+    session = FetchSession(max_epoch=2)
+    epochs = []
+    for _ in range(4):
+        epochs.append(session.request({A: at(1)}).epoch)
+        session.handle_response(0, 77)
+    assert epochs == [0, 1, 2, 1]
 
 
 def test_the_end_frees_the_session() -> None:

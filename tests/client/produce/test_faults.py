@@ -17,16 +17,19 @@ from client.fake_cluster import HANG, HANG_UP, FakeCluster
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.errors import (
     AuthenticationError,
+    BufferFullError,
     DeliveryTimeoutError,
     GaveUpError,
     UnsupportedVersionError,
 )
+from kohort.client.net.connection import Connection
 from kohort.client.produce.batch import ProduceBatch, ProducerId
 from kohort.client.produce.partition import ProducePartition
 from kohort.client.produce.producer import Producer
 from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
+from kohort.protocol.batch_format import HEADER_SIZE
 from kohort.protocol.compression import Codec
 from kohort.types import TopicPartition
 
@@ -92,10 +95,10 @@ class Logs:
     def produce(self, request: SimpleNamespace) -> Any:
         before = self.before.pop(0) if self.before else None
         if isinstance(before, int):
-            return self._answer(request.body, lambda *_: (before, -1))
+            return self.answer(request.body, lambda *_: (before, -1))
         if before is not None:
             return before
-        answer = self._answer(
+        answer = self.answer(
             request.body, lambda topic, index, data: self._log(topic, index).append(data)
         )
         after = self.after.pop(0) if self.after else None
@@ -104,7 +107,7 @@ class Logs:
     def _log(self, topic: str, index: int) -> Log:
         return self.by_partition.setdefault((topic, index), Log())
 
-    def _answer(self, body: Any, of: Any) -> dict[str, Any]:
+    def answer(self, body: Any, of: Any) -> dict[str, Any]:
         responses = []
         for topic in body.topic_data:
             partitions = []
@@ -198,7 +201,7 @@ async def test_a_leader_that_moves(fake: FakeCluster, logs: Logs, cluster: Clust
         for delivery in await send(producer, 3):
             await delivery
         fake.lead("orders", 0, node=1, epoch=1)
-        fake.brokers[0].on("produce", lambda r: logs._answer(r.body, lambda *_: (6, -1)))
+        fake.brokers[0].on("produce", lambda r: logs.answer(r.body, lambda *_: (6, -1)))
         for delivery in await send(producer, 3, 3):
             await delivery
     assert logs[0].values == numbers(6)
@@ -229,7 +232,11 @@ async def test_several_batches_are_in_flight(
         await (await send(producer, 1))[0]
         fake.on("produce", produce)
         deliveries = await send(producer, 200, 1)
-        connection = await cluster.connection(0, producer._purpose)
+        (purpose,) = [each for each in cluster.purposes if each.startswith("produce")]
+        connection = await cluster.connection(0, purpose)
+        async with asyncio.timeout(30):
+            while connection.in_flight < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # enough for a sixth to come, if it were sent
         assert connection.in_flight == 5
         gate.set()
@@ -400,7 +407,7 @@ async def test_refused_credentials_are_told(
 
         fake.brokers[0].hang_up()
         await asyncio.sleep(0.01)
-        monkeypatch.setattr("kohort.client.net.connection.Connection.open", refused)
+        monkeypatch.setattr(Connection, "open", refused)
         with pytest.raises(AuthenticationError):
             await (await send(producer, 1))[0]
 
@@ -494,13 +501,39 @@ async def test_a_partition_without_a_leader_holds_up_no_other(
     assert logs[0].values == logs[1].values == numbers(1)
 
 
-async def test_what_failed_and_nobody_awaits_takes_no_memory(logs: Logs, cluster: Cluster) -> None:
+async def test_a_batch_that_failed_takes_no_memory() -> None:
+    """The producer keeps it until `flush` has raised its error."""
+    batch = ProduceBatch(TopicPartition("orders", 0), 1, Codec.NONE, 0.0, 1000)
+    batch.append(None, b"x" * 10_000, (), 1000)
+    batch.close()
+    assert batch.sent_size > 10_000
+    batch.fail(KafkaError(ErrorCode.invalid_record))
+    assert batch.sent_size == HEADER_SIZE
+
+
+async def test_an_error_that_nobody_awaited_is_raised_by_flush(
+    logs: Logs, cluster: Cluster
+) -> None:
     logs.before += [int(ErrorCode.invalid_record)] * 10
     async with Producer(cluster, linger_ms=0) as producer:
-        for _ in range(10):
-            await producer.send("orders", b"x" * 10_000)
-            await asyncio.sleep(0.02)
-        assert producer._unseen
-        assert not any(batch._payload for batch in producer._unseen)
+        deliveries = [await producer.send("orders", b"x" * 10_000) for _ in range(10)]
         with pytest.raises(KafkaError, match="INVALID_RECORD"):
             await producer.flush()
+        assert all(each.done() for each in deliveries)
+
+
+async def test_no_room_for_too_long(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:
+    gate = asyncio.Event()
+
+    async def produce(request: SimpleNamespace) -> Any:
+        await gate.wait()
+        return logs.produce(request)
+
+    async with Producer(cluster, buffer_memory=3_000, batch_size=500, max_block_ms=30) as producer:
+        await (await send(producer, 1))[0]
+        fake.on("produce", produce)
+        for _ in range(3):
+            await producer.send("orders", bytes(500), partition=0)
+        with pytest.raises(BufferFullError, match=r"orders-0: no room for a record within 0\.03 s"):
+            await producer.send("orders", bytes(2000), partition=0)
+        gate.set()

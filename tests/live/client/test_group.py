@@ -25,6 +25,14 @@ from live.client.app import App, produce, until
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
+class ObservedGroup(ConsumerGroup):
+    """Keeps its run, so that a test can tell the membership of events."""
+
+    def _make_run(self, cluster, fetcher):
+        self.run = super()._make_run(cluster, fetcher)
+        return self.run
+
+
 @pytest.fixture
 def orders(broker):
     broker.topics.create("orders", 4)
@@ -281,14 +289,14 @@ async def test_a_task_that_lost_its_partition_cleans_up_undisturbed(cluster, bou
             await asyncio.sleep(0.1)
             told.append("is clean")
 
-    async with ConsumerGroup(
+    async with ObservedGroup(
         "g", topics=["orders"], cluster=cluster, heartbeat_interval_ms=100
     ) as group:
         generation = await group.next()
         async with generation:
             generation.start(slow, *(ORDERS[:1] if bound else []))
             await asyncio.sleep(0.05)
-            run = group._run
+            run = group.run
             run.member.tell(run.membership.fenced, generation.id, ErrorCode.unknown_member_id)
     assert told == ["cleans up", "is clean"]
 
@@ -311,10 +319,10 @@ async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_ha
         "assignors": ["cooperative-sticky"],
         "heartbeat_interval_ms": 100,
     }
-    async with ConsumerGroup("g", cluster=cluster, **options) as group:
+    async with ObservedGroup("g", cluster=cluster, **options) as group:
         task = asyncio.create_task(work(group, [], slow))
         await until(lambda: len(told) == len(ORDERS))
-        run = group._run
+        run = group.run
         run.member.tell(run.membership.rejoin, "the group rebalances")
         run.member.tell(run.membership.lose, tuple(ORDERS[:1]), "the topic was made anew")
         await until(lambda: [what for tp, what in told if tp == 0] == ["begins", "ends", "begins"])

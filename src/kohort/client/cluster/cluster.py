@@ -46,9 +46,10 @@ _ADVICE: Final = (
 class Cluster:
     """Owns all connections of one client. Used from one event loop."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, *, connections: Connections | None = None) -> None:
+        """`connections` opens and keeps the connections (default: as `config` says)."""
         self.config = config
-        self._connections = Connections(config)
+        self._connections = Connections(config) if connections is None else connections
         self._known = KnownCluster(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: _Refresh | None = None
@@ -177,6 +178,11 @@ class Cluster:
             if moved is None or moved.address == broker.address:
                 raise
             return await self._connections.get((node_id, purpose), moved.address)
+
+    @property
+    def purposes(self) -> frozenset[str]:
+        """Purposes that have a connection, open or being opened."""
+        return self._connections.purposes
 
     async def release(self, purpose: str) -> None:
         """Close the connections for that purpose: whoever used them is done."""

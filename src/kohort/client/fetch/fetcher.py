@@ -133,6 +133,11 @@ class Fetcher:
         """The partitions that are read."""
         return frozenset(self._partitions)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of all batches that were fetched ahead."""
+        return self._budget.used
+
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read exactly these partitions; those that are read already keep their position."""
         for tp in self._partitions.keys() - offsets.keys():

@@ -16,7 +16,7 @@ from kohort.types import TopicPartition
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-_MAX_EPOCH: Final = 2**31 - 1
+MAX_EPOCH: Final = 2**31 - 1
 
 _LOST: Final = frozenset(
     {
@@ -79,7 +79,9 @@ def _named(key: tuple[str, UUID | None], by_id: bool) -> dict[str, Any]:
 class FetchSession:
     """One session, with one broker, on one connection at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_epoch: int = MAX_EPOCH) -> None:
+        """`max_epoch` is followed by epoch 1."""
+        self._max_epoch = max_epoch
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._known: dict[TopicPartition, RequestedPartition] = {}  # as the broker has them
@@ -112,7 +114,7 @@ class FetchSession:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self._id = session_id
-            self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+            self._epoch = 1 if self._epoch == self._max_epoch else self._epoch + 1
 
     def handle_error(self) -> None:
         """There is no usable response: the next request is full, and replaces the session."""

@@ -1,9 +1,8 @@
-"""The connections of one client: one for each (broker, purpose), opened when first asked for,
-opened again when broken.
+"""The connections of one client: one per broker and purpose, opened on first use and after breaks.
 
 Different purposes never share a TCP connection: a JoinGroup that waits for minutes must not delay a
-commit, nor a fetch a heartbeat. Several who ask for the same connection at once share one attempt.
-An address that failed is left alone for a while that grows (Kafka's `reconnect.backoff`).
+commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt. After a
+failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`).
 """
 
 import asyncio
@@ -19,16 +18,16 @@ Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
 
 NEXT_AFTER_S: Final = 1.0
-"""How long one broker has before the next is tried beside it: one that hangs must not hold up the
-others.
-"""
+"""Time after which the next broker is tried beside one that has not answered yet."""
 
 
 class Connections:
-    """Opens, keeps and closes connections."""
+    """Opens, keeps and closes the connections of one client."""
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, *, next_after_s: float = NEXT_AFTER_S) -> None:
+        """`next_after_s`: when `first_of` tries the next candidate beside one that hangs."""
         self._config = config
+        self._next_after_s = next_after_s
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
         self._failed: dict[Address, tuple[Backoff, float]] = {}
@@ -37,7 +36,7 @@ class Connections:
         self._closed = False
 
     async def get(self, key: Key, address: Address) -> Connection:
-        """The open connection of `key`, which leads to `address`. Raises as `Connection.open` does."""
+        """The open connection of `key` to `address`. Raises as `Connection.open` does."""
         found = self._open.get(key)
         if found is not None:
             if not found.closed and found.address == address:
@@ -50,18 +49,22 @@ class Connections:
             )
         return await asyncio.shield(self._attempt(key, address))
 
+    @property
+    def purposes(self) -> frozenset[str]:
+        """Purposes that have a connection, open or being opened."""
+        return frozenset(purpose for _, purpose in (*self._open, *self._opening))
+
     def idlest(self, purpose: str) -> Connection | None:
-        """Of the open connections for that purpose, the one with the fewest requests in flight."""
+        """The open connection for that purpose with the fewest requests in flight."""
         able = [each for (_, use), each in self._open.items() if use == purpose and not each.closed]
         return min(able, key=lambda each: each.in_flight, default=None)
 
     async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:
         """The first connection to any of the candidates that opens.
 
-        They are tried one after the other, those that failed lately last, else those that were
-        tried lately: one that takes connections and hangs must not be all that is ever tried. The
-        next also when the one before takes long. Raises BrokerUnreachableError, or
-        AuthenticationError if one refused us, when all have failed.
+        Candidates are tried in turn: first those that did not fail lately, and among them first
+        those tried longest ago. A candidate that takes long does not hold up the next. When all have
+        failed, raises AuthenticationError if one refused the client, else BrokerUnreachableError.
         """
         now = asyncio.get_running_loop().time()
         todo = sorted(
@@ -78,7 +81,9 @@ class Connections:
                 addresses[task] = address
                 waiting.add(task)
             done, waiting = await asyncio.wait(
-                waiting, timeout=NEXT_AFTER_S if todo else None, return_when=asyncio.FIRST_COMPLETED
+                waiting,
+                timeout=self._next_after_s if todo else None,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             for task in done:
                 if task.cancelled():
@@ -89,7 +94,7 @@ class Connections:
         raise _all_failed(failures)
 
     async def close(self) -> None:
-        """Close all, and let none be opened any more."""
+        """Close all connections; none can be opened afterwards."""
         self._closed = True
         tasks = [task for _, task in self._opening.values()]
         for task in tasks:
@@ -115,7 +120,7 @@ class Connections:
         if self._opening.get(key, (None, None))[1] is task:
             del self._opening[key]
         if not task.cancelled():
-            task.exception()  # read it: an attempt that nobody waits for any more is no error
+            task.exception()  # mark it as read: no caller may be waiting for the attempt
 
     async def _opened(self, key: Key, address: Address) -> Connection:
         loop = asyncio.get_running_loop()
@@ -144,7 +149,7 @@ class Connections:
         return known[1] if known else 0.0
 
     async def release(self, purpose: str) -> None:
-        """Close the connections of a purpose that nobody has any more."""
+        """Close the connections of a purpose, also those that are being opened."""
         opening = [task for key, (_, task) in self._opening.items() if key[1] == purpose]
         for task in opening:
             task.cancel()
@@ -153,7 +158,7 @@ class Connections:
         await asyncio.gather(*(self._open.pop(key).close() for key in keys))
 
     def drop_all(self, why: BrokerUnreachableError) -> None:
-        """End every open connection for that reason; new ones can be opened."""
+        """Fail every open connection with that error; new ones can be opened."""
         for each in self._open.values():
             each.fail(why)
         self._open.clear()

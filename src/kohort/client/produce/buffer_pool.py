@@ -1,12 +1,10 @@
-"""The memory that unsettled records may take (Kafka's BufferPool): senders wait while it is used
-up.
-"""
+"""Limits the memory of unsettled records (Kafka's BufferPool): senders wait while it is used up."""
 
 import asyncio
 
 
 class BufferPool:
-    """Bytes, of one producer."""
+    """The bytes that one producer may buffer."""
 
     __slots__ = ("_freed", "limit", "used")
 
@@ -16,20 +14,20 @@ class BufferPool:
         self._freed = asyncio.Event()
 
     def has(self, size: int) -> bool:
-        """Whether so many more may be taken. One that is larger than all the room is let in alone."""
+        """Whether `size` more bytes may be taken; a record above the limit is admitted alone."""
         return not self.used or self.used + size <= self.limit
 
     def take(self, size: int) -> None:
-        """So many are used from now on."""
+        """Count `size` bytes as used."""
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """So many are not used any more."""
+        """Count `size` bytes as free, and wake those who wait."""
         self.used -= size
         self._freed.set()
 
     async def wait_for(self, size: int) -> None:
-        """Until there is room for `size`. Who waits has a time limit of its own."""
+        """Wait until `size` bytes may be taken; the caller sets the time limit."""
         while not self.has(size):
             self._freed.clear()
             await self._freed.wait()

@@ -1,13 +1,12 @@
-"""Sends records: batched by partition, in order, each exactly once per partition by default
-(idempotence, KIP-98).
+"""Sends records: batched by partition, in order, and by default exactly once (KIP-98).
 
     async with Producer(ClientConfig(bootstrap="localhost:9092"), compression="zstd") as producer:
         delivery = await producer.send("orders", b"value", key=b"key")     # queued
         metadata = await delivery                                          # in the log
 
-`send` waits only when there is no room or the topic is not known yet; what it gives can be awaited
-for the record's RecordMetadata. An error that nobody awaited is raised by `flush`, and by leaving
-the block, which sends all that is left: nothing is lost without a word.
+`send` waits only when the buffer is full or the topic is unknown. Its Delivery can be awaited for
+the record's RecordMetadata. Leaving the block sends all queued records. `flush`, and leaving the
+block, raise the first error of a delivery that was not awaited.
 """
 
 import asyncio
@@ -36,14 +35,15 @@ from kohort.types import TopicPartition
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
 _OVERHEAD: Final = 32
-"""Bytes that a record takes besides key, value and headers, at most for all but the longest."""
+"""Bytes of a record besides key, value and headers; an upper limit for all but the longest."""
 
 _numbers: Final = itertools.count(1)
 
 
 class Producer:
-    """Used from one event loop. A Cluster that it is given stays open; of a ClientConfig it makes
-    one of its own.
+    """A producer, used from one event loop.
+
+    A Cluster that is passed in stays open; with a ClientConfig the producer opens its own.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Producer:
             delivery_timeout_ms=delivery_timeout_ms,
         )
         self._owns_cluster = isinstance(cluster, ClientConfig)
-        self._cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
+        self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
         self._partitioner = partitioner
-        self._ids = ProducerIds(self._cluster, enabled=self.config.is_idempotent)
+        self._ids = ProducerIds(self.cluster, enabled=self.config.is_idempotent)
         self._purpose = f"produce {next(_numbers)}"
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
@@ -99,14 +99,17 @@ class Producer:
             await self.flush()
         except Exception:
             if kind is None:
-                raise  # else what goes on already is the cause
+                raise  # else the exception in flight is the cause
         finally:
             await self.close(timeout_ms=0)
 
     def __repr__(self) -> str:
-        return (
-            f"<Producer {len(self._unsettled())} batches unsettled, {self._buffer_pool.used} bytes>"
-        )
+        return f"<Producer {len(self._unsettled())} batches unsettled, {self.buffered_bytes} bytes>"
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of all records that are not settled yet."""
+        return self._buffer_pool.used
 
     async def send(
         self,
@@ -118,18 +121,17 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Queue a record (`timestamp` in ms, default: now); await what comes back to know that it
-        is in the log.
+        """Queue a record (`timestamp` in ms, default: now); await the delivery to know its outcome.
 
         Raises KafkaError (MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION,
-        TOPIC_AUTHORIZATION_FAILED…), GaveUpError if the topic cannot be asked for, BufferFullError.
-        Awaiting the delivery raises KafkaError with the broker's code, DeliveryTimeoutError; both
-        name the partition.
+        TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no metadata of the topic,
+        BufferFullError. Awaiting the delivery raises KafkaError with the broker's code, or
+        DeliveryTimeoutError; both name the partition.
         """
         size = _OVERHEAD + len(key or b"") + len(value or b"")
         if headers:
             size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
-        known = self._cluster.known_topic(topic) or await self._find(topic)
+        known = self.cluster.known_topic(topic) or await self._find(topic)
         tp = TopicPartition(
             topic, self._choose(known, key, size) if partition is None else partition
         )
@@ -150,7 +152,7 @@ class Producer:
         if batch.size >= self.config.batch_size:
             batch.close()
             self._wake_sender()
-            await asyncio.sleep(0)  # who sends without pause leaves the loop no other turn
+            await asyncio.sleep(0)  # let the sender run even if the caller never waits
         elif is_new:
             self._wake_sender()
         return delivery
@@ -164,13 +166,12 @@ class Producer:
         base_timestamp: int,
         max_timestamp: int,
     ) -> Delivery:
-        """Queue a whole batch of `count` records that are encoded already (format v2, uncompressed,
-        with deltas from 0 and from `base_timestamp`): for those who encode many at once. The
-        delivery is that of the first record. The payload may change as soon as this has returned.
+        """Queue a whole batch of `count` records that the caller has encoded.
 
-        Raises as `send`.
+        The payload is in format v2, uncompressed, with deltas from 0 and from `base_timestamp`; it
+        may change after the return. The delivery is that of the first record. Raises as `send`.
         """
-        known = self._cluster.known_topic(tp.topic) or await self._find(tp.topic)
+        known = self.cluster.known_topic(tp.topic) or await self._find(tp.topic)
         if known.partition(tp.partition) is None:
             raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
         if not self._buffer_pool.has(len(payload)):
@@ -187,9 +188,9 @@ class Producer:
         return delivery
 
     async def flush(self) -> None:
-        """Send all that is queued now, and wait until it is settled.
+        """Send all records that are queued now, and wait until they are settled.
 
-        Raises the first error of records whose delivery nobody has awaited.
+        Raises the first error of a delivery that was not awaited.
         """
         unsettled = self._unsettled()
         for batch in unsettled:
@@ -203,8 +204,7 @@ class Producer:
                 raise error
 
     async def close(self, *, timeout_ms: float | None = None) -> None:
-        """Send what is queued, for `timeout_ms` at most (default: as long as it takes), and end.
-        Idempotent.
+        """Send queued records, for `timeout_ms` at most (default: no limit), and end. Idempotent.
 
         Raises as `flush`.
         """
@@ -220,28 +220,28 @@ class Producer:
             self._closed = True
             if self._sender is not None:
                 await self._sender.close()
-            await self._cluster.release(self._purpose)
+            await self.cluster.release(self._purpose)
             if self._owns_cluster:
-                await self._cluster.close()
+                await self.cluster.close()
 
-    # Where a record goes
+    # Topic and partition of a record
 
     async def _find(self, topic: str) -> TopicMetadata:
         return await retrying(
             lambda: self._ask(topic),
             what=f"metadata of topic {topic!r}",
             timeout_ms=self.config.max_block_ms,
-            backoff=self._cluster.backoff(),
+            backoff=self.cluster.backoff(),
             advice="check the topic's name, and that the brokers can be reached",
         )
 
     async def _ask(self, topic: str) -> TopicMetadata:
-        found = (await self._cluster.metadata([topic], allow_auto_create=True)).topics[topic]
+        found = (await self.cluster.metadata([topic], allow_auto_create=True)).topics[topic]
         if found.error is not ErrorCode.none:
             raise KafkaError(found.error, f"topic {topic}")
         if not found.partitions:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic} has no partitions yet")
-        return self._cluster.known_topic(topic) or found
+        return self.cluster.known_topic(topic) or found
 
     def _choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
         chosen = self._partitioner(topic.name, key, len(topic.partitions))
@@ -256,7 +256,7 @@ class Producer:
     # Batches
 
     def _partition(self, tp: TopicPartition) -> ProducePartition:
-        """Its queue. Raises KohortError when nobody takes anything from it any more."""
+        """The queue of a partition. Raises KohortError after `close`."""
         if self._closed:
             raise KohortError(f"{tp}: the producer is closed, and sends no more records")
         found = self._partitions.get(tp)
@@ -265,7 +265,7 @@ class Producer:
         return found
 
     def _open_batch(self, tp: TopicPartition, size: int, stamp: int) -> tuple[ProduceBatch, bool]:
-        """The batch for a record of `size`, and whether it is a new one."""
+        """The batch for a record of `size` bytes, and whether it is a new one."""
         partition = self._partition(tp)
         batch = partition.open
         if batch is not None and batch.size + size <= max(self.config.batch_size, size):
@@ -281,7 +281,7 @@ class Producer:
         self._buffer_pool.take(batch.size)
         if self._sender is None:
             self._sender = Sender(
-                self._cluster, self.config, self._ids, self._purpose, self._settled
+                self.cluster, self.config, self._ids, self._purpose, self._settled
             )
         self._sender.add(partition)
         return batch
