@@ -1,13 +1,21 @@
-"""Fixtures for tests of the client: a broker in the process, and a cluster of it."""
+"""Fixtures for tests of the client: a broker in the process, and a cluster of it.
 
-from collections.abc import AsyncIterator
+The tests run in virtual time: no time limit depends on the load of the machine.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
+from client.virtual_sockets import SocketVirtualLoop
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], SocketVirtualLoop]]:
+    return {"virtual": SocketVirtualLoop}
 
 
 @pytest.fixture

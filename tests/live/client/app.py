@@ -13,7 +13,7 @@ QUICK = {
 }
 
 
-async def until(condition, seconds=10):
+async def until(condition, seconds=60):
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
