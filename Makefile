@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench interop clients conformance fuzz clean
+.PHONY: help run test test-long lint bench interop clients conformance fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,6 +12,8 @@ DEMO_INSTALLED := $(VENV)/.installed-demo
 # The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+# One test process for each processor; more than four would mostly start servers of their own.
+BESIDE := -n auto --maxprocesses=4
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
 ifneq ($(UV),)
 CREATE_VENV = $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON))
@@ -23,7 +25,8 @@ endif
 
 help:
 	@echo "make run          start a server and show a group at work on a real data set"
-	@echo "make test         run the test suite"
+	@echo "make test         run the test suite, in up to four processes"
+	@echo "make test-long    run the long tests: older brokers, long outages, ten times the random cases"
 	@echo "make lint         ruff, mypy, import-linter, and a look at the docs"
 	@echo "make interop      run the tests with clients written by others, also those that are built first"
 	@echo "make clients      the same, and write docs/clients.md from the results"
@@ -44,7 +47,10 @@ run: $(DEMO_INSTALLED)
 	@$(BIN)/python -m kohort.demo
 
 test: $(INSTALLED)
-	$(BIN)/pytest -m "not clients"
+	$(BIN)/pytest $(BESIDE) -m "not clients and not long"
+
+test-long: $(INSTALLED)
+	$(BIN)/pytest $(BESIDE) --hypothesis-profile=long --timeout=1800 -m "hypothesis or long" -rs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -56,10 +62,10 @@ lint: $(INSTALLED)
 		*.md *.toml Makefile docs src tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
 
 interop: $(INSTALLED)
-	$(BIN)/pytest -m interop -rs
+	$(BIN)/pytest -m "interop and not long" -rs
 
 clients: $(INSTALLED)
-	$(BIN)/pytest -m interop -rs --junitxml=.tools/interop.xml
+	$(BIN)/pytest -m "interop and not long" -rs --junitxml=.tools/interop.xml
 	PYTHONPATH=tests $(BIN)/python -m interop.table .tools/interop.xml > docs/clients.md
 
 conformance: $(INSTALLED)

@@ -1,8 +1,35 @@
-"""For all tests: how Hypothesis runs."""
+"""Setup of every test run: Hypothesis profiles, distribution over workers, and a list of reruns."""
 
-from hypothesis import settings
+import pytest
 
-# A machine that is busy makes an example slow, not wrong; what takes too long altogether is
-# pytest-timeout's to say.
-settings.register_profile("kohort", deadline=None)
-settings.load_profile("kohort")
+import spreading
+from effort import load_profiles
+
+load_profiles()
+
+RERUN_LINES = 8
+"""Lines of a failure that the list of reruns shows."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker of pytest-xdist: the units that take longest come first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: spreading.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> spreading.Spreading:
+    """Distribute the tests by `spreading`."""
+    return spreading.scheduler(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the tests that failed once and were run again, with the end of each failure."""
+    reruns = terminalreporter.stats.get("rerun", [])
+    if not reruns:
+        return
+    terminalreporter.section("run again", sep="-")
+    for report in reruns:
+        terminalreporter.write_line(f"RERUN {report.nodeid}")
+        for line in report.longreprtext.splitlines()[-RERUN_LINES:]:
+            terminalreporter.write_line(f"    {line}")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.assignors import (
     ASSIGNORS,
     Assignor,
@@ -38,7 +39,7 @@ def wanted(topics: Topics, members: list[Member]) -> set[TopicPartition]:
 
 
 @every_assignor
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_each_partition_goes_to_one_subscriber_or_is_withheld(
     of: Assignor, data: st.DataObject
@@ -58,7 +59,7 @@ def test_each_partition_goes_to_one_subscriber_or_is_withheld(
 
 
 @every_assignor
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.data())
 def test_the_order_of_members_and_topics_does_not_matter(of: Assignor, data: st.DataObject) -> None:
     topics, members = data.draw(TOPICS), data.draw(groups(of))
@@ -68,7 +69,7 @@ def test_the_order_of_members_and_topics_does_not_matter(of: Assignor, data: st.
 
 
 @pytest.mark.parametrize("of", sticky_ones, ids=lambda of: of.name)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_a_sticky_group_settles_and_then_moves_nothing(of: Assignor, data: st.DataObject) -> None:
     topics, members = data.draw(TOPICS), data.draw(groups(of))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.assignors.shares import Pool, fair_shares
 
 Shares = Sequence[dict[int, int]]
@@ -42,7 +43,7 @@ def splits(size: int, members: Sequence[int]) -> Iterator[dict[int, int]]:
             yield {members[0]: count, **rest}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(pools(), min_size=1, max_size=3))
 def test_no_division_is_better(of: list[Pool]) -> None:
     shares = fair_shares(of)

@@ -2,9 +2,10 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.columnar import RECORDS, RECORDS_WITH_HEADERS, decode, decode_batches, kernels
 from kohort.columnar.payloads import as_bytes
 from kohort.columnar.selection import scan
@@ -15,8 +16,8 @@ from kohort.protocol.compression import compress
 from kohort.protocol.records import encode_varint
 
 NOW = 1_700_000_000_000
-quick = settings(deadline=None, max_examples=80)
-thorough = settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(80))
+thorough = settings(max_examples=examples(400))
 
 contents = st.one_of(
     st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size)

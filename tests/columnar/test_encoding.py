@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.client.produce.partitioner import murmur2_partitioner
 from kohort.columnar.encoding import Rows, encode, partitions_of
 from kohort.columnar.schema import HEADERS
@@ -15,7 +16,7 @@ from kohort.errors import KafkaError
 from kohort.protocol import records
 from kohort.protocol.records import Record
 
-quick = settings(deadline=None, max_examples=80)
+quick = settings(max_examples=examples(80))
 NOW = 1_700_000_000_000
 LARGE = 1 << 20
 contents = st.one_of(

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from effort import examples
 from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import OffsetCommitRecord, Record, decode, encode
@@ -323,5 +324,5 @@ class GroupMachine(RuleBasedStateMachine):
 
 TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

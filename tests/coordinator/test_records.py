@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.coordinator.records import (
     CorruptRecordError,
     GroupMetadataKey,
@@ -382,7 +383,7 @@ records = st.builds(
 ) | st.builds(GroupMetadataRecord, st.builds(GroupMetadataKey, texts), st.none() | group_values)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(record=records)
 def test_what_is_written_is_read(record):
     assert decode(*encode(record)) == record

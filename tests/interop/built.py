@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from interop.programs import Client, called, json_event
+from peers.kafka import building
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "interop"
@@ -127,7 +128,8 @@ def _missing(language: Language) -> str | None:
     if absent := [tool for tool in language.needs if shutil.which(tool) is None]:
         return f"{' and '.join(absent)} not on the PATH"
     try:
-        language.build()
+        with building(language.needs[0]):
+            language.build()
     except BuildError as error:
         return str(error)
     return None

@@ -1,4 +1,4 @@
-"""Fixtures of the interop suite: the server under test, a trial for each test, and honest skips."""
+"""Fixtures of the interop suite: the server under test, one trial per test, and builds of clients."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -8,20 +8,30 @@ import pytest
 
 from interop import programs, targets
 from interop.built import SPARK
-from interop.programs import Client, java_missing
+from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
 from interop.tools import Tools
 from interop.trial import Trial
 
+HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clients written by others have races of their own, and a busy machine shows them: a test with
-    them that fails is run once more, and pytest tells that it was.
+    """Allow one rerun for the tests of this directory that run a client or tool of another project.
+
+    Those have races of their own, and a busy machine shows them. The end of the run lists each
+    rerun.
     """
     for item in items:
-        if item.get_closest_marker("interop"):
+        if HERE in item.path.parents and item.get_closest_marker("interop") and is_foreign(item):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def is_foreign(item: pytest.Item) -> bool:
+    """Whether a test of this directory runs more than our own client."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is None or callspec.params.get("client") is not KOHORT
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

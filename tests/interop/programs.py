@@ -131,6 +131,12 @@ def java_classpath() -> str:
     """Kafka's JARs, and our programs compiled against them, both under `.tools/`."""
     libs = kafka.resolve()
     classes = kafka.TOOLS / "interop-classes"
+    with kafka.building(classes.name):
+        _compile(classes, libs)
+    return f"{classes}:{libs}/*"
+
+
+def _compile(classes: Path, libs: Path) -> None:
     classes.mkdir(parents=True, exist_ok=True)
     sources = sorted(PROGRAMS.glob("*.java"))
     compiled = [classes / f"{source.stem}.class" for source in sources]
@@ -139,7 +145,6 @@ def java_classpath() -> str:
         subprocess.run(
             ["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)], check=True
         )
-    return f"{classes}:{libs}/*"
 
 
 def java(main_class: str, *args: str, heap: str = "64m") -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kohort.testing.server_process import ServerProcess, ServerProcessError
-from peers.kafka import VERSION, Kafka
+from peers.kafka import QUICK_START, VERSION, Kafka
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
 
@@ -81,7 +81,7 @@ class ApacheKafka:
     def __init__(
         self, port: int, settings: Mapping[str, str] | None = None, version: str = VERSION
     ) -> None:
-        self._node = Kafka.start(port, settings, heap="512m", version=version)
+        self._node = Kafka.start(port, settings, heap="512m", version=version, flags=QUICK_START)
 
     @property
     def address(self) -> str:

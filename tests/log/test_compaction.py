@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import KafkaError
 from kohort.log import compaction
 from kohort.log.base import LogConfig
@@ -383,7 +384,7 @@ class TestProperty:
         max_size=60,
     )
 
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=examples(60))
     @given(steps)
     def test_the_fold_is_the_same(self, steps):
         config = compacted(

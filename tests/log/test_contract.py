@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Appended, LogConfig
 from kohort.log.memory import memory_log
@@ -107,7 +108,7 @@ class TestRead:
             assert len(log.read(segment.base_offset, 1 << 20)) == segment.size
         assert [record.offset for record in records_of(log)] == list(range(50))
 
-    @settings(deadline=None, max_examples=100)
+    @settings(max_examples=examples(100))
     @given(st.data())
     def test_anywhere_with_any_limit(self, data):
         """As many whole batches as fit, from the one that holds the offset to the end of its
@@ -166,7 +167,7 @@ class TestTimestamps:
         ]
         assert log.max_timestamp() == (2, 90)
 
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=examples(60))
     @given(
         st.lists(st.lists(st.integers(-1, 50), min_size=1, max_size=3), min_size=1, max_size=40),
         st.data(),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.log import index
 from kohort.log.index import OFFSET_ROW, SparseIndex
 from kohort.log.storage import MemoryStore
@@ -27,7 +28,7 @@ def naive_floor(rows: list[tuple[int, int]], target: int, column: int) -> tuple[
     return max((row for row in rows if row[column] <= target), default=None)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_floor_is_the_last_row_that_is_not_beyond(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:

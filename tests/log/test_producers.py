@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.memory import memory_log
 from kohort.log.producers import Producers
@@ -84,7 +85,7 @@ def test_producers_do_not_mix():
 
 
 class TestSnapshot:
-    @settings(deadline=None, max_examples=50)
+    @settings(max_examples=examples(50))
     @given(
         st.lists(
             st.tuples(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.log import files as log_files
 from kohort.log import recovery
 from kohort.log.base import LogConfig
@@ -295,7 +296,7 @@ class TestInterruptedCompaction:
 
 
 class TestOpeningIsRepeatable:
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=examples(20))
     @given(st.lists(st.integers(1, 3_000), max_size=30), st.integers(0, 400))
     def test_any_log_cut_anywhere(self, tmp_path_factory, sizes, cut):
         data = tmp_path_factory.mktemp("data")

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
+from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
 from kohort.protocol.compression import compress, decompress
 
 NOW = 1_700_000_000_000
-quick = settings(deadline=None, max_examples=60)
+quick = settings(max_examples=examples(60))
 
 contents = st.one_of(
     st.none(), st.binary(max_size=40), st.integers(60, 9_000).map(lambda size: b"x" * size)
@@ -222,14 +223,14 @@ class TestCorruptBytes:
     def test_noise(self, data):
         self.decode(data)
 
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=examples(300))
     @given(some_records, codecs, st.data())
     def test_one_byte_changed(self, content, codec, data):
         batch = bytearray(batches.build(content[:3], codec=codec))
         batch[data.draw(st.integers(0, len(batch) - 1))] ^= data.draw(st.integers(1, 255))
         self.decode(bytes(batch))
 
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=examples(300))
     @given(codecs, st.binary(max_size=120), st.integers(0, 5))
     def test_a_right_crc_over_any_records(self, codec, payload, count):
         self.decode(with_payload(codec, payload, count))

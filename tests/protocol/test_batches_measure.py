@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import KafkaError
 from kohort.protocol.records import encode_varint, measure
 
@@ -24,7 +25,7 @@ def laid_out(sizes):
     return [encode_varint(size) + bytes(size) for size, times in sizes for _ in range(times)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(sizes)
 def test_what_is_whole_passes(sizes):
     found = laid_out(sizes)
@@ -50,7 +51,7 @@ def fills(data, count):
     return position == len(data)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 @given(sizes, st.data())
 def test_what_is_not_does_not(sizes, data):
     found = laid_out(sizes)

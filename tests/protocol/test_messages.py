@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema
 
+from effort import examples
 from kohort.errors import ErrorCode
 from kohort.protocol import building
 from kohort.protocol.apis import APIS, BY_NAME
@@ -92,7 +93,7 @@ def test_api_versions_of_any_version_has_a_header(version: int) -> None:
 
 
 @each_version
-@settings(max_examples=3, derandomize=True, database=None)
+@settings(max_examples=examples(3), derandomize=True, database=None)
 @given(st.data())
 def test_requests_survive_the_wire(case: tuple[int, int], data: st.DataObject) -> None:
     entity = data.draw(requests(*case))
@@ -102,7 +103,7 @@ def test_requests_survive_the_wire(case: tuple[int, int], data: st.DataObject) -
 
 
 @each_version
-@settings(max_examples=2, derandomize=True, database=None)
+@settings(max_examples=examples(2), derandomize=True, database=None)
 @given(st.data())
 def test_a_request_cut_short_is_refused(case: tuple[int, int], data: st.DataObject) -> None:
     encoded = encode(data.draw(requests(*case)))
@@ -112,7 +113,7 @@ def test_a_request_cut_short_is_refused(case: tuple[int, int], data: st.DataObje
 
 
 @pytest.mark.parametrize("case", [c for c in VERSIONS if APIS[c[0]].flexible(c[1])], ids=name_of)
-@settings(max_examples=2, derandomize=True, database=None)
+@settings(max_examples=examples(2), derandomize=True, database=None)
 @given(st.data())
 def test_unknown_tags_are_ignored(case: tuple[int, int], data: st.DataObject) -> None:
     entity = data.draw(requests(*case))
@@ -257,7 +258,7 @@ def test_a_flood_of_elements_is_refused() -> None:
         decode_request(9, 1, legacy("g") + struct.pack(">i", 1_100) + topics)
 
 
-@settings(max_examples=300, database=None)
+@settings(max_examples=examples(300), database=None)
 @given(st.sampled_from(VERSIONS), st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(case: tuple[int, int], body: bytes) -> None:
     try:
@@ -267,7 +268,7 @@ def test_no_bytes_raise_anything_else(case: tuple[int, int], body: bytes) -> Non
     assert type(decoded) is load_request_schema(*case)
 
 
-@settings(max_examples=100, database=None)
+@settings(max_examples=examples(100), database=None)
 @given(st.data(), st.sampled_from(VERSIONS))
 def test_no_damage_raises_anything_else(data: st.DataObject, case: tuple[int, int]) -> None:
     encoded = bytearray(encode(data.draw(requests(*case))))
@@ -282,7 +283,7 @@ def test_no_damage_raises_anything_else(data: st.DataObject, case: tuple[int, in
         pass
 
 
-@settings(max_examples=200, database=None)
+@settings(max_examples=examples(200), database=None)
 @given(
     st.data(),
     st.sampled_from([case for case in VERSIONS if has_arrays(load_request_schema(*case))]),

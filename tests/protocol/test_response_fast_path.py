@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.apis import BY_NAME
@@ -20,7 +21,7 @@ def versions(name: str) -> pytest.MarkDecorator:
 
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
-few = settings(max_examples=15, database=None)
+few = settings(max_examples=examples(15), database=None)
 errors = st.sampled_from(ErrorCode)
 texts = st.text(max_size=5) | st.just("x" * 200)
 blobs = st.binary(max_size=5) | st.just(bytes(200))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kio.index import load_entity_schema
 from kio.static.constants import EntityType
 
+from effort import examples
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import encode
 from kohort.protocol.subscription import (
@@ -54,7 +55,7 @@ def test_assignments_survive_the_wire(assignment: Assignment) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-@settings(max_examples=20, database=None)
+@settings(max_examples=examples(20), database=None)
 @given(st.data())
 def test_the_bytes_are_kios(version: int, data: st.DataObject) -> None:
     kind = load_entity_schema("consumer_protocol_subscription", version, EntityType.data)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
+from effort import examples
 from kohort.protocol.messages import encode, response
 from protocol.wire_entities import VERSIONS, name_of, requests, responses
 
@@ -19,7 +20,7 @@ def written_by_kio(entity: Any) -> bytes:
 
 
 @pytest.mark.parametrize("case", VERSIONS, ids=name_of)
-@settings(max_examples=4, derandomize=True, database=None)
+@settings(max_examples=examples(4), derandomize=True, database=None)
 @given(st.data())
 def test_every_message(case: tuple[int, int], data: st.DataObject) -> None:
     for entity in (data.draw(responses(*case)), data.draw(requests(*case))):

@@ -16,15 +16,13 @@ STATE, PARENT = 0, 1
 """Fields of /proc/PID/stat behind the name."""
 
 
-def source_processes(jvm: int | None = None) -> set[int]:
-    """The processes beside the driver in which streaming sources live; those of one JVM, or all."""
+def source_processes(jvm: int) -> set[int]:
+    """The processes beside the driver in which streaming sources live: those of one JVM."""
     found = set()
     for each in Path("/proc").glob("[0-9]*"):
         try:
-            if SOURCE in (each / "cmdline").read_bytes() and jvm in (
-                None,
-                int(_fields(each)[PARENT]),
-            ):
+            is_source = SOURCE in (each / "cmdline").read_bytes()
+            if is_source and int(_fields(each)[PARENT]) == jvm:
                 found.add(int(each.name))
         except OSError:
             continue  # it has just ended

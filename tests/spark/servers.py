@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kohort.conformance.runner import warm_up
-from peers.kafka import Kafka, free_port, missing_tools
+from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from peers.kohort import kohort
 
 SETTINGS = {
@@ -36,6 +36,6 @@ def server(kind: str) -> Iterator[str]:
 @contextmanager
 def apache_kafka(settings: Mapping[str, str]) -> Iterator[str]:
     """One node, whose coordinators have started."""
-    with Kafka.start(free_port(neighbours=1), settings, heap="512m") as node:
+    with Kafka.start(free_port(neighbours=1), settings, heap="512m", flags=QUICK_START) as node:
         asyncio.run(warm_up(node.host, node.port))
         yield node.address

@@ -22,7 +22,8 @@ NAMES = ("a", "b", "c")
 class Chaos:
     """The queries, what was written for them, and what each kill may have repeated."""
 
-    def __init__(self, streams, topics, topic, seed):
+    def __init__(self, jvm, streams, topics, topic, seed):
+        self.jvm = jvm
         self.streams, self.topics, self.topic = streams, topics, topic
         self.random = random.Random(seed)
         self.running = {}  # name -> (query, process)
@@ -39,10 +40,10 @@ class Chaos:
         self.produce()
 
     def start(self, name, _running):
-        before = source_processes()
+        before = source_processes(self.jvm)
         query = self.streams[name].start(processingTime="100 milliseconds")
-        wait_for(lambda: source_processes() - before, "a source process", query)
-        (process,) = source_processes() - before
+        wait_for(lambda: source_processes(self.jvm) - before, "a source process", query)
+        (process,) = source_processes(self.jvm) - before
         self.running[name] = query, process
 
     def stop(self, _name, running):
@@ -95,7 +96,7 @@ def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, t
         "kafka__session__timeout__ms": "6000", "kafka__heartbeat__interval__ms": "500",
     }  # fmt: skip
     streams = {name: Stream(session, topics.address, tmp_path / name, **options) for name in NAMES}
-    chaos = Chaos(streams, topics, topic, seed=7)
+    chaos = Chaos(session.sparkContext._gateway.proc.pid, streams, topics, topic, seed=7)
     try:
         for _ in range(events):
             chaos.step()

@@ -10,6 +10,7 @@ import pytest
 
 from client.group.chaos import Chaos
 from client.group.world import run
+from effort import seeds
 from kohort.client.group import draining
 from kohort.client.membership.membership import Membership
 
@@ -31,7 +32,7 @@ def witness(seed, assignors, rebalances, **options):
 
 
 @pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_thousand_random_rebalances(assignors, seed):
     chaos = witness(seed, assignors, 100)
     assert chaos.world.coordinator.rebalances >= 100

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from client.membership.bench import Bench, joined_member, tps
+from effort import examples
 from kohort.client.membership.events import (
     EndPartitions,
     Heartbeat,
@@ -270,5 +271,5 @@ class MembershipMachine(RuleBasedStateMachine):
 
 TestMembershipMachine = MembershipMachine.TestCase
 TestMembershipMachine.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(150), stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from client.fake_cluster import HANG, HANG_UP, FakeBroker, FakeCluster
 from client.test_security import scram_server
+from effort import examples
 from kohort.client.config import ClientConfig
 from kohort.client.errors import (
     AuthenticationError,
@@ -184,7 +185,8 @@ async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     version=st.sampled_from([1, 5, 9, 12]),

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from client.fake_cluster import HANG, HANG_UP, FakeCluster
+from effort import examples
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.errors import (
     AuthenticationError,
@@ -413,7 +414,8 @@ async def test_refused_credentials_are_told(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     before=st.lists(st.sampled_from([None, None, NOT_ENOUGH_REPLICAS, 6, HANG_UP]), max_size=12),

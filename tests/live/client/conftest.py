@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from client.conftest import broker, cluster, config
-from live.client.brokers import BROKERS, Site, opened
+from live.client.brokers import Site, opened
+from peers.kafka import LAST_OF_3, VERSION
 
 __all__ = ["broker", "cluster", "config", "site"]
 
@@ -13,8 +14,9 @@ __all__ = ["broker", "cluster", "config", "site"]
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(name, marks=() if name == "kohort" else pytest.mark.clients)
-        for name in BROKERS
+        "kohort",
+        pytest.param(f"kafka-{VERSION}", marks=pytest.mark.clients),
+        pytest.param(f"kafka-{LAST_OF_3}", marks=[pytest.mark.clients, pytest.mark.long]),
     ],
 )
 def site(

@@ -22,22 +22,17 @@ from interop.trial import SOON, Trial
 from kohort.client import End
 from kohort.types import TopicPartition
 from live.client.app import App, produce, until
-from live.client.brokers import BROKERS, Site
-from peers.kafka import LAST_OF_3
+from live.client.brokers import Site
 
 pytestmark = pytest.mark.timeout(200)
 
-OUTAGE_S = 30
+OUTAGES = pytest.mark.parametrize("outage_s", [12, pytest.param(30, marks=pytest.mark.long)])
+"""Seconds: longer than a session, and much longer."""
 LONG_MS = 90_000
 """A session that outlives every outage here."""
 EAGER_OR_COOPERATIVE = pytest.mark.parametrize(
     "assignor", ["range", pytest.param("cooperative-sticky", marks=pytest.mark.clients)]
 )
-
-WITHOUT_3 = pytest.mark.parametrize(
-    "site", [name for name in BROKERS if LAST_OF_3 not in name], indirect=True
-)
-"""Outages take half a minute each, so they are not repeated with the older broker."""
 
 NewTrial = Callable[..., Trial]
 
@@ -178,12 +173,12 @@ def test_the_coordinator_restarts(site: Site, trial: NewTrial) -> None:
 
 
 @pytest.mark.clients
-@WITHOUT_3
+@OUTAGES
 @pytest.mark.parametrize("how", ["away", "frozen"])
-def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial, how: str) -> None:
-    """Killed, and started half a minute later, or standing still for so long. Members whose session
-    is shorter have lost their partitions, since others might have them, and come back by
-    themselves; the others notice nothing.
+def test_the_broker_cannot_be_reached(site: Site, trial: NewTrial, how: str, outage_s: int) -> None:
+    """The broker is killed and started again later, or stands still as long. Members with a shorter
+    session lose their partitions and rejoin by themselves; members with a longer one notice
+    nothing.
     """
     short, long = trial("short"), trial("long", session_ms=LONG_MS)
     groups = {
@@ -196,9 +191,9 @@ def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial
         group.await_commit()
     before = noticed(long, "one", "two")
     if how == "away":
-        site.restart(signal.SIGKILL, away_seconds=OUTAGE_S)
+        site.restart(signal.SIGKILL, away_seconds=outage_s)
     else:
-        site.freeze(OUTAGE_S)
+        site.freeze(outage_s)
     for group, members in groups.items():
         group.await_balanced(*members)
         group.await_more(50)
@@ -211,11 +206,11 @@ def test_the_broker_cannot_be_reached_for_30_seconds(site: Site, trial: NewTrial
 
 
 @pytest.mark.clients
-@WITHOUT_3
-def test_two_of_three_cannot_reach_the_broker_for_30_seconds(site: Site, trial: NewTrial) -> None:
-    """One's connections break, another's stay and are silent; what it had sent arrives afterwards.
-    Both let go before the third one gets their partitions, and come back by themselves; in a group
-    of either kind.
+@OUTAGES
+def test_two_of_three_cannot_reach_the_broker(site: Site, trial: NewTrial, outage_s: int) -> None:
+    """The connections of one member break; those of another stay open and silent, and its requests
+    arrive afterwards. Both release their partitions before the third member gets them, and rejoin
+    by themselves, in an eager and in a cooperative group.
     """
     groups = {trial(assignor): assignor for assignor in ("range", "cooperative-sticky")}
     feeds = [group.feed(KOHORT, per_second=40) for group in groups]
@@ -227,7 +222,7 @@ def test_two_of_three_cannot_reach_the_broker_for_30_seconds(site: Site, trial: 
         group.await_balanced(*each)
         group.await_commit()
     with site.door.shut(broken="reset", silent="silent"):
-        until = time.monotonic() + OUTAGE_S
+        until = time.monotonic() + outage_s
         for group, each in zip(groups, members, strict=True):
             group.await_balanced(each[2], seconds=3 * SESSION_MS / 1000)
         time.sleep(max(until - time.monotonic(), 0))

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.fetch.context import FetchContext
 from kohort.server.fetch.partitions import Partitions
@@ -428,4 +429,4 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 TestSessionMachine = SessionMachine.TestCase
-TestSessionMachine.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestSessionMachine.settings = settings(max_examples=examples(30), stateful_step_count=20)

@@ -17,6 +17,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.records import (
     GroupMetadataKey,
@@ -203,7 +204,7 @@ commits = st.builds(lambda version, topics, who: commit(version, topics, **who),
                     st.lists(topics, max_size=3), who)  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(turns=st.lists(st.lists(commits, max_size=4), max_size=4))
 def test_answers_records_and_state_are_the_same_in_both_ways(turns: list[list[Asked]]) -> None:
     asyncio.run(both_ways(turns))
@@ -230,7 +231,7 @@ changes = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(rows_of_commits(), min_size=1, max_size=3))
 def test_the_same_commit_again_is_answered_as_the_first_one(connections: list[list[Asked]]) -> None:
     turns = [[rows[min(at, len(rows) - 1)] for rows in connections] for at in range(4)]

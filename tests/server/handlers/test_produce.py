@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL, Codec, decode_records, iterate, read_header
 from server.handlers.bench import NO_ANSWER, START, Bench, HungUpError, batch_of
@@ -167,7 +168,7 @@ async def test_batches_that_are_none(
 
 
 @given(st.binary(max_size=200), st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_any_bytes_are_answered_and_the_log_stays_readable(
     noise: bytes, at: int, patch: bytes
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
@@ -211,7 +212,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
 
 
 @given(st.lists(RECORDS, min_size=1))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[MetadataRecord]) -> None:
     data = b"".join(cluster_metadata.encode_batch([record], 5) for record in records)
     assert list(cluster_metadata.decode_batches(data)) == records
