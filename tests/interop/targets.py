@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kohort.testing.server_process import ServerProcess, ServerProcessError
-from peers.kafka import QUICK_START, VERSION, Kafka
+from peers.kafka import QUICK_START, VERSION, Kafka, free_port
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
 
@@ -33,12 +33,13 @@ class Target(Protocol):
 
 
 class KohortServe:
-    """`kohort serve --dev` as a process on a free port."""
+    """`kohort serve --dev` as a process on a free port, which a restart keeps."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
         self._settings = settings
-        self._server = self._start("127.0.0.1:0")
+        # Below the ports of outgoing connections: none takes it while the server is away.
+        self._server = self._start(f"127.0.0.1:{free_port()}")
         self.address = self._server.address
 
     def _start(self, listen: str) -> ServerProcess:
