@@ -24,8 +24,9 @@ GROUP_ID_NOT_FOUND_SINCE = 6
 
 
 def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroupResponse:
-    """What the group is now. The members' metadata is shown only while it is Stable, their
-    assignments always.
+    """Describe a group: its state, and metadata of members only while it is Stable.
+
+    The members' assignments are part of the description in every state.
     """
     if group is None:
         newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
@@ -46,8 +47,9 @@ def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroup
 
 
 def list_groups(groups: Iterable[Group], request: ListGroups) -> ListGroupsResponse:
-    """The groups in one of the states and of one of the types asked for, in any case; all if none
-    is.
+    """List the groups in the requested states and of the requested types, or all of them.
+
+    Names of states and types are compared without regard to case.
     """
     states = {state.lower() for state in request.states}
     types = {type_.lower() for type_ in request.types}

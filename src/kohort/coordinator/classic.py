@@ -1,9 +1,9 @@
-"""One classic group: what is logged of it, what is soft, and the state that follows from the two.
+"""One classic group: its logged part, its soft part, and the state derived from the two.
 
-Logged is a group's last synced generation, `ClassicGroup`, and its committed offsets; only
-`Shard.replay` writes them. Soft is the rest: a `MemberSession` for each member, the pending ids of the
-member-id handshake (KIP-394), and at most one `Round`, the rebalance under way. Soft state dies
-with the process; the logged group does not.
+Logged are a group's last synced generation, `ClassicGroup`, and its committed offsets. Only
+`Shard.replay` writes them. Soft is the rest: a `MemberSession` for each member, the pending ids of
+the member-id handshake (KIP-394), and at most one `Round`, the current rebalance. Soft state is
+lost with the process; the logged group is not.
 
 The state is derived, never stored:
 
@@ -15,8 +15,8 @@ The state is derived, never stored:
 | any | syncing | CompletingRebalance |
 | members | none | Stable |
 
-Who is a member is `Group.sessions`, always: while a round is under way it runs ahead of the logged
-group, whose members it becomes when the round is synced.
+The members of a group are always those in `Group.sessions`. During a round they are ahead of the
+logged group, which takes them over when the round is synced.
 
 Source: Kafka's ClassicGroup, ClassicGroupMember and ClassicGroupState.
 """
@@ -44,37 +44,49 @@ class State(StrEnum):
     EMPTY = "Empty"
     """No members, perhaps offsets.
 
-    join: member added, or id handed out → PreparingRebalance; sync, heartbeat, leave:
-    UNKNOWN_MEMBER_ID; commit with generation -1: stored; delete, or the last offset expired → Dead.
+    - join: member added, or id handed out → PreparingRebalance
+    - sync, heartbeat, leave: UNKNOWN_MEMBER_ID
+    - commit with generation -1: stored
+    - delete, or the last offset expired → Dead
     """
 
     PREPARING_REBALANCE = "PreparingRebalance"
     """The join phase: waits for every member to join again.
 
-    join: parked; sync, heartbeat: REBALANCE_IN_PROGRESS; commit of the generation before: stored;
-    leave: removed; all joined, or time is up → CompletingRebalance; nobody left → Empty.
+    - join: parked
+    - sync, heartbeat: REBALANCE_IN_PROGRESS
+    - commit of the generation before: stored
+    - leave: removed
+    - all joined, or timeout → CompletingRebalance
+    - no members left → Empty
     """
 
     COMPLETING_REBALANCE = "CompletingRebalance"
     """The sync phase: waits for the leader's assignment.
 
-    follower's sync: parked; leader's sync → Stable; heartbeat: fine; commit: REBALANCE_IN_PROGRESS;
-    join with the same protocols: same answer again; join with others, of a new member, leave,
-    expiry → PreparingRebalance.
+    - follower's sync: parked
+    - leader's sync → Stable
+    - heartbeat: no error
+    - commit: REBALANCE_IN_PROGRESS
+    - join with the same protocols: the same response again
+    - join with other protocols, join of a new member, leave, expiry → PreparingRebalance
     """
 
     STABLE = "Stable"
     """Every member can have its assignment.
 
-    sync: its assignment; heartbeat: fine; commit: stored; follower's unchanged join: current
-    generation; leader's or changed or new member's join, leave, expiry → PreparingRebalance.
+    - sync: its assignment
+    - heartbeat: no error
+    - commit: stored
+    - follower's unchanged join: current generation
+    - join of the leader, of a changed or a new member, leave, expiry → PreparingRebalance
     """
 
     DEAD = "Dead"
     """Does not exist, or not here."""
 
 
-# Asked for every commit, and looking a member of an enum up takes as long as a call.
+# Checked for every commit, and the lookup of an enum's member takes as long as a call.
 _EMPTY: Final = State.EMPTY
 _STABLE: Final = State.STABLE
 
@@ -85,16 +97,15 @@ VALID_PREVIOUS_STATES: Final[Mapping[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
     State.DEAD: frozenset({State.EMPTY}),
 }
-"""State → the states it can be entered from. A replayed record may also enter Empty and Stable from
-Dead.
+"""Maps each state to the states that precede it.
+
+A replayed record may also enter Empty and Stable from Dead.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicGroup:
-    """The last generation that was synced, or left Empty: exactly what its GroupMetadata record
-    says.
-    """
+    """The last generation that was synced, or left Empty, as its GroupMetadata record has it."""
 
     value: GroupMetadataValue
     members: Mapping[str, MemberMetadata] = field(repr=False, compare=False)
@@ -117,11 +128,14 @@ class MemberSession:
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
     deadline: Instant = field(default=Instant(0))
-    """When it expires unless it is heard of."""
+    """Time at which the session expires unless a request of the member moves it."""
     timer: Instant | None = None
-    """When its timer fires, which may be earlier: a heartbeat moves only the deadline."""
+    """Time at which its timer fires.
+
+    It may be earlier than the deadline, which heartbeats move alone.
+    """
     is_new: bool = False
-    """True until its first join is answered: it cannot heartbeat yet."""
+    """True until its first join gets a response: it cannot send heartbeats before that."""
 
     def metadata(self, protocol: str | None) -> bytes:
         """Its metadata for `protocol`, b"" if it does not offer it."""
@@ -231,8 +245,8 @@ class Group:
         return session
 
     def _share_values(self, session: MemberSession) -> None:
-        # The members of a group are mostly alike. What came in requests of their own need not be
-        # kept for each.
+        # Members of a group mostly have equal values: one copy is kept instead of each request's
+        # own.
         other = next(iter(self.sessions.values()), session)
         for name in _ALIKE:
             value = getattr(other, name)
@@ -261,9 +275,7 @@ class Group:
     # --- the protocol vote ---
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols may join: one of them is offered by all current
-        members.
-        """
+        """Whether all current members offer one of these protocols, so that the member may join."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return protocol_type == self.protocol_type and any(
@@ -290,7 +302,7 @@ class Group:
         self._supported.subtract(names)
         for name in names:
             if not self._supported[name]:
-                # names are the clients': what nobody offers must not pile up
+                # Clients choose these names: names that no member offers must not accumulate.
                 del self._supported[name]
 
     def _offered_by_all(self, name: str) -> bool:

@@ -1,9 +1,9 @@
 """The committed offsets of one group, kept as the bytes that their records have in the log.
 
 A committed offset is written far more often than it is read. Its bytes (`records.pack_offset`) are
-made for the log anyway, take less than half the memory of a value with its fields, and are nothing
-that the garbage collector would have to look through. To readers this is a mapping from partitions
-to values like any other.
+needed for the log anyway. They take less than half the memory of a value with fields, and the
+garbage collector does not traverse them. To readers this is an ordinary mapping from partitions to
+values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         return f"<CommittedOffsets {len(self)} of {len(self._topics)} topics>"
 
     def store(self, topic: str, partitions: Sequence[int], values: Sequence[bytes]) -> None:
-        """Take over packed values, one for each of the partitions."""
+        """Store packed values, one for each of the partitions."""
         known = self._topics.get(topic)
         if known is None:
             known = self._topics[intern(topic)] = {}

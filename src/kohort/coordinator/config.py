@@ -1,4 +1,4 @@
-"""What of the broker's configuration decides group matters; names and defaults are Kafka's."""
+"""Configuration of the coordinator, by Kafka's names and with Kafka's defaults."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,9 @@ class GroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    """How long a member that never completed a join may stay parked (GroupCoordinatorConfig's
-    constant).
+    """Time that a member may stay parked before its first join completes.
+
+    A constant of Kafka's GroupCoordinatorConfig.
     """
     offset_metadata_max_bytes: int = 4_096
     """Counted in UTF-16 units, as Java counts the chars of a string."""

@@ -1,13 +1,14 @@
-"""Which offsets and groups are due to go (KIP-211).
+"""Expiration of committed offsets and of empty groups (KIP-211).
 
-| group | its offset expires when | |---|---| | Empty, with a protocol type | the retention has
-passed since the group became Empty (unknown: since the commit) | | Stable, of type consumer | the
-retention has passed since the commit, and no member subscribes to the topic | | rebalancing, or
-with members of another type | never | | simple (no protocol type) | the retention has passed since
-the commit |
+| group | its offset expires when |
+|---|---|
+| Empty, with a protocol type | the retention has passed since the group became Empty, if known |
+| Stable, of type consumer | the same since the commit, and no member subscribes to the topic |
+| rebalancing, or with members of another type | never |
+| simple (no protocol type) | the retention has passed since the commit |
 
-A commit that brought its own expiry (OffsetCommit v2-4) expires at that time instead. An Empty
-group without offsets goes too, unless an id was handed out for it.
+A commit with an expiry of its own (OffsetCommit v2-4) expires at that time instead. An Empty group
+without offsets expires too, unless it has a pending member id.
 """
 
 from kohort.coordinator.admin import tombstones
@@ -19,7 +20,7 @@ from kohort.types import TopicPartition
 
 
 def expire_offsets(group: Group, step: Step) -> None:
-    """Write tombstones for what is due in one group."""
+    """Write tombstones for the expired offsets of one group, and for the group if it expired."""
     empty = group.state is State.EMPTY
     due = _due_when_empty(group, step) if empty else _due_when_stable(group, step)
     if empty and not group.pending and len(due) == len(group.offsets):

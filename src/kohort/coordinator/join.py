@@ -31,12 +31,13 @@ from kohort.types import Instant
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 _NO_CAUSE = frozenset({"leader rejoined", "metadata changed"})
-"""What a member that joins again in the join phase does is awaited, not a cause."""
+"""The cause of a rejoin in the join phase: none, because the join phase waits for it."""
 
 
 def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
-    """The checks that need no group: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or
-    none.
+    """Make the checks that need no group.
+
+    Returns INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST or no error.
     """
     if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
@@ -49,7 +50,8 @@ def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
     names = [name for name, _ in request.protocols]
     prefix = request.client_id if request.instance_id is None else request.instance_id
     if too_long(request.protocol_type, *names) or too_long(prefix, spare=len(request.fresh_id) + 1):
-        return ErrorCode.invalid_request  # what can't be logged; Kafka answers UNKNOWN_SERVER_ERROR
+        # cannot be logged; Kafka responds with UNKNOWN_SERVER_ERROR
+        return ErrorCode.invalid_request
     return ErrorCode.none
 
 
@@ -76,7 +78,10 @@ def _refuse(request: JoinGroup, error: ErrorCode, step: Step) -> None:
 
 
 def _has_room(group: Group, member_id: str, step: Step) -> bool:
-    """Kafka's acceptJoiningMember: in PreparingRebalance room goes to whoever joins first."""
+    """Whether the group has room for the member; in PreparingRebalance the first to join have it.
+
+    Kafka's acceptJoiningMember.
+    """
     round_ = group.round
     if group.state is State.EMPTY:
         return True
@@ -116,8 +121,7 @@ def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: 
 
 def _join_pending_member(group: Group, request: JoinGroup, step: Step) -> None:
     if request.instance_id is not None:
-        # An id was handed out because there was no instance id. (Kafka answers
-        # UNKNOWN_SERVER_ERROR.)
+        # The id was handed out without an instance id. (Kafka responds with UNKNOWN_SERVER_ERROR.)
         _refuse(request, ErrorCode.unknown_member_id, step)
         return
     pending = group.pending.pop(request.member_id)
@@ -168,7 +172,7 @@ def _replace_static_member(
 def _keep_generation(
     group: Group, request: JoinGroup, old_id: str, session: MemberSession, step: Step
 ) -> None:
-    """Log the new id in the place of the old one; nobody else notices."""
+    """Log the new id in place of the old one, without a rebalance."""
     assert group.logged is not None
     value = group.logged.value
     old_leader = value.leader
@@ -188,7 +192,8 @@ def _keep_generation(
             generation=value.generation,
             protocol_type=value.protocol_type,
             protocol_name=value.protocol,
-            # Before v9 a leader can't be told to skip the assignment: it is not told that it leads.
+            # Before v9 no response can say "skip the assignment": the member learns of another
+            # leader instead.
             leader=(renewed.leader if request.version >= SKIP_ASSIGNMENT_SINCE else old_leader)
             or "",
             skip_assignment=skips,
@@ -211,7 +216,7 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
     state = group.state
     leads = request.member_id == group.leader
     if state is State.COMPLETING_REBALANCE and not changed:
-        # The answer to its first join got lost.
+        # The response to its first join got lost.
         members = joined_members(group, group.protocol) if leads else ()
         step.reply(request.request_id, current_generation(group, request.member_id, members))
     elif state is State.STABLE and not changed and not leads:

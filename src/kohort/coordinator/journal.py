@@ -10,8 +10,10 @@ class Cause:
     """Why a rebalance started, or was joined by one more reason while it ran."""
 
     what: str
-    """joined | left | expired | metadata changed | leader rejoined | sync timeout | replaced |
-    loaded over capacity
+    """The kind of cause.
+
+    One of: joined, left, expired, metadata changed, leader rejoined, sync timeout, replaced, loaded
+    over capacity.
     """
     member_id: str
     client_id: str = ""
@@ -36,7 +38,7 @@ class Rebalance:
     ended: Instant
     members: tuple[str, ...]
     more_causes: int = 0
-    """How many there were beyond those in `causes`, the first 32."""
+    """Number of causes beyond the first 32, which are in `causes`."""
     awaited: tuple[str, ...] = ()
     """Members that the join phase ended without: they never rejoined."""
 

@@ -1,5 +1,4 @@
-"""Heartbeat (API 12), LeaveGroup (API 13) and the end of sessions: how a member stays, and how it
-goes.
+"""Heartbeat (API 12), LeaveGroup (API 13) and the expiry of sessions.
 
 Source: classicGroupHeartbeat…, classicGroupLeave… and expireClassicGroupMemberHeartbeat of Kafka's
 GroupMetadataManager.
@@ -17,7 +16,7 @@ from kohort.types import Instant
 
 
 def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
-    """Decide one Heartbeat."""
+    """Decide one Heartbeat request."""
     error = keep_alive(
         group, request.group, request.generation, request.member_id, request.instance_id, now
     )
@@ -32,8 +31,9 @@ def keep_alive(
     instance_id: str | None,
     now: Instant,
 ) -> ErrorCode:
-    """What a heartbeat is answered. It costs no timer: it moves the deadline, and the timer re-arms
-    itself.
+    """The error of a Heartbeat response; moves the deadline of the session if there is none.
+
+    It sets no timer: the timer that fires early re-arms itself.
     """
     if group is None:
         return ErrorCode.unknown_member_id if group_id else ErrorCode.invalid_group_id
@@ -80,7 +80,10 @@ def session_expires(group: Group, member_id: str, step: Step) -> None:
 
 
 def _is_parked(group: Group, member_id: str) -> bool:
-    """A member with a parked request counts as heard of; the answer restarts its session."""
+    """Whether the member has a parked request.
+
+    It then counts as alive, and the response restarts its session.
+    """
     round_ = group.round
     return round_ is not None and (member_id in round_.joins or member_id in round_.syncs)
 

@@ -1,13 +1,12 @@
-"""OffsetCommit (API 8), OffsetFetch (API 9) and OffsetDelete (API 47): the committed offsets of a
-group.
+"""OffsetCommit (API 8), OffsetFetch (API 9), OffsetDelete (API 47): a group's committed offsets.
 
-One record per partition; a commit to an unknown group makes the group by being replayed. What a
-commit may do is judged by the member and generation it names:
+One record per partition. A commit to an unknown group creates the group when it is replayed.
+Whether a commit is accepted depends on the member and generation that it names:
 
 - generation -1, no member: a *simple* consumer or an administrator; accepted while the group has no
-members; - otherwise as a heartbeat is, but in the join phase commits of the generation before are
-still taken (members commit
-  what they did before they give up partitions), and in the sync phase none are.
+  members.
+- any other: judged as a heartbeat. In the join phase, commits of the generation before are
+  accepted, because members commit before they give up partitions. In the sync phase none are.
 
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
@@ -103,8 +102,9 @@ def commit_columns(
     topics: Sequence[OffsetColumns],
     now: Instant,
 ) -> ErrorCode | list[OffsetCommits]:
-    """What `commit_offsets` decides if no offset has metadata, column by column: the error of all,
-    or the records.
+    """Decide a commit without metadata, column by column: one error for all, or the records.
+
+    The result is that of `commit_offsets`.
     """
     error = validate_offset_commit(group, committer, version)
     if error is not NONE:
@@ -121,7 +121,7 @@ def commit_columns(
 
 
 def _keep_alive(group: Group, member_id: str, now: Instant) -> None:
-    """Who commits is alive."""
+    """Count a commit as a sign of life of its member."""
     session = group.sessions.get(member_id)
     if session is not None:
         session.deadline = Instant(now + session.session_timeout_ms)
@@ -191,9 +191,9 @@ def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> No
 
 
 def group_subscription(group: Group) -> frozenset[str] | None:
-    """Topics that the members of the current generation subscribe to; None if that can't be read.
+    """Topics that the members of the current generation subscribe to; None if they cannot be read.
 
-    Only a group of type consumer says what it subscribes to; no other has a subscription.
+    Only groups of type consumer have subscriptions.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return frozenset()

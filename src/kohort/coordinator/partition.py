@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` holds a group."""
+"""Maps a group to its partition of `__consumer_offsets`."""
 
 from functools import lru_cache
 

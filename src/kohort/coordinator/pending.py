@@ -1,6 +1,4 @@
-"""The ids of a group that were handed out with MEMBER_ID_REQUIRED and have not joined yet
-(KIP-394).
-"""
+"""Pending members: ids handed out with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +18,11 @@ class PendingMember:
 
 
 class PendingMembers:
-    """The pending ids of one group, and which of them hold up a join phase.
+    """The pending ids of one group, and those among them that hold up a join phase.
 
-    Every id stays valid until its timer fires. Nobody waits for one whose client is gone, or asked
-    for another because it did not get the first. A thousand may be pending at once, so whatever is
-    asked here takes no loop over them.
+    Every id stays valid until its timer fires. An id no longer holds up the join phase when its
+    client is gone, or has requested another id because it did not get the first. A thousand ids may
+    be pending at once, so no method loops over them.
     """
 
     __slots__ = ("_awaited", "_members")
@@ -44,9 +42,7 @@ class PendingMembers:
         return iter(self._members)
 
     def add(self, pending: PendingMember) -> None:
-        """An id was handed out; the one that the same client got before by this connection is
-        awaited no more.
-        """
+        """Add an id; an earlier one of the same client and connection is no longer awaited."""
         self._members[pending.member_id] = pending
         self._awaited.setdefault(pending.connection, {})[_asker(pending)] = pending.member_id
 
@@ -61,7 +57,7 @@ class PendingMembers:
                 if not awaited:
                     del self._awaited[pending.connection]
         if not self._members:
-            self.clear()  # which gives the memory back that a dict keeps for what it held once
+            self.clear()  # returns the memory that a dict keeps for entries it once had
         return pending
 
     def clear(self) -> None:
@@ -70,18 +66,18 @@ class PendingMembers:
 
     @property
     def hold_up(self) -> bool:
-        """Whether somebody is awaited."""
+        """Whether any id is awaited."""
         return bool(self._awaited)
 
     def awaits(self, connection: ConnectionId) -> bool:
-        """Whether somebody is awaited who got an id by this connection."""
+        """Whether an id that was handed out on this connection is awaited."""
         return connection in self._awaited
 
     def connection_closed(self, connection: ConnectionId) -> None:
-        """Whoever got an id by this connection is awaited no more."""
+        """Await no longer the ids that were handed out on this connection."""
         self._awaited.pop(connection, None)
 
 
 def _asker(pending: PendingMember) -> str:
-    # Without a connection nobody is known to have asked before.
+    # Requests without a connection cannot be matched with earlier ones.
     return pending.member_id if pending.connection is None else pending.client_id

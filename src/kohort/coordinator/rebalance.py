@@ -1,12 +1,12 @@
-"""How a rebalance goes: from its cause to a new generation, or to an empty group.
+"""A rebalance, from its cause to a new generation or to an empty group.
 
-`rebalance` opens a round, or notes one more cause in it; `maybe_complete_join` ends its join phase
-as soon as every member has joined again and no pending id is awaited; `complete_join` ends it in
-any case, and is what the join timer calls. The sync phase ends in `sync.py`.
+`rebalance` opens a round, or adds a cause to it. `maybe_complete_join` ends its join phase as soon
+as every member has joined again and no pending id is awaited. `complete_join` ends it in any case,
+and is called by the join timer. The sync phase ends in `sync.py`.
 
-Two members are treated apart. A *static* member that has not joined again stays: it keeps its place
-until its session ends. A *new* member can't heartbeat before its first join is answered, so it is
-given five minutes instead of its session timeout.
+Two kinds of members are exceptions. A *static* member that has not joined again stays until its
+session ends. A *new* member cannot send heartbeats before the response to its first join, so it has
+five minutes instead of its session timeout.
 
 Source: the classicGroup functions of Kafka's GroupMetadataManager.
 """
@@ -32,11 +32,11 @@ def rebalance(
     join: tuple[str, RequestId] | None = None,
     protocol_type: str = "",
 ) -> None:
-    """Let `causes` rebalance the group: open a round, or go on with the one that is joining.
+    """Rebalance the group for `causes`: open a round, or continue the one that is joining.
 
-    `join` is the (member id, request) of the JoinGroup that brought it about, to be parked, and
-    `protocol_type` the joiner's, for a group that was empty. There is no cause where a join was
-    awaited anyway.
+    `join` is the (member id, request) of the JoinGroup that caused it, to be parked.
+    `protocol_type` is the joiner's, for a group that was empty. A join that was awaited has no
+    cause.
     """
     opens = group.round is None or not group.round.joining
     round_ = _open_round(group, protocol_type, step) if opens else group.round
@@ -51,7 +51,10 @@ def rebalance(
 
 
 def maybe_complete_join(group: Group, step: Step) -> None:
-    """End the join phase if nobody is awaited any more; the initial delay always runs to its end."""
+    """End the join phase if no member or id is awaited.
+
+    The initial delay always runs to its end.
+    """
     round_ = group.round
     if (
         round_ is not None
@@ -97,7 +100,7 @@ def complete_join(group: Group, step: Step) -> None:
 def remove_member(
     group: Group, member_id: str, step: Step, error: ErrorCode = ErrorCode.unknown_member_id
 ) -> None:
-    """Forget a member; what it has parked is answered `error`. The caller goes on with `rebalance`."""
+    """Remove a member; its parked request gets the response `error`. The caller then rebalances."""
     if group.remove_session(member_id) is None:
         return
     step.cancel_timer(SessionExpires(group.id, member_id))
@@ -106,9 +109,10 @@ def remove_member(
 
 
 def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: Step) -> None:
-    """Answer every parked SyncGroup with `error`.
+    """Respond to every parked SyncGroup with `error`.
 
-    Whoever waited has its session from now on: its timer may have fired meanwhile, to no effect.
+    Sessions of these members restart, because their timers may have fired without effect while they
+    were parked.
     """
     for member_id, request_id in round_.syncs.items():
         step.reply(request_id, SyncGroupResponse(error=error))
@@ -117,7 +121,7 @@ def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: St
 
 
 def joined_members(group: Group, protocol: str | None) -> tuple[JoinedMember, ...]:
-    """What the leader is told of the members."""
+    """The members as the JoinGroup response lists them for the leader."""
     return tuple(
         JoinedMember(
             member_id=session.member_id,
@@ -165,7 +169,7 @@ def _park_join(round_: Round, member_id: str, request_id: RequestId, step: Step)
     older = round_.joins.pop(member_id, None)
     round_.joins[member_id] = request_id
     if older is not None:
-        # Kafka never answers it. Whoever still waits for it learns that a join is under way.
+        # Kafka never responds to it. Here the member learns that a join phase has begun.
         step.reply(
             older, JoinGroupResponse(error=ErrorCode.rebalance_in_progress, member_id=member_id)
         )
@@ -207,7 +211,7 @@ def _respond_to_joins(group: Group, round_: Round, step: Step) -> None:
 def current_generation(
     group: Group, member_id: str, members: Iterable[JoinedMember] = ()
 ) -> JoinGroupResponse:
-    """The answer to a JoinGroup that succeeded."""
+    """The successful response to a JoinGroup of this member."""
     return JoinGroupResponse(
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -232,7 +236,7 @@ def _drop_from_round(round_: Round, member_id: str, step: Step, error: ErrorCode
         step.reply(join, JoinGroupResponse(error=error, member_id=member_id if fenced else ""))
     sync = round_.syncs.pop(member_id, None)
     if sync is not None:
-        # Kafka never answers it; nobody is served by silence.
+        # Kafka never responds to it, which leaves the client waiting for its request timeout.
         step.reply(sync, SyncGroupResponse(error=error))
     if round_.leader == member_id:
         round_.leader = None

@@ -1,17 +1,17 @@
-"""The schema of `__consumer_offsets`: what the group log holds, and its bytes.
+"""The schema of `__consumer_offsets`: record types of the group log, and their bytes.
 
 A record is a key `[int16 type][body]` and a value `[int16 version][body]`; a null value is a
-tombstone. The types of the classic protocol are here:
+tombstone. These are the types of the classic protocol:
 
 | type | key | value |
 |---|---|---|
 | 0, 1 | `OffsetCommitKey` (0: written by Kafka 0.8, read only) | `OffsetCommitValue` v0-v4 |
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` v0-v4 |
 
-Every version is read. Written are, as Kafka 4.3 does, GroupMetadataValue v3 and OffsetCommitValue
-v4, or v1 where a commit brought its own expiry (v1 is the only version that can hold one). The
-other key types belong to protocols that are not served; `decode` answers None for them, so a log
-that Kafka wrote can be loaded.
+Every version is read. As in Kafka 4.3, GroupMetadataValue v3 and OffsetCommitValue v4 are written.
+A commit with an expiry of its own is written as v1, the only version that can hold one. The other
+key types belong to protocols that are not served; `decode` returns None for them, so a log that
+Kafka wrote can be loaded.
 
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's group-coordinator.
 """
@@ -43,7 +43,7 @@ class OffsetCommitValue(NamedTuple):
     commit_timestamp: int
     """ms since the epoch."""
     expire_timestamp: int = NO_TIMESTAMP
-    """ms since the epoch; -1: as the broker's retention says."""
+    """Expiry in ms since the epoch; -1 means the broker's retention."""
     topic_id: UUID | None = None
 
 
@@ -83,11 +83,10 @@ class OffsetCommitRecord(NamedTuple):
 
 
 class OffsetCommits(NamedTuple):
-    """`OffsetCommitRecord`s of one group and topic, column by column: what an OffsetCommit is
-    decided to.
+    """`OffsetCommitRecord`s of one group and topic, column by column.
 
-    The values are what `pack_offset` makes, for they are kept and logged as bytes and looked into
-    when fetched.
+    An OffsetCommit results in these. The values come from `pack_offset`: they are logged and kept
+    as bytes, and decoded when they are fetched.
     """
 
     group: str
@@ -113,11 +112,11 @@ class GroupMetadataRecord(NamedTuple):
 Row: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
 """One record of the log."""
 Record: TypeAlias = Row | OffsetCommits
-"""What a shard decides and replays."""
+"""A record that a shard decides and replays."""
 
 
 def new_empty_group_record(group: str, now: int) -> GroupMetadataRecord:
-    """What makes a group exist that has no generation yet; `now` in ms since the epoch."""
+    """The record that creates a group without a generation; `now` in ms since the epoch."""
     return GroupMetadataRecord(
         GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, now, ())
     )
@@ -166,7 +165,7 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
 
 
 def encoded_size(value: GroupMetadataValue) -> int:
-    """Bytes that the value of a group's record takes: what the log's limit is compared with."""
+    """Bytes of the value of a group's record, for comparison with the log's limit."""
     return len(_group_metadata_value(value))
 
 
@@ -178,8 +177,9 @@ def offset_key_start(group: str, topic: str) -> bytes:
 def pack_offsets(
     positions: Sequence[bytes], commit_timestamp: int, topic_id: bytes
 ) -> Sequence[bytes]:
-    """`pack_offset` of offsets without metadata: each position is an int64 offset and an int32
-    leader epoch.
+    """Pack offsets without metadata, as `pack_offset` does.
+
+    Each position is an int64 offset and an int32 leader epoch.
     """
     end = _USUAL_END.pack(1, commit_timestamp, _TOPIC_ID_TAG, topic_id)
     if len(positions) == 1:
@@ -276,8 +276,9 @@ def decode(key: bytes, value: bytes | None) -> Row | None:
 
 
 def unpack_offset(data: bytes) -> OffsetCommitValue:
-    """The value of a committed offset. Raises CorruptRecordError if the bytes do not follow the
-    schema.
+    """The value of a committed offset.
+
+    Raises CorruptRecordError if the bytes violate the schema.
     """
     if len(data) == _USUAL_OFFSET.size:
         version, offset, leader_epoch, length, timestamp, tag, topic_id = _USUAL_OFFSET.unpack(data)
@@ -345,8 +346,9 @@ def _read_member(reader: "_Reader", version: int) -> MemberMetadata:
 
 
 class _Reader:
-    """Reads the primitive types of Kafka's message format; compact ones once `version` met a
-    flexible version.
+    """Reader of the primitive types of Kafka's message format.
+
+    It reads compact types after `version` has met a flexible version.
     """
 
     __slots__ = ("_data", "_flexible", "_position")

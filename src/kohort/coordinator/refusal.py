@@ -1,7 +1,7 @@
-"""The answer to a request that never reached, or did not outlive, its shard.
+"""Error responses to requests that never reached their shard, or outlived it.
 
-One function for every such case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log
-failed (COORDINATOR_NOT_AVAILABLE), or it is going away (NOT_COORDINATOR).
+One function covers every case: the shard is loading (COORDINATOR_LOAD_IN_PROGRESS), its log failed
+(COORDINATOR_NOT_AVAILABLE), or it is being closed (NOT_COORDINATOR).
 """
 
 from collections.abc import Callable, Mapping
@@ -38,13 +38,14 @@ from kohort.types import TopicPartition
 
 
 def refuse(request: Request, error: ErrorCode) -> Response:
-    """`error`, as this kind of request is answered it."""
+    """The response with `error`, in the shape that this kind of request has."""
     return _REFUSALS[type(request)](request, error)
 
 
 def refuse_while_loading(request: Request) -> Response:
-    """COORDINATOR_LOAD_IN_PROGRESS; but a heartbeat is fine, since nobody's session runs yet (as in
-    Kafka).
+    """The response with COORDINATOR_LOAD_IN_PROGRESS, but no error for a heartbeat, as in Kafka.
+
+    No session runs while a shard is loading.
     """
     if isinstance(request, Heartbeat):
         return HeartbeatResponse()
@@ -58,8 +59,7 @@ def _refuse_commit(request: OffsetCommit, error: ErrorCode) -> OffsetCommitRespo
 
 
 def _refuse_fetch(_: OffsetFetch, error: ErrorCode) -> OffsetFetchResponse:
-    # Consumers take COORDINATOR_NOT_AVAILABLE for fatal here; as in Kafka they are told to look for
-    # the coordinator.
+    # Consumers treat COORDINATOR_NOT_AVAILABLE as fatal here. As in Kafka they get NOT_COORDINATOR.
     unavailable = error is ErrorCode.coordinator_not_available
     return OffsetFetchResponse(error=ErrorCode.not_coordinator if unavailable else error)
 

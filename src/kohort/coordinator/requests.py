@@ -1,11 +1,10 @@
-"""What a shard is asked, free of wire versions.
+"""Requests to a shard, independent of wire versions.
 
-Handlers make these of what the wire brought; where the answer depends on the API version, the
-request carries `version`. `request_id` is opaque: the answer comes back with it, now or in a later
-`Result`.
+Handlers build them from the wire's requests. A request carries `version` if its response depends on
+it. `request_id` is opaque: the response carries it, at once or in a later `Result`.
 
-Nobody changes a request. Those that come by the thousand are not frozen only because making a
-frozen one takes up to four times as long.
+Requests are immutable by convention. The frequent ones are not frozen, because a frozen dataclass
+takes up to four times as long to create.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,14 +84,15 @@ class OffsetToCommit(NamedTuple):
 
 
 OffsetColumns: TypeAlias = tuple[str, bytes, Sequence[int], Sequence[bytes]]
-"""Offsets to commit to one topic, none with metadata: topic, the 16 bytes of its id, partitions,
-and for each of them an int64 offset and an int32 leader epoch, as they lie in the bytes of a
-request.
+"""Offsets to commit to one topic, none with metadata.
+
+The tuple has the topic, the 16 bytes of its id, partitions, and for each of them an int64 offset
+and an int32 leader epoch, as they are in the bytes of a request.
 """
 
 
 class Committer(NamedTuple):
-    """Who commits, as an OffsetCommit tells it."""
+    """Member, generation and instance that an OffsetCommit names."""
 
     group: str
     generation: int
@@ -109,7 +109,7 @@ class OffsetCommit:
     member_id: str
     instance_id: str | None
     offsets: tuple[OffsetToCommit, ...]
-    """Only what the API layer let pass: existing partitions."""
+    """Offsets of existing partitions only; the API layer refuses others."""
     retention_ms: int = -1
     """v2-4; -1: the broker's own retention."""
 
@@ -122,8 +122,9 @@ class OffsetFetch:
     """None: all that the group committed."""
     require_stable: bool = False
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
-    """The ids that the topics have now: what was committed for one that had another id is not shown
-    (KIP-848).
+    """Current ids of the topics.
+
+    Offsets committed for a topic with another id are left out (KIP-848).
     """
 
 
@@ -153,7 +154,7 @@ class OffsetDelete:
     request_id: RequestId
     group: str
     partitions: tuple[TopicPartition, ...]
-    """Only what the API layer let pass: existing partitions."""
+    """Existing partitions only; the API layer refuses others."""
 
 
 Request: TypeAlias = (
@@ -172,8 +173,9 @@ Request: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """A connection by which requests came is gone. Parked requests still count; pending ids stop
-    holding rounds up.
+    """Event: a connection closed.
+
+    Its parked requests still count. Its pending ids no longer hold up rounds.
     """
 
     connection: ConnectionId

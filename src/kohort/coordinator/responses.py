@@ -1,7 +1,6 @@
-"""What a shard answers, free of wire versions; handlers write the version that was asked for.
+"""Responses of a shard, independent of wire versions; handlers encode the requested version.
 
-Nobody changes an answer; those that go out by the thousand are not frozen only because that costs
-time, as in `requests`.
+Responses are immutable by convention, for speed, as `requests` are.
 """
 
 from dataclasses import dataclass, field
@@ -59,13 +58,14 @@ class LeftMember:
 class LeaveGroupResponse:
     error: ErrorCode = NONE
     members: tuple[LeftMember, ...] = ()
-    """One per member asked for, in that order. v0-2 put the only member's error at the top."""
+    """One per member of the request, in that order. In v0-2 the only member's error is at the top.
+    """
 
 
 @dataclass(slots=True)
 class OffsetCommitResponse:
     results: tuple[tuple[TopicPartition, ErrorCode], ...]
-    """One per offset asked for, in that order."""
+    """One per offset of the request, in that order."""
 
 
 @dataclass(frozen=True, slots=True)

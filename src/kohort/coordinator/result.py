@@ -1,8 +1,7 @@
-"""What `Shard.handle` decides: records to log, replies to send, timers to set, rebalances to tell
-of.
+"""The decisions of `Shard.handle`: records to log, replies, timers, and rebalances for the journal.
 
-All of it is data. The runtime appends the records, sends the replies once they are appended, and
-brings a timer back to `handle` as `TimerFired` when it is due.
+All of them are data. The runtime appends the records and sends the replies once they are appended.
+It brings a timer back to `handle` as `TimerFired` when it is due.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,7 @@ from kohort.types import Instant, RequestId
 
 @dataclass(frozen=True, slots=True)
 class SessionExpires:
-    """A member or a pending id was silent for its session timeout, or a new one for the new-member
-    join timeout.
-    """
+    """The session timeout of a member or pending id, or the join timeout of a new member, is over."""
 
     group: str
     member_id: str

@@ -19,23 +19,19 @@ MOST_CAUSES: Final = 32
 
 @dataclass(slots=True)
 class InitialDelay:
-    """The first round of an empty group waits for more members to come, and longer while they do
-    (KIP-134).
-    """
+    """Wait of an empty group's first round for more members, longer while they come (KIP-134)."""
 
     delay_ms: int
     """The part that is running."""
     remaining_ms: int
-    """How much it may still be extended by."""
+    """Time by which it may still be extended."""
     new_member_added: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Round:
     generation: int
-    """While joining the one before, by which heartbeats and commits are judged; then the one that
-    was made.
-    """
+    """While joining, the generation before, which heartbeats and commits name; then the new one."""
     protocol_type: str
     leader: str | None
     started: Instant
@@ -57,9 +53,7 @@ class Round:
         return self.joined is None
 
     def note(self, causes: Sequence[Cause]) -> None:
-        """Keep the first causes, and the number of those beyond: a thousand members make a thousand
-        of them.
-        """
+        """Keep the first causes and count the rest: a thousand members have a thousand causes."""
         kept = causes[: max(MOST_CAUSES - len(self.causes), 0)]
         self.causes += kept
         self.more_causes += len(causes) - len(kept)

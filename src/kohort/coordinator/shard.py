@@ -4,9 +4,9 @@
     for record in result.records:                # the only writer of logged state
         shard.replay(record)
 
-Loading is the same fold over all records of the log, then `loaded(now)`, which gives every member
-of every group a fresh session. So a shard that served and a shard that was loaded from what the
-first one logged hold the same logged state; `logged_state` is that state, to compare.
+Loading is the same fold over all records of the log. `loaded(now)` then gives every member of every
+group a fresh session. A shard that served and a shard loaded from its log therefore have the same
+logged state. `logged_state` returns that state for comparison.
 
 A shard does no I/O and never fails half-way: if the append of its records fails, the runtime drops
 it and loads a new one.
@@ -90,31 +90,32 @@ class Shard:
     # --- deciding ---
 
     def handle(self, event: Event, now: Instant) -> Result:
-        """Decide what happens. The caller replays the records at once, and appends them before it
-        replies.
+        """Decide on an event.
+
+        The caller replays the records at once, and appends them before it replies.
         """
         return _HANDLERS[type(event)](self, event, now)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None, now: Instant
     ) -> ErrorCode:
-        """`handle` of a Heartbeat without the values around it: it logs nothing, sets no timer, and
-        never waits.
+        """Decide on a Heartbeat, as `handle` does, without creating request and response values.
+
+        It logs nothing, sets no timer and never waits.
         """
         return keep_alive(self.groups.get(group), group, generation, member_id, instance_id, now)
 
     def commit(
         self, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
     ) -> ErrorCode | list[OffsetCommits]:
-        """`handle` of an OffsetCommit whose partitions are all answered the same, without the
-        values around it: that answer, or, if it is `none`, the records.
+        """Decide on an OffsetCommit whose partitions all have the same response, as `handle` does.
+
+        Returns the error for all partitions, or the records if there is none.
         """
         return commit_columns(self.groups.get(committer.group), committer, version, topics, now)
 
     def loaded(self, now: Instant) -> Result:
-        """The log was replayed to its end: members get fresh sessions, groups over capacity
-        rebalance.
-        """
+        """End the replay of the log: members get fresh sessions, groups over capacity rebalance."""
         step = Step(self.config, now)
         for group in self.groups.values():
             if group.logged is not None:

@@ -1,6 +1,4 @@
-"""One event being decided: what the functions of the core are handed, and where they put what is to
-happen.
-"""
+"""The decision on one event: what the core's functions read, and where they put the results."""
 
 from kohort.coordinator.classic import Group, MemberSession
 from kohort.coordinator.config import GroupConfig
@@ -12,9 +10,7 @@ from kohort.types import Instant, RequestId
 
 
 class Step:
-    """Collects a `Result`; `now` and `config` are what the decision may depend on besides the
-    group.
-    """
+    """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
 
     __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now")
 
@@ -46,8 +42,7 @@ class Step:
     ) -> None:
         """Expire the member `timeout_ms` from now, after its session timeout if None.
 
-        A timer that fires earlier is left alone: it re-arms itself, so that a heartbeat costs no
-        timer.
+        A timer that fires earlier stays and re-arms itself, so that a heartbeat sets no timer.
         """
         session.deadline = Instant(
             self.now + (session.session_timeout_ms if timeout_ms is None else timeout_ms)

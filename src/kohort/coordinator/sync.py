@@ -1,8 +1,8 @@
 """SyncGroup (API 14): the leader's assignment makes the generation stable.
 
-The leader's request turns the round into one GroupMetadata record; that record's replay is the move
-to Stable, live and when loading. The followers' requests are parked until then, and answered at
-once later.
+The leader's request turns the round into one GroupMetadata record. The replay of that record is the
+move to Stable, live and when loading. The followers' requests are parked until then, and later ones
+get their response at once.
 
 A member that never sends its SyncGroup is removed when the pending-sync timer fires, which runs on
 in Stable.
@@ -78,9 +78,7 @@ def validate_sync(group: Group | None, request: SyncGroup) -> ErrorCode:
 
 
 def sync_phase_ends(group: Group, step: Step) -> None:
-    """The pending-sync timer fired: who never sent its SyncGroup is removed, and the group
-    rebalances.
-    """
+    """The pending-sync timer fired: remove the members without a SyncGroup, and rebalance."""
     if not group.unsynced:
         return
     silent = sorted(group.unsynced)
@@ -96,7 +94,7 @@ def sync_phase_ends(group: Group, step: Step) -> None:
 def member_metadata(
     session: MemberSession, protocol: str | None, assignment: bytes
 ) -> MemberMetadata:
-    """What is logged of a member."""
+    """The metadata of a member as it is logged."""
     return MemberMetadata(
         member_id=session.member_id,
         instance_id=session.instance_id,
@@ -117,8 +115,7 @@ def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
     older = round_.syncs.get(request.member_id)
     round_.syncs[request.member_id] = request.request_id
     if older is not None:
-        # Kafka never answers it. Whoever still waits for it joins again, which brings the same
-        # generation.
+        # Kafka never responds to it. Here the client joins again and gets the same generation.
         step.reply(older, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
 
 
@@ -136,7 +133,7 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         ),
     )
     if encoded_size(value) + _BATCH_OVERHEAD_BYTES > step.config.max_record_bytes:
-        # As in Kafka: everyone learns of the failure, and a round with less to say can succeed.
+        # As in Kafka, all members get the error, and a round with less metadata can succeed.
         propagate_sync_error(group, round_, ErrorCode.unknown_server_error, step)
         rebalance(group, [Cause("assignment too large for the log", request.member_id)], step)
         return

@@ -13,9 +13,9 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The wall clock as it stood at the start, carried on by the monotonic one.
+    """The wall clock at the start of the process, advanced by the monotonic clock.
 
-    Sessions and rounds must not end early, or never, because somebody set the machine's clock.
+    Sessions and rounds must not end early, or never, when the machine's clock is set.
     """
 
     def __init__(self) -> None:

@@ -22,11 +22,11 @@ _BATCH_BYTES = 1 << 19
 
 
 def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant) -> None:
-    """Append what several events decided, in that order: the records of one event and one group in
-    one batch, always.
+    """Append the records of several events in order, those of one event and group in one batch.
 
-    (Expiry, or a topic that is deleted, concerns thousands of groups in one event; they need no
-    common batch.) Raises OSError or KafkaError if the log refuses; what was appended by then stays.
+    Expiry and the deletion of a topic concern thousands of groups in one event; these need no
+    common batch. Raises OSError or KafkaError if the log refuses. Records appended before that
+    stay.
     """
     parts: list[bytes] = []
     count = size = 0
@@ -69,7 +69,9 @@ _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 
 
 def read_records(log: Log) -> Iterator[list[Row]]:
-    """All records of the log, some at a time. What is not of the classic protocol is passed over.
+    """All records of the log, in chunks.
+
+    Records of other protocols than the classic one are skipped.
 
     Raises CorruptRecordError if a record does not follow the schema.
     """

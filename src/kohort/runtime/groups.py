@@ -40,8 +40,8 @@ _JOURNAL_ENTRIES = 100
 class Groups:
     """All groups that this process coordinates.
 
-    `submit` takes requests whose `request_id` is the function that takes the answer. Everything
-    happens on the loop thread.
+    The `request_id` of a request passed to `submit` is the function that receives the response.
+    Everything happens on the loop thread.
     """
 
     def __init__(
@@ -56,8 +56,7 @@ class Groups:
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
         self.appends = Histogram(APPEND_BOUNDS_S)
-        """How long the appends to `__consumer_offsets` took, under `fsync` until they were durable.
-        """
+        """Durations of appends to `__consumer_offsets`; under `fsync`, until they were durable."""
         self._clock = clock
         self._timers: TimerDriver[tuple[ShardHost, Shard, TimerKey]] = TimerDriver(
             clock, self._timer_is_due
@@ -69,7 +68,7 @@ class Groups:
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
         self._to_flush: list[ShardHost] = []
-        """Whose records and answers are due at the end of this turn."""
+        """Shards whose records and responses are due at the end of this turn."""
         self._hosts = [
             ShardHost(
                 log,
@@ -89,9 +88,7 @@ class Groups:
     # --- life ---
 
     def start(self) -> None:
-        """Begin to load; until a shard is loaded its groups are answered
-        COORDINATOR_LOAD_IN_PROGRESS.
-        """
+        """Begin to load; until then requests of a shard get COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading = asyncio.ensure_future(self._load())
         self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
 
@@ -101,7 +98,7 @@ class Groups:
         await asyncio.shield(self._loading)
 
     async def close(self) -> None:
-        """Log and answer what is decided, refuse what is parked."""
+        """Log the decisions made so far and send their responses; refuse parked requests."""
         if self._loading is not None:
             self._loading.cancel()
         self._timers.close()
@@ -117,7 +114,10 @@ class Groups:
     # --- requests and events ---
 
     def submit(self, request: Request) -> None:
-        """Have the group's shard decide; the answer goes to `request.request_id`, now or later."""
+        """Have the group's shard decide.
+
+        `request.request_id` receives the response, now or later.
+        """
         self._timers.had_request = True
         if isinstance(request, ListGroups):
             cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
@@ -134,7 +134,7 @@ class Groups:
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> ErrorCode:
-        """What a heartbeat is answered. It is the one request that can always be answered at once."""
+        """The error of a Heartbeat response; a heartbeat never waits."""
         self._timers.had_request = True
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
@@ -145,20 +145,19 @@ class Groups:
         version: int,
         topics: Sequence[OffsetColumns],
     ) -> None:
-        """`submit` of an OffsetCommit whose partitions are all answered the same; `answer` takes
-        that, now or later.
+        """Submit an OffsetCommit whose partitions all have the same response.
+
+        `answer` receives that response.
         """
         self._timers.had_request = True
         self._host(committer.group).commit(answer, committer, version, topics)
 
     def committing(self, group: str) -> Commit:
-        """`commit` for this group's commits, for whoever makes many."""
+        """The function that commits for this group, for callers with many commits."""
         return self._host(group).commit
 
     def connection_closed(self, connection: ConnectionId) -> None:
-        """The members that joined by this connection may be gone; their ids are no longer waited
-        for.
-        """
+        """Await no longer the pending ids that were handed out on this connection."""
         for host in self._joined_by.pop(connection, ()):
             host.post(ConnectionClosed(connection))
 
@@ -203,7 +202,7 @@ class Groups:
     # --- timers ---
 
     def _move_timer(self, host: ShardHost, timer: Timer | Cancel) -> None:
-        # With the shard in the key, what a dropped shard had set never reaches its successor.
+        # The key includes the shard: timers of a dropped shard never reach its successor.
         key = (host, host.shard, timer.key)
         if isinstance(timer, Cancel):
             self._timers.cancel(key)
@@ -223,25 +222,25 @@ class Groups:
         return all(host.state is HostState.ACTIVE for host in self._hosts)
 
     def group(self, group_id: str) -> Group | None:
-        """A group to look at, None if there is none or its shard is not loaded. Its owner is the
-        shard.
-        """
+        """A group for reading only; None if it does not exist or its shard is not loaded."""
         return self._host(group_id).shard.groups.get(group_id)
 
     def groups(self) -> Iterator[Group]:
-        """Every group, to look at."""
+        """Every group, for reading only."""
         for host in self._hosts:
             yield from host.shard.groups.values()
 
     def journal(self, group_id: str) -> Sequence[Rebalance]:
-        """The latest rebalances of a group since this process started, oldest first: at most 100,
-        of 1,000 groups.
+        """The latest rebalances of a group, oldest first: at most 100, of 1,000 groups.
+
+        They are of this process; the journal is not logged.
         """
         return tuple(self._journal.get(group_id, ()))
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counts over all shards: groups by state, members, pending, parked, offsets, timers,
-        shards by state.
+        """Counts over all shards.
+
+        They are groups by state, members, pending, parked, offsets, timers and shards by state.
         """
         groups: Counter[str] = Counter()
         totals: Counter[str] = Counter()

@@ -1,14 +1,13 @@
-"""What runs one shard: the pure core on one side, its log and the waiting clients on the other.
+"""Runs one shard: connects the pure core with its log and with waiting clients.
 
     result = shard.handle(event, now);  replay result.records;  append them;  send result.replies
 
 All requests that arrive in one turn of the event loop share one append, so their replies wait for
-the end of the turn; so does every other reply decided meanwhile, for it may tell of what is not in
-the log yet.
+the end of the turn. Every other reply decided in that turn waits too, because it may depend on
+records that are not in the log yet.
 
-A failed append is crash-only: the shard is dropped, whoever waits is answered
-COORDINATOR_NOT_AVAILABLE, and a new shard is loaded from the log, which is the same path as
-starting.
+A failed append is crash-only. The shard is dropped, waiting requests get COORDINATOR_NOT_AVAILABLE,
+and a new shard is loaded from the log, on the same path as at start.
 """
 
 import asyncio
@@ -59,8 +58,7 @@ _WHY_NOT: Final = {
 CommitAnswer: TypeAlias = Callable[[ErrorCode], None]
 Commit: TypeAlias = Callable[[CommitAnswer, Committer, int, Sequence[OffsetColumns]], None]
 News: TypeAlias = Reply | Rebalance | CommitAnswer
-"""What the world is told; who waits for a commit takes `none` if all went well, or why it did not.
-"""
+"""Responses and events for the outside; a commit's function receives `none` or its error."""
 
 
 class ShardHost:
@@ -78,8 +76,10 @@ class ShardHost:
         on_append: Callable[[float], None],
         flush_soon: Callable[["ShardHost"], None],
     ) -> None:
-        """`on_append` is told the seconds that each append took, until it was as durable as is
-        asked for; `flush_soon` has `flush` called at the end of this turn.
+        """Host the shard of `log`.
+
+        `on_append` receives the seconds that each append took, until it was as durable as the
+        policy demands. `flush_soon` has `flush` called at the end of this turn.
         """
         self.log = log
         self.state = HostState.LOADING
@@ -95,16 +95,16 @@ class ShardHost:
         self._unanswered: dict[RequestId, Request] = {}
         self._unlogged: list[Sequence[Record]] = []
         self._after_append: list[News] = []
-        """What the world is told once all that is unlogged now is in the log."""
+        """Responses to send once all records decided so far are in the log."""
         self._appended: list[News] = []
-        """What it is told as soon as the append that is under way is durable."""
+        """Responses to send as soon as the current append is durable."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
         self._deleted_topics: set[str] = set()
         """Topics that are gone, until the log has it that their offsets are."""
 
     def submit(self, request: Request) -> None:
-        """Have the shard decide; the answer comes through the request's id."""
+        """Have the shard decide; the request's id receives the response."""
         if self.state is HostState.ACTIVE:
             self._unanswered[request.request_id] = request
             self.post(request)
@@ -143,9 +143,7 @@ class ShardHost:
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> ErrorCode:
-        """What a heartbeat is answered, at once: it neither tells nor changes anything that is
-        being logged.
-        """
+        """The error of a Heartbeat response, at once: it depends on no unlogged record."""
         if self.state is HostState.ACTIVE:
             try:
                 return self.shard.heartbeat(
@@ -169,7 +167,7 @@ class ShardHost:
         version: int,
         topics: Sequence[OffsetColumns],
     ) -> None:
-        """Have the shard decide on an OffsetCommit whose partitions are all answered the same."""
+        """Have the shard decide on an OffsetCommit whose partitions all have the same response."""
         if self.state is not _ACTIVE:
             answer(self._why_not())
             return
@@ -210,8 +208,11 @@ class ShardHost:
                 self._forget_topics(frozenset(self._deleted_topics))
 
     async def close(self) -> None:
-        """Log and answer what is decided, refuse what is parked with NOT_COORDINATOR."""
-        for _ in range(2):  # what is under way, then what was decided meanwhile
+        """Log the decisions made so far and send their responses.
+
+        Refuse parked requests (NOT_COORDINATOR).
+        """
+        for _ in range(2):  # the current append, then decisions made during it
             if self._task is not None and self.state is HostState.ACTIVE:
                 await self._task
             if self._unlogged:
@@ -249,8 +250,8 @@ class ShardHost:
     def _tell(self, news: Iterable[News]) -> None:
         for item in news:
             if isinstance(item, Reply):
-                # If an answer before this one brought a request that failed the shard, all are
-                # answered already.
+                # If sending an earlier response brought a request that failed the shard, all have a
+                # response already.
                 if self._unanswered.pop(item.request_id, None) is not None:
                     _respond(item.request_id, item.response)
             elif isinstance(item, Rebalance):
@@ -265,8 +266,9 @@ class ShardHost:
         self._flush_at_end_of_turn(self)
 
     def flush(self) -> None:
-        """Append what is decided, then tell of it: at the end of a turn. Raises nothing; a failure
-        drops the shard.
+        """Append the decided records, then send the responses, at the end of a turn.
+
+        Raises nothing; a failure drops the shard.
         """
         if self.state is not _ACTIVE:
             return
@@ -279,7 +281,7 @@ class ShardHost:
                 self._task = asyncio.ensure_future(self._flushed_when_durable(begun))
             else:
                 self._flushed(begun)
-        # the disk's, or a record that can't be written: what is in the log is seen when loading
+        # Either the disk failed or a record cannot be encoded; loading shows what is in the log.
         except Exception as e:
             self._fail(e)
 
@@ -291,7 +293,7 @@ class ShardHost:
             if self.shard is shard:
                 self._fail(e)
         else:
-            if self.shard is shard:  # else it was dropped meanwhile, and whoever waited is answered
+            if self.shard is shard:  # else it was dropped, and every waiting request has a response
                 self._flushed(begun)
 
     def _flushed(self, begun: float) -> None:
@@ -313,7 +315,7 @@ class ShardHost:
         self._task = asyncio.ensure_future(self._reload())
 
     def _drop(self, error: ErrorCode) -> None:
-        """Forget what is decided and not logged, and answer whoever waits."""
+        """Discard decisions that are not logged, and send every waiting request an error."""
         self._flushing = False
         failed, lost = self._appended, self._after_append
         self._unlogged, self._appended, self._after_append = [], [], []
@@ -336,5 +338,5 @@ class ShardHost:
 
 
 def _respond(request_id: RequestId, response: Response) -> None:
-    # To the core a request id is only a name; here it is the function that takes the answer.
+    # To the core a request id is opaque; here it is the function that receives the response.
     cast("Callable[[Response], None]", request_id)(response)

@@ -1,4 +1,4 @@
-"""Rings when timers are due, after whoever was in time has been heard."""
+"""Fires due timers on the event loop, after the requests that arrived in time were handled."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -12,18 +12,17 @@ K = TypeVar("K", bound=Hashable)
 
 _TICK_S: Final = 0.001
 MAX_DELAY_MS: Final = 20
-"""How much later a timer fires at most because requests keep coming."""
+"""The longest delay of a due timer while requests keep coming."""
 
 
 class TimerDriver(Generic[K]):
-    """Timers on the running event loop. A due timer gives way to the requests that have come by
-    then.
+    """Timers on the running event loop; a due timer waits for requests that have already arrived.
 
-    The loop looks at its own timers before it looks at its sockets. If timers fired right then, a
-    process that was held up (stopped, swapped out, busy with one large turn) would expire the
-    sessions of members whose heartbeats lie there unread, and a first rebalance without a delay
-    would end between the two requests that it takes to join. In Kafka a timer that fires queues up
-    behind the requests. Here it waits until the loop has turned without a request.
+    asyncio runs due timers before it reads sockets. After a pause (the process was stopped, swapped
+    out, or busy with one large turn) timers that fired at once would expire members whose
+    heartbeats are unread in the socket buffers. A first rebalance without a delay would end between
+    the two requests of a join. In Kafka a fired timer is queued behind requests. Here it waits
+    until the loop has turned without a request.
     """
 
     def __init__(self, clock: Clock, fire: Callable[[K], None]) -> None:
@@ -38,13 +37,11 @@ class TimerDriver(Generic[K]):
         self._firing_at: Instant | None = None
 
     def __len__(self) -> int:
-        """How many timers are set."""
+        """Number of timers that are set."""
         return len(self._timers)
 
     def set(self, key: K, deadline: Instant) -> None:
-        """Set, or move, a timer. One that is set because another rang does not ring before requests
-        are heard again.
-        """
+        """Set or move a timer; one that is set while others fire does not fire in the same turn."""
         if self._firing_at is not None:
             deadline = max(deadline, Instant(self._firing_at + 1))
         self._timers.set(key, deadline)
@@ -84,7 +81,7 @@ class TimerDriver(Generic[K]):
         self._arm()
 
     def _defers(self, now: Instant) -> bool:
-        """Whether what is due has to wait for one more turn of the loop."""
+        """Whether due timers have to wait for one more turn of the loop."""
         if self._deferring_since is None:
             self._deferring_since = now
         elif not self.had_request or now - self._deferring_since >= MAX_DELAY_MS:

@@ -11,11 +11,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class TimerHeap(Generic[K]):
-    """Keys with a deadline each. Moving or cancelling leaves a stale entry in the heap, which is
-    skipped when due.
+    """Keys with a deadline each, as a heap; a moved or cancelled key leaves a stale entry.
 
-    Stale entries are swept once they outnumber the live ones, so memory follows the number of
-    timers that are set.
+    Stale entries are skipped when due, and removed once they outnumber the live ones. Memory is
+    thus proportional to the number of timers.
     """
 
     def __init__(self) -> None:
@@ -47,8 +46,9 @@ class TimerHeap(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: Instant) -> Iterator[K]:
-        """Take the timers that are due, in the order of their deadlines; those that are set
-        meanwhile too.
+        """Remove and yield the keys that are due, by deadline.
+
+        Keys set during the iteration are included.
         """
         while True:
             deadline = self.next_deadline()

@@ -1,4 +1,4 @@
-"""A shard on a clock that the test moves: it speaks the protocol, and nothing in it waits.
+"""A shard on a clock that the test moves; it takes Kafka's requests, and nothing in it waits.
 
     bench = Bench()
     a = bench.join("orders")                       # MEMBER_ID_REQUIRED: nothing to wait for
@@ -6,8 +6,8 @@
     bench.advance(0)                               # the initial delay, 0 ms here, is over
     assert a.response.generation == 1
 
-Every call keeps the whole `Result`; `bench.log` is what was logged, `bench.restart()` loads a new
-shard from it.
+Every call keeps the whole `Result`. `bench.log` has all logged records, and `bench.restart()` loads
+a new shard from them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Call:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.result = Result()
-        """What the shard decided at once."""
+        """The shard's decision on the request."""
         self.responses: list[Any] = []
 
     def __repr__(self) -> str:
@@ -64,13 +64,13 @@ class Call:
 
     @property
     def response(self) -> Any:
-        """The answer. Raises AssertionError while the request is parked."""
+        """The response; raises AssertionError while the request is parked."""
         assert len(self.responses) == 1, f"{self.request} has {len(self.responses)} answers"
         return self.responses[0]
 
     @property
     def error(self) -> str:
-        """The answer's error by Kafka's name in lower case, "none" if it is none."""
+        """Kafka's name of the response's error in lower case, "none" if there is none."""
         return str(self.response.error.name)
 
 
@@ -189,7 +189,7 @@ class Bench:
         )
 
     def handshake(self, group: str = "g", **options: Any) -> Call:
-        """Join as a new member does: ask for an id, then join with it."""
+        """Join as a new member: request an id, then join with it."""
         member_id = self.join(group, **options).response.member_id
         return self.join(group, member_id, **options)
 
@@ -329,10 +329,9 @@ class Bench:
     # --- starting points ---
 
     def stable(self, group: str = "g", members: int = 1, **options: Any) -> list[str]:
-        """Bring `members` members into one synced generation; returns their ids, the leader's
-        first.
+        """Bring `members` members into one synced generation.
 
-        Each is assigned its own id as bytes.
+        Returns their ids, the leader's first. Each is assigned its own id as bytes.
         """
         ids = [self.join(group, **options).response.member_id for _ in range(members)]
         calls = [self.join(group, member_id, **options) for member_id in ids]

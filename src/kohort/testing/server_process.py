@@ -33,10 +33,10 @@ class ServerProcessError(KohortError):
 class ServerProcess:
     """One process of `kohort serve`, started at once.
 
-    `options` are those of the command; it listens on a free port of 127.0.0.1 unless they say
-    otherwise. Its output is appended to the file `log`. `KOHORT_*` variables of this process are
-    not passed on unless `environment` has them. A process with a `session` of its own does not get
-    the terminal's Ctrl-C.
+    `options` are those of the command. The server listens on a free port of 127.0.0.1 unless they
+    name another address. Its output is appended to the file `log`. `KOHORT_*` variables of this
+    process are not passed on unless `environment` has them. A process with a `session` of its own
+    does not get the terminal's Ctrl-C.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ServerProcess:
         return "\n".join(self.lines)[-_TAIL_CHARACTERS:]
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
-        """The exit code, once it has ended by itself. Raises subprocess.TimeoutExpired."""
+        """The exit code of a process that ends without `stop`. Raises subprocess.TimeoutExpired."""
         return self.process.wait(seconds)
 
     def stop(self, how: signal.Signals = signal.SIGTERM, seconds: float = STOP_SECONDS) -> int:
