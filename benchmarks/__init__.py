@@ -1,5 +1,5 @@
-"""Kohort against its peers on the machine at hand: `python -m benchmarks` runs every measure,
-`RESULTS.md` keeps them.
+"""Measurements of Kohort and its peers on one machine.
 
-Each measure is a module and a command; `README.md` tells what is measured and how.
+`python -m benchmarks` runs every measurement; `RESULTS.md` keeps the results. Each measurement is a
+module and a command. `README.md` describes them.
 """

@@ -1,5 +1,6 @@
-"""Every measure, one after the other: `python -m benchmarks [options of a measure]`, about 50
-minutes on two cores.
+"""Run every measurement: `python -m benchmarks [options of a measurement]`.
+
+A run takes about 50 minutes on two cores.
 """
 
 import sys
@@ -32,7 +33,7 @@ MEASURES = (
 
 
 def main() -> None:
-    """Run them; each writes its own section, so that one that fails costs no other."""
+    """Run the measurements; each writes its own section, so one that fails leaves the others."""
     for measure in MEASURES:
         print(f"== {measure.__name__}", flush=True)
         measure.main(sys.argv[1:])

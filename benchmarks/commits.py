@@ -1,10 +1,12 @@
-"""How many offset commits a server appends and answers: `python -m benchmarks.commits`
+"""Measure offset commits per second: `python -m benchmarks.commits`
 
-100 connections, each with one OffsetCommit v9 in flight: simple commits (no member) of 1 and then
-of 100 partitions, to a group of each connection's own, with offsets that grow; every partition of
-every answer is checked. Apache Kafka and Kohort answer when the records are appended to the group
-log (in the page cache; Kohort also in memory, for comparison); kfake only keeps them in a map.
-Prints commits per second, the ratio to Apache Kafka, the latency, and the server's CPU.
+100 connections each have one OffsetCommit v9 in flight. The commits are simple (without a member),
+of 1 and then of 100 partitions, to a group of each connection's own, with offsets that grow. Every
+partition of every response is checked.
+
+Apache Kafka and Kohort respond when the records are appended to the group log, in the page cache.
+Kohort is also measured in memory. kfake keeps commits only in a map. Prints commits per second, the
+ratio to Apache Kafka, the latency, and the server's CPU.
 """
 
 from collections.abc import Callable, Sequence

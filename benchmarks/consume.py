@@ -1,11 +1,13 @@
-"""How fast Python reads a topic: `python -m benchmarks.consume [--sizes 100,1024]`
+"""Measure how fast Python clients read a topic: `python -m benchmarks.consume [--sizes 100,1024]`
 
-Clients take turns at one topic of six partitions, filled once with records of 100 B (3 million) and
-1 KiB (500,000) in batches of 16 KiB, uncompressed, as producers make them by default: kohort.client
-with Arrow batches and with records as Python objects, aiokafka, confluent-kafka, kafka-python. Each
-is a process of its own that looks at every key and value; the slower ones read only a part. asyncio
-clients run on uvloop. Time is from the first records that arrive to the last: wall clock, with the
-server beside on the same machine, and CPU time of the client's process.
+Clients take turns at one topic of six partitions. It is filled once with 3 million records of 100 B
+and 500,000 of 1 KiB. Batches are uncompressed and have 16 KiB, the default of producers. The
+clients are kohort.client with Arrow batches and with records as Python objects, aiokafka,
+confluent-kafka and kafka-python.
+
+Each client is a process that reads every key and value; the slower ones read only a part. Clients
+for asyncio run on uvloop. Time runs from the first records that arrive to the last. It is wall
+clock time, with the server on the same machine, and CPU time of the client's process.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ from kohort.types import TopicPartition
 
 SERVERS = ("kafka",)
 RECORDS = {100: 3_000_000, 1024: 500_000}
-"""How many, by size in bytes."""
+"""Number of records by size in bytes."""
 KEY = 8
 BATCH = 16 * 1024
 CLIENTS = {
@@ -40,7 +42,7 @@ CLIENTS = {
     "aiokafka": ("aiokafka", 0.25),
     "kafka-python": ("kafka-python", 0.1),
 }
-"""Names, and the part of the records that is read."""
+"""Names, and the fraction of the records that is read."""
 COLUMNS = (
     Column("records/s", "records_s"),
     Column("MB/s", "mb_s"),
@@ -58,7 +60,7 @@ LIMIT_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed:
-    """One process' reading."""
+    """Result of one process that reads."""
 
     records_s: float
     mb_s: float
@@ -87,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _sizes(argv: Sequence[str]) -> tuple[list[int], list[str]]:
-    """What `--sizes` names, and the other options."""
+    """Sizes named by `--sizes`, and the other options."""
     rest = list(argv)
     if "--sizes" not in rest:
         return list(RECORDS), rest
@@ -98,9 +100,7 @@ def _sizes(argv: Sequence[str]) -> tuple[list[int], list[str]]:
 
 
 async def fill(server: Server, topic: str, size: int, count: int) -> None:
-    """Make the topic and put the records there: a batch's records are encoded once and sent again
-    and again.
-    """
+    """Create and fill the topic; the records of a batch are encoded once and sent repeatedly."""
     each = BATCH // (size + 20)
     now = time.time_ns() // 1_000_000  # a broker soon removes what is older than a week
     content = [
@@ -127,7 +127,7 @@ async def fill(server: Server, topic: str, size: int, count: int) -> None:
 
 
 def measure(server: Server, size: int, count_of_rounds: int) -> rounds.Samples:
-    """Each client in turn, again and again, after one round that does not count."""
+    """Measure each client in turn, in rounds after a warm-up round."""
     samples = rounds.Samples({key: name for key, (name, _) in CLIENTS.items()})
     keys = list(CLIENTS)
     for number in range(-1, count_of_rounds):
@@ -141,7 +141,7 @@ def measure(server: Server, size: int, count_of_rounds: int) -> rounds.Samples:
 
 
 def consume(server: Server, client: str, size: int) -> Consumed:
-    """One process that reads its part."""
+    """Run one process that reads its part."""
     count = int(RECORDS[size] * CLIENTS[client][1])
     command = [
         sys.executable,

@@ -1,10 +1,10 @@
-"""Programs that read a topic as fast as a client library can: `python -m benchmarks.consumers
-CLIENT ADDRESS TOPIC N`
+"""Programs that read a topic as fast as a client library can.
 
-Each reads every partition from its start, takes partition, offset, timestamp, key and value of
-every record, and prints as JSON how long it took from its first records to the one that makes N,
-the records and bytes of keys and values between, and the CPU time of its process. Starting and
-connecting are left out.
+    python -m benchmarks.consumers CLIENT ADDRESS TOPIC N
+
+Each reads every partition from its start, and takes partition, offset, timestamp, key and value of
+every record. It prints JSON: the CPU time of its process, the time from its first records to the
+one that makes N, and the records and bytes between. Start and connection are not included.
 """
 
 import json
@@ -19,7 +19,7 @@ PARTITIONS = 6
 
 
 class Meter:
-    """Counts what arrives; time runs from the end of the first arrival."""
+    """Counter of records; time starts at the end of the first arrival."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -29,7 +29,7 @@ class Meter:
         self._end = (0.0, 0.0)
 
     def more(self, records: int, size: int) -> bool:
-        """So much more arrived: whether there is more to read."""
+        """Count `records` and `size` more; return whether there is more to read."""
         self._seen += records
         if self._begin is None:
             self._begin = time.perf_counter(), time.process_time()
@@ -51,12 +51,12 @@ class Meter:
 
 
 def _take(meter: Meter, records: list[Any]) -> bool:
-    """Partition, offset, timestamp, key and value of each record: what every client is asked for."""
+    """Read partition, offset, timestamp, key and value of each record, as for every client."""
     return meter.more(len(records), sum([len(key) + len(value) for _, _, _, key, value in records]))
 
 
 def kohort_arrow(address: str, topic: str, meter: Meter) -> None:
-    """Arrow record batches, with all their columns."""
+    """Read Arrow record batches with all their columns."""
     from kohort.columnar.decoding import decode
     from kohort.protocol.batches import Record, build
 
@@ -77,7 +77,7 @@ def _bytes_of(column: Any) -> int:
 
 
 def kohort_records(address: str, topic: str, meter: Meter) -> None:
-    """One named tuple for each record."""
+    """Read one named tuple for each record."""
 
     def take(batch: Any) -> bool:
         return _take(
@@ -104,7 +104,7 @@ def _kohort(address: str, topic: str, more: Callable[[Any], bool]) -> None:
 
 
 def aiokafka(address: str, topic: str, meter: Meter) -> None:
-    """`getmany`, which decodes with a C extension."""
+    """Read with `getmany`, which decodes with a C extension."""
     from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
     async def run() -> None:
@@ -128,7 +128,7 @@ def aiokafka(address: str, topic: str, meter: Meter) -> None:
 
 
 def confluent_kafka(address: str, topic: str, meter: Meter) -> None:
-    """`consume`, with queues that are large enough; librdkafka checks no CRC unless it is told to."""
+    """Read with `consume` and large queues; librdkafka does not check CRCs by default."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -153,7 +153,7 @@ def confluent_kafka(address: str, topic: str, meter: Meter) -> None:
 
 
 def kafka_python(address: str, topic: str, meter: Meter) -> None:
-    """`poll`."""
+    """Read with `poll`."""
     from kafka import KafkaConsumer, TopicPartition  # type: ignore[import-untyped]
 
     consumer = KafkaConsumer(

@@ -1,15 +1,15 @@
-"""How fast record batches become something to work with: `python -m benchmarks.decode`
+"""Measure how fast record batches are decoded: `python -m benchmarks.decode`
 
-Every round decodes the same bytes with each decoder in turn, CRCs checked:
+Every round decodes the same bytes with each decoder in turn, with CRC checks:
 
-- kohort.columnar: Arrow record batches of 50,000 rows (numba kernels),
-- aiokafka: its C extension, one object per record, key and value asked for,
-- kohort.protocol: pure Python, one named tuple per record,
-- kafka-python: pure Python, one object per record.
+- kohort.columnar: Arrow record batches of 50,000 rows (numba kernels)
+- aiokafka: its C extension, one object per record, with key and value read
+- kohort.protocol: pure Python, one named tuple per record
+- kafka-python: pure Python, one object per record
 
-The bytes are 20,000 records of 100 B (key 8, value 92) or 1 KiB, words of a small vocabulary so
-that codecs have something to do, in batches of 16 KiB as producers make them by default. Time is of
-the processor, on one core.
+The bytes are 20,000 records of 100 B (key 8, value 92) or 1 KiB, in batches of 16 KiB, the default
+of producers. The values are words of a small vocabulary, so that they can be compressed. Time is
+CPU time on one core.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
 
 Decoder: TypeAlias = Callable[[bytes], int]
-"""Decodes everything; answers how many records there were."""
+"""Decodes everything and returns the number of records."""
 
 BATCH = 16 * 1024
 SIZES = {"100 B": 92, "1 KiB": 1016}
@@ -71,9 +71,7 @@ DECODERS: dict[str, Decoder] = {
 
 
 def record_batches(size: int, count: int, codec: Codec) -> bytes:
-    """`count` records in batches of 16 KiB (before the codec); the values are `size` bytes of
-    words.
-    """
+    """Encode `count` records in batches of 16 KiB before compression; values have `size` bytes."""
     choose = random.Random(20)
     words = [choose.randbytes(4).hex().encode() for _ in range(500)]
     each = max(BATCH // (size + 20), 1)

@@ -1,19 +1,20 @@
-"""How soon a server is there, and what it takes to be: `python -m benchmarks.footprint`
+"""Measure start time and memory of a server: `python -m benchmarks.footprint`
 
-Every round starts each server anew, one at a time, with an empty directory, and prints
+Every round starts each server afresh, one at a time, with an empty directory. It prints
 
-- from the start of the process until its port takes connections, and from there until the JoinGroup
-of a first member
-  is answered (its coordinator found, its member id handed out),
-- resident memory after that, idle, - what memory grows by with 2,000 connections, for each; with a
-membership of each of them in groups of ten, for each
-  member (a tenth of what its group takes is in it, and what 2,000 joins at once leave behind in the heap); with 100,000
-  committed offsets (1,000 groups, 100 partitions each), for each offset.
+- the time from the start of the process until its port accepts connections
+- the time from there until the JoinGroup of a first member has its response (coordinator found,
+  member id assigned)
+- resident memory after that, idle
+- growth of memory per connection, with 2,000 connections
+- growth of memory per member, with 2,000 members in groups of ten. It includes a tenth of the
+  group, and what 2,000 simultaneous joins leave in the heap
+- growth of memory per committed offset, with 100,000 offsets (1,000 groups of 100 partitions).
 
-Growth is of resident memory for Kohort. A JVM's grows with its garbage, so Apache Kafka is asked
-for its live objects after a full collection (`jcmd PID GC.class_histogram`). Offsets are committed
-to a server started anew, so that they do not move in where others left. kfake is only timed and
-looked at while idle.
+Growth is of resident memory for Kohort. A JVM's resident memory grows with its garbage, so for
+Apache Kafka it is the live objects after a full collection (`jcmd PID GC.class_histogram`). Offsets
+are committed to a fresh server, so that they cannot use memory that members have freed. The peer
+kfake has figures only for start and idle memory.
 """
 
 import shutil
@@ -48,7 +49,7 @@ NOT_MEASURED = float("nan")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """One life of a server; NOT_MEASURED is what does not apply to it."""
+    """Figures of one life of a server; NOT_MEASURED where a figure does not apply."""
 
     listening_s: float
     join_ms: float
@@ -60,8 +61,8 @@ class Footprint:
 
 
 WHY = {
-    "member_b": "Its live objects are 1.2 kB (`tracemalloc`); the rest is probably heap that joins of 2,000 at once "
-    "leave behind, which a member that comes later would take.",
+    "member_b": "Its live objects are 1.2 kB (`tracemalloc`); the rest is probably heap that joins "
+    "of 2,000 at once leave behind, which a member that comes later would take.",
 }
 
 
@@ -118,8 +119,7 @@ def _connections_and_members(server: Server, used: Callable[[Server], float]) ->
 
 
 def _second_life(key: str) -> dict[str, float]:
-    # A life of its own: what the members left free would be used again, and the offsets seem to
-    # cost nothing.
+    # A life of its own: offsets would use memory that the members have freed, and seem to be free.
     used = _used(key)
     with ALL[key]() as server:
         load.make_topic(server, OFFSETS["partitions"])

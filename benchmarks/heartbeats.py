@@ -1,10 +1,12 @@
-"""How many heartbeats a server answers, and how fast: `python -m benchmarks.heartbeats`
+"""Measure heartbeats per second and their latency: `python -m benchmarks.heartbeats`
 
-100 and then 2,000 connections, each a member of a Stable group of ten, each with one Heartbeat v4
-in flight: real group, generation and member id, and every answer checked to be without error.
-librdkafka's mock knows Heartbeat up to v3 and gets groups of one; the echo server knows no groups
-and answers anything. Prints for every server heartbeats per second, the ratios to Apache Kafka and
-to the echo, the latency, and the CPU time that the server took.
+100 and then 2,000 connections are each a member of a Stable group of ten, with one Heartbeat v4 in
+flight. Group, generation and member id are real, and every response is checked to have no error.
+The mock of librdkafka knows Heartbeat up to v3 and has groups of one. The echo server knows no
+groups and sends a fixed response.
+
+Prints for every server heartbeats per second, the ratios to Apache Kafka and to the echo, the
+latency, and the CPU time of the server.
 """
 
 from collections.abc import Callable, Sequence

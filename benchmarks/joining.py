@@ -1,20 +1,18 @@
-"""How soon a member reads, and how long a rebalance stops the others: `python -m
-benchmarks.joining`
+"""Measure the first record and the pauses of a rebalance: `python -m benchmarks.joining`
 
 Members of a group written with kohort.client, aiokafka, confluent-kafka and kafka-python take turns
-at one server after the other; asyncio clients run on uvloop. All have a heartbeat interval of 100
-ms, commit every 5 s and when partitions are taken from them, and else their defaults. No server
-waits for more members before the first generation.
+at one server after the other. asyncio clients run on uvloop. All have a heartbeat interval of 100
+ms, commit every 5 s and on revocation, and otherwise use their defaults. Servers have no initial
+rebalance delay.
 
-- First record: one member joins a group of its own that has committed nothing, to read a topic of
-six partitions from
-  the start. Prints how long it takes from the client's beginning, and from its assignment, until the first record is
-  with the application: the first time in a process, and the median of the next seven, each with a new client.
-- Rebalance: two members, each a process, read twelve partitions, each of which gets a record every
-10 ms. A third
-  joins, and leaves half a second after its first record. Prints the longest time without progress in any partition, and
-  in any whose member stays the same, with eager ("range") and with cooperative ("cooperative-sticky") rebalancing.
-  Progress is the first time that a record comes to an application.
+- First record: one member joins a group without commits, to read a topic of six partitions from the
+  start. Prints the time from the client's start, and from its assignment, until the application has
+  the first record. The figures are the first in a process, and the median of the next seven, each
+  with a new client.
+- Rebalance: two members, each a process, read twelve partitions with a record every 10 ms each. A
+  third joins, and leaves half a second after its first record. Prints the longest time without
+  progress in any partition, and in any partition whose member stays the same, with eager ("range")
+  and cooperative ("cooperative-sticky") rebalancing. Progress is the first delivery of a record.
 """
 
 import asyncio
@@ -66,7 +64,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joins:
-    """From a client's beginning, and from its assignment, to its first record."""
+    """Times from a client's start, and from its assignment, to its first record."""
 
     join_ms: float
     assigned_ms: float
@@ -108,7 +106,7 @@ def _in_turn(
     *,
     warm_up: bool = False,
 ) -> rounds.Samples:
-    """Each again and again; with `warm_up` after one round that does not count."""
+    """Measure each client repeatedly; with `warm_up` after a round that is not counted."""
     samples = rounds.Samples({name: name for name in names})
     for number in range(-warm_up, count_of_rounds):
         at = number % len(names)

@@ -1,9 +1,9 @@
-"""How long a record takes from one client to another: `python -m benchmarks.latency`
+"""Measure the latency from producer to consumer: `python -m benchmarks.latency`
 
-One process with a producer and a consumer of librdkafka, both with their defaults but linger.ms=0,
-sends 1,000 records of 100 B a second to a topic of one partition, each with the time in it, and
-reads them back. Both servers keep records on disk. Prints the latency from `produce` to `poll`, its
-ratio to Apache Kafka, and the server's CPU time.
+One process has a producer and a consumer of librdkafka, with their defaults except linger.ms=0. It
+sends 1,000 records of 100 B per second to a topic of one partition, each with its time, and reads
+them back. Both servers keep records on disk. Prints the latency from `produce` to `poll`, its ratio
+to Apache Kafka, and the server's CPU time.
 """
 
 import json
@@ -40,7 +40,7 @@ WARM_UP_RECORDS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """From one client to the other."""
+    """Latency from one client to the other."""
 
     p50_ms: float
     p99_ms: float
@@ -94,7 +94,7 @@ def _measure(seconds: float) -> Callable[[Server], Latency]:
 
 
 def client(address: str, seconds: float) -> None:
-    """The process with both clients: prints its figures as JSON."""
+    """Run both clients in this process, and print their figures as JSON."""
     count = int(seconds * RATE) + WARM_UP_RECORDS
     common = {"bootstrap.servers": address, "log_level": 0}
     consumer = Consumer({**common, "group.id": "latency", "enable.auto.commit": False})

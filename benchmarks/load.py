@@ -1,6 +1,4 @@
-"""Runs the load program (`native/load.c`) against a server, and reads the server's CPU time when it
-should.
-"""
+"""Run the load program (`native/load.c`) against a server, and measure the server's CPU time."""
 
 import itertools
 import json
@@ -18,17 +16,17 @@ _numbers = itertools.count(1)
 
 
 class LoadError(RuntimeError):
-    """The server did not answer as it has to; the text says how."""
+    """A response of the server was wrong; the text has the details."""
 
 
 class Load:
-    """A load program at work."""
+    """A load program that runs."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def line(self) -> str:
-        """Its next line. Raises LoadError when it ended instead."""
+        """Return its next line. Raises LoadError if the program has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
         if not line:
@@ -39,12 +37,12 @@ class Load:
         return line
 
     def answer(self) -> dict[str, Any]:
-        """Its next line, which is JSON."""
+        """Return its next line, which is JSON."""
         told: dict[str, Any] = json.loads(self.line())
         return told
 
     def go_on(self) -> None:
-        """Let it do what comes after a line that it waits behind."""
+        """Let it continue after a line at which it waits."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -52,11 +50,10 @@ class Load:
 
 @contextmanager
 def running(server: Server, mode: str, **options: Any) -> Iterator[Load]:
-    """A load program against `server`; options are its own, with `_` for `-`, True for those
-    without a value.
+    """Run a load program against `server`.
 
-    Its groups have names that no other run of this process uses. When the block ends it leaves its
-    groups and ends.
+    `options` are those of the program, with `_` for `-` and True for flags. Its groups have names
+    that no other run of this process uses. At the end of the block it leaves its groups and ends.
     """
     given = {"run": f"bench-{os.getpid()}-{next(_numbers)}", **options, **server.load_options}
     command = [str(tools.load()), mode, f"--port={server.port}"]
@@ -77,7 +74,7 @@ def running(server: Server, mode: str, **options: Any) -> Iterator[Load]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """One request in flight on each connection, for some seconds."""
+    """Figures of one request in flight on each connection, for some seconds."""
 
     per_s: float
     per_cpu_s: float
@@ -87,7 +84,7 @@ class Steady:
     p50_ms: float
     p99_ms: float
     load_cores: float
-    """CPU time of the load program per second: near 1, and it is the bottleneck itself."""
+    """CPU time of the load program per second; near 1 it is the bottleneck."""
 
 
 def steady(server: Server, mode: str, **options: Any) -> Steady:
@@ -109,6 +106,6 @@ def steady(server: Server, mode: str, **options: Any) -> Steady:
 
 
 def make_topic(server: Server, partitions: int) -> None:
-    """Have the topic that the load program commits to, with at least `partitions`."""
+    """Create the topic of the load program's commits, with at least `partitions`."""
     with running(server, "topic", partitions=partitions):
         pass

@@ -1,14 +1,14 @@
-"""A group's member, with any client library: `python -m benchmarks.members CLIENT ASSIGNOR ADDRESS
-TOPIC GROUP FILE`
+"""One group member, with any client library.
 
-It tells what it does on its standard output, and is told what to do on its standard input, line by
-line: `imported` is answered by a line, upon which it joins; `ready` comes with its first record;
-the next line has it leave. Then it writes into FILE, as JSON, when each record came: [ns of the
-system's monotonic clock, partition, offset].
+    python -m benchmarks.members CLIENT ASSIGNOR ADDRESS TOPIC GROUP FILE
 
-With `--joins N` before FILE it joins N times, each time a group of its own that it leaves at its
-first record, and writes how many milliseconds it took to get there, from its beginning and from its
-assignment.
+It reports on standard output and takes commands on standard input, line by line. It prints
+`imported` and joins after the next line. It prints `ready` at its first record and leaves after the
+next line. Then it writes the time of each record to FILE as JSON: [ns of the system's monotonic
+clock, partition, offset].
+
+With `--joins N` before FILE it joins N groups in turn, each of its own, and leaves at the first
+record. It writes the milliseconds to each first record, from its start and from its assignment.
 """
 
 import importlib
@@ -34,7 +34,9 @@ time is just over.
 
 
 class Watch:
-    """Notes what a member sees. It is to stop when `stopped`; `on_stop` has it called, from another
+    """Record of what a member sees.
+
+    The member stops once `stopped` is set. `on_stop` sets a function to call then, from another
     thread.
     """
 
@@ -46,15 +48,15 @@ class Watch:
         self._on_stop: Callable[[], object] = lambda: None
 
     def began(self) -> None:
-        """The client is imported: from here on it is its time."""
+        """Note that the client is imported and its time starts."""
         self.began_ns = time.monotonic_ns()
 
     def assigned(self) -> None:
-        """The group gave it partitions: the client was told so, before it looked where to begin."""
+        """Note an assignment, at the client's callback and before it looks up start offsets."""
         self.assigned_ns = self.assigned_ns or time.monotonic_ns()
 
     def saw(self, partition: int, offset: int) -> None:
-        """A record has come to the application."""
+        """Note that the application has a record."""
         self.records.append((time.monotonic_ns(), partition, offset))
         if len(self.records) == 1:
             self._on_first(self)
@@ -72,7 +74,7 @@ Member = Callable[[str, str, str, str, Watch], None]
 
 
 def kohort(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
-    """A task for each partition, as its documentation has it."""
+    """Run one task for each partition, as in the documentation."""
     import asyncio
 
     from kohort.client import ConsumerGroup, Generation, GroupEvent
@@ -107,7 +109,7 @@ def kohort(assignor: str, address: str, topic: str, group_id: str, watch: Watch)
 
 
 def aiokafka(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
-    """`getmany`; it knows eager rebalancing only."""
+    """Run `getmany`; it supports eager rebalancing only."""
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore[import-untyped]
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
 
@@ -143,7 +145,7 @@ def aiokafka(assignor: str, address: str, topic: str, group_id: str, watch: Watc
 
 
 def confluent_kafka(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
-    """`poll`, record by record: `consume` waits until it has as many as were asked for."""
+    """Run `poll` for each record: `consume` waits until it has all the records requested."""
     from confluent_kafka import Consumer
 
     watch.began()
@@ -166,7 +168,7 @@ def confluent_kafka(assignor: str, address: str, topic: str, group_id: str, watc
 
 
 def kafka_python(assignor: str, address: str, topic: str, group_id: str, watch: Watch) -> None:
-    """`poll`."""
+    """Run `poll`."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer  # type: ignore[import-untyped]
     from kafka.coordinator.assignors.cooperative_sticky import (  # type: ignore[import-untyped]
         CooperativeStickyAssignor,
@@ -216,7 +218,7 @@ MODULES: dict[Member, str] = {
 def join(
     member: Member, assignor: str, address: str, topic: str, group_id: str
 ) -> dict[str, float]:
-    """One member, from its beginning to its first record."""
+    """Run one member from its start to its first record."""
     watch = Watch(on_first=Watch.stop)
     member(assignor, address, topic, group_id, watch)
     first = watch.records[0][0]
@@ -229,7 +231,7 @@ def join(
 def work(
     member: Member, assignor: str, address: str, topic: str, group_id: str
 ) -> list[tuple[int, int, int]]:
-    """One member, as it is told on the standard input; what came to it."""
+    """Run one member by commands on standard input; return the records that it got."""
     watch = Watch(on_first=lambda _: print("ready", flush=True))
     print("imported", flush=True)
     sys.stdin.readline()

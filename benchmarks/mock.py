@@ -1,5 +1,6 @@
-"""librdkafka's mock cluster as a server: `python -m benchmarks.mock FILE` writes its port to FILE
-and sleeps.
+"""Run librdkafka's mock cluster as a server: `python -m benchmarks.mock FILE`.
+
+It writes its port to FILE and sleeps.
 """
 
 import sys

@@ -1,8 +1,7 @@
-"""A group that is disturbed: two members at work, a third joins and leaves; how long did what stand
-still?
+"""Measure the pauses of partitions while a third member joins a group of two and leaves it.
 
-Records come from a producer, a process of its own: `python -m benchmarks.pauses ADDRESS TOPIC`
-until its standard input ends.
+Records come from a producer process, `python -m benchmarks.pauses ADDRESS TOPIC`, which runs until
+its standard input ends.
 """
 
 import select
@@ -37,7 +36,7 @@ Progress: TypeAlias = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
-    """The longest times without progress."""
+    """Longest times without progress."""
 
     join_any_ms: float
     join_stay_ms: float
@@ -49,11 +48,11 @@ class Pauses:
 
 
 def disturb(server: Server, client: str, assignor: str, name: str, seconds: float) -> Pauses:
-    """One group, from its first member to its last: looked at for `seconds` without changes, from
-    the third's beginning until `seconds` after its first record, and for twice that time after it
-    was told to leave.
+    """Run one group from its first member to its last.
 
-    Raises TimeoutError if a member does not get to work, or does not end.
+    It is observed for `seconds` without changes. Then a third member is observed from its start
+    until `seconds` after its first record, and for twice `seconds` after its command to leave.
+    Raises TimeoutError if a member does not start to work or does not end.
     """
     admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
@@ -98,7 +97,7 @@ def disturb(server: Server, client: str, assignor: str, name: str, seconds: floa
 
 
 def _progress(told: list[list[tuple[int, int, int]]]) -> Progress:
-    """What members saw, without what came again."""
+    """Records that members saw, without repeated ones."""
     seen = sorted(
         (at, partition, offset, member)
         for member, each in enumerate(told)
@@ -114,7 +113,7 @@ def _progress(told: list[list[tuple[int, int, int]]]) -> Progress:
 
 
 def _staying(progress: Progress, begin: int, end: int) -> Progress:
-    """The partitions that have the same member at both times."""
+    """Partitions that have the same member at both times."""
     return {
         partition: moments
         for partition, moments in progress.items()
@@ -127,9 +126,7 @@ def _member_at(moments: list[tuple[int, int]], when: int) -> int | None:
 
 
 def _longest(progress: Progress, begin: int, end: int) -> float:
-    """ms of the longest time without progress of any partition that is not over before `begin`; NaN
-    without any.
-    """
+    """Longest time in ms without progress of a partition that ends after `begin`, or NaN."""
     longest = []
     for moments in progress.values():
         times = [at for at, _ in moments if at <= end]
@@ -167,7 +164,7 @@ def _say(process: "subprocess.Popen[str]") -> None:
 
 
 def _await(process: "subprocess.Popen[str]", word: str) -> None:
-    """The next line that a member tells; it tells one at a time."""
+    """Wait for the next line of a member, which prints one at a time."""
     assert process.stdout is not None
     if (
         not select.select([process.stdout], [], [], READY_S)[0]
@@ -177,7 +174,7 @@ def _await(process: "subprocess.Popen[str]", word: str) -> None:
 
 
 def produce(address: str, topic: str) -> None:
-    """A record to each partition every `TICK_S`, until standard input ends."""
+    """Produce a record to each partition every `TICK_S`, until standard input ends."""
     ended = threading.Event()
 
     def until_end() -> None:

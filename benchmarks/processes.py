@@ -1,4 +1,4 @@
-"""What a server costs: CPU time and resident memory of a process and its children, from `/proc`."""
+"""CPU time and resident memory of a process and its children, from `/proc`."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def tree(pid: int) -> list[int]:
-    """The process and its living descendants; none if it is gone."""
+    """The process and its living descendants; empty if it has ended."""
     found, todo = [], [pid]
     while todo:
         each = todo.pop()
@@ -33,11 +33,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 class Meter:
-    """A context manager: what a process and its descendants use meanwhile, also those that come and
-    go.
+    """Context manager that measures CPU time of a process and its descendants.
 
-    They are looked at every tenth of a second: who ends takes the last bit along, for nobody may
-    have waited for it.
+    It includes descendants that start and end meanwhile. Samples are taken every tenth of a second.
+    A process that ends loses its last part, because its parent may not have waited for it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -78,7 +77,7 @@ class Meter:
 
 
 def age_seconds(pid: int) -> float:
-    """How long ago the process was started, to 10 ms."""
+    """Time since the process was started, to 10 ms."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(_stat(pid)[19]) / _TICKS_PER_S
 
 

@@ -1,11 +1,12 @@
-"""How long a group of 1,000 members takes to get together: `python -m benchmarks.rebalance`
+"""Measure the rebalances of a group of 1,000 members: `python -m benchmarks.rebalance`
 
-1,000 connections stand. All members join at once (JoinGroup v5 with the member id handshake,
-SyncGroup v3), and the clock stops when every one holds its assignment of the same generation. Then
-one that does not lead leaves, and the clock stops when the 999 others are synced again; they learn
-of it from their heartbeats, one every 0.3 s and spread evenly, so that 300 ms of it is waiting. No
-server waits for more members before the first generation. Prints both times and the CPU that the
-server took for the whole.
+1,000 connections are open. All members join at once (JoinGroup v5 with the member id handshake,
+SyncGroup v3). The first time ends when every member has its assignment of the same generation. Then
+a member that is not the leader leaves. The second time ends when the 999 others have synced. They
+learn of the rebalance from their heartbeats, one every 0.3 s and spread evenly, so 300 ms of it is
+waiting.
+
+Servers have no initial rebalance delay. Prints both times and the CPU time of the server for both.
 """
 
 from collections.abc import Sequence
@@ -43,8 +44,8 @@ class Rebalance:
 
 WHY = {
     "kafka": "Within what two runs differ by.",
-    "kfake": "A round of 1,000 members is 4,000 requests, of which each takes 20-25 µs of Python, in a flat profile; "
-    "kfake is compiled, works on more than one core and logs nothing.",
+    "kfake": "A round of 1,000 members is 4,000 requests, of which each takes 20-25 µs of Python, "
+    "in a flat profile; kfake is compiled, works on more than one core and logs nothing.",
 }
 
 

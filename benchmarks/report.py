@@ -1,6 +1,4 @@
-"""Tables of results, on the terminal and in `RESULTS.md`, where each measure owns the section of
-its name.
-"""
+"""Tables of results, on the terminal and in `RESULTS.md`, with one section per measurement."""
 
 import importlib.metadata
 import os
@@ -20,8 +18,9 @@ from benchmarks.rounds import Samples, significant
 RESULTS = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Results
 
-Written by the benchmarks (see `README.md`), one section per command. Each figure is the median of the rounds of one run
-in which the servers took turns; a ratio is the median of the ratios of each round. Load and server share the machine.
+Written by the benchmarks (see `README.md`), one section per command. Each figure is the median of
+the rounds of one run in which the servers took turns; a ratio is the median of the ratios of each
+round. Load and server share the machine.
 """
 ORDER = (
     "heartbeats",
@@ -39,7 +38,7 @@ ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of every server; with `to`, divided by that server's of the same round."""
+    """A figure of every server; with `to`, divided by that server's figure of the same round."""
 
     title: str
     figure: str
@@ -49,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure should be: at least `bound`, or at most."""
+    """Bound of a figure: at least or at most `bound`."""
 
     what: str
     value: float | None
@@ -71,7 +70,7 @@ class Target:
 
 
 def servers_table(samples: Samples, columns: Sequence[Column], of: str = "server") -> str:
-    """One line per server, or per whatever else was measured."""
+    """Table with one line per server, or per other subject."""
     rows = [
         [samples.names[key], *(_cell(samples, key, column) for column in columns)]
         for key in samples.names
@@ -90,7 +89,7 @@ def _cell(samples: Samples, key: str, column: Column) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, its columns aligned: the first to the left, figures to the right."""
+    """Aligned Markdown table: the first column to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     lines = [_aligned(titles, widths), rule, *(_aligned(row, widths) for row in rows)]
@@ -106,7 +105,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def publish(name: str, title: str, parts: Sequence[str], *, write: bool) -> None:
-    """Print a measure's section, and put it into the results in place of the one before."""
+    """Print a measurement's section, and replace its previous section in the results."""
     body = "\n\n".join(part for part in parts if part)
     print(f"\n{title}\n\n{body}\n", flush=True)
     if write:
@@ -127,7 +126,7 @@ def _replace(name: str, section: str) -> None:
 
 
 def machine() -> str:
-    """Processor, memory and kernel, as the operating system tells."""
+    """Processor, memory and kernel, as reported by the operating system."""
     cpu = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     name = cpu[1].strip() if cpu else platform.machine()
@@ -135,7 +134,7 @@ def machine() -> str:
 
 
 def versions() -> str:
-    """Of all that takes part."""
+    """Versions of every program involved."""
     packages = [
         f"{name} {importlib.metadata.version(name)}"
         for name in ("uvloop", "kio", "confluent-kafka")

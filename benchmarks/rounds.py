@@ -1,9 +1,7 @@
-"""Rounds: every server measured in turn, again and again, so that whatever the machine does hits
-all of them.
+"""Rounds that measure every server in turn, so that disturbances affect all of them.
 
-While one is measured the others are stopped (SIGSTOP): an idle JVM still takes a twentieth of a
-core. The order moves by one from round to round, so that nobody always comes after the same
-neighbour.
+The other servers are stopped meanwhile (SIGSTOP), because an idle JVM takes a twentieth of a core.
+The order moves by one from round to round, so that no server always follows the same one.
 """
 
 import argparse
@@ -36,8 +34,9 @@ class Plan:
 def plan(
     documentation: str | None, *, servers: Sequence[str], seconds: float, argv: Sequence[str] | None
 ) -> Plan:
-    """Read a measure's options. Results are kept only of whole runs: enough rounds, no server left
-    out.
+    """Read the options of a measurement.
+
+    Results are kept only of whole runs, with enough rounds and all servers.
     """
     parser = argparse.ArgumentParser(
         description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -71,7 +70,7 @@ def plan(
 
 
 class Samples:
-    """What was measured, by server and round; a round that failed is None."""
+    """Figures by server and round; a failed round is None."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
@@ -79,16 +78,16 @@ class Samples:
         self._rounds: defaultdict[str, list[Mapping[str, float] | None]] = defaultdict(list)
 
     def add(self, key: str, sample: Any) -> None:
-        """A dataclass of figures (NaN: not measured), or None for a round that failed."""
+        """Add a dataclass of figures (NaN: not measured), or None for a failed round."""
         self._rounds[key].append(None if sample is None else asdict(sample))
 
     def median(self, key: str, figure: str) -> float | None:
-        """Over the rounds that did not fail; None if all did, or the server was not measured."""
+        """Median over the rounds that did not fail; None if all did, or without a measurement."""
         values = [sample[figure] for sample in self._rounds.get(key, ()) if sample is not None]
         return _median(values)
 
     def ratio(self, key: str, to: str, figure: str) -> float | None:
-        """The median of `key` / `to` of the same round."""
+        """Median of `key` / `to` of the same round."""
         pairs = zip(self._rounds.get(key, ()), self._rounds.get(to, ()), strict=False)
         ratios = [
             a[figure] / b[figure] for a, b in pairs if a is not None and b is not None and b[figure]
@@ -140,5 +139,5 @@ def described(sample: Any) -> str:
 
 
 def significant(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Three digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,9 +1,8 @@
-"""The servers that are measured: Kohort and its peers, each a process of its own on a free port of
-127.0.0.1.
+"""The measured servers: Kohort and its peers, each a process on a free port of 127.0.0.1.
 
 A server is a context manager that ends the process and removes its data. `SERVERS` names every way
-to start one; starting raises `MissingError` when this machine lacks what it needs, and the measure
-goes on without that peer.
+to start one. Starting raises `MissingError` if this machine lacks a requirement, and the
+measurement continues without that peer.
 """
 
 import os
@@ -51,21 +50,19 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def cpu_seconds(self) -> float:
-        """Used since its start."""
+        """CPU time since its start."""
         return processes.cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
-        """In use now."""
+        """Resident memory now."""
         return processes.resident_bytes(self.pid)
 
     def pause(self) -> None:
-        """Stop it from using any CPU until `resume`, so that it does not disturb the measurement of
-        another.
-        """
+        """Stop its use of CPU until `resume`, during the measurement of another server."""
         processes.send_to_tree(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on; harmless when it is not paused."""
+        """Resume it; without effect if it is not paused."""
         processes.send_to_tree(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -76,9 +73,7 @@ class Server:
 
 
 def start_kohort(*options: str) -> Server:
-    """`kohort serve --dev` with `options`, logs as by default, data in a temporary directory if it
-    wants one.
-    """
+    """Start `kohort serve --dev` with `options`, default logs, and data in a temporary directory."""
     port = free_port()
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     data = [f"--data={directory}/data"] if "--data" in options else []
@@ -93,7 +88,7 @@ def start_kohort(*options: str) -> Server:
 
 
 def start_echo() -> Server:
-    """What one core can do at most: `native/echo.c`."""
+    """Start `native/echo.c`, the upper bound for one core."""
     port = free_port()
     server = _spawn("C epoll echo", [str(tools.echo()), str(port)], port)
     server.load_options = {"unjoined": True}
@@ -101,16 +96,16 @@ def start_echo() -> Server:
 
 
 def start_kfake() -> Server:
-    """franz-go's in-process fake of Kafka."""
+    """Start franz-go's in-process fake of Kafka."""
     port = free_port()
     return _spawn("kfake", [str(tools.kfake()), str(port)], port)
 
 
 def start_mock() -> Server:
-    """The mock cluster in librdkafka, in a process that does nothing else.
+    """Start the mock cluster of librdkafka in a process of its own.
 
-    It decodes Heartbeat only up to v3, and refuses followers whose SyncGroup comes after the
-    leader's: its groups have one member each.
+    It decodes Heartbeat only up to v3, and rejects followers whose SyncGroup comes after the
+    leader's. Its groups therefore have one member each.
     """
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     told = Path(directory) / "address"
@@ -127,7 +122,7 @@ def start_mock() -> Server:
 
 
 def start_kafka() -> Server:
-    """Apache Kafka as the conformance suite starts it, with a heap of 1 GB."""
+    """Start Apache Kafka as the conformance suite does, with a heap of 1 GB."""
     try:
         node = Kafka.start(free_port(), KAFKA_SETTINGS, KAFKA_HEAP)
     except KafkaUnavailableError as error:
@@ -149,7 +144,7 @@ SERVERS: Mapping[str, Callable[[], Server]] = {
 
 
 def start_all(names: Sequence[str], stack: ExitStack) -> dict[str, Server]:
-    """The servers that can be had, by their key in `SERVERS`; why another is missing is printed."""
+    """Start the available servers, by their key in `SERVERS`; print why another is missing."""
     started = {}
     for name in names:
         try:
@@ -160,10 +155,9 @@ def start_all(names: Sequence[str], stack: ExitStack) -> dict[str, Server]:
 
 
 def free_port() -> int:
-    """A port that is free now, as is the one above it (for Kafka's controller).
+    """A port that is free now, as is the next one (for Kafka's controller).
 
-    From below the range that the system takes for outgoing connections: those of a load could get
-    it first.
+    It is below the system's range for outgoing connections, which a load could take first.
     """
     for port in PORTS:
         with socket.socket() as first, socket.socket() as second:
@@ -186,7 +180,7 @@ def _spawn(name: str, command: Sequence[str], port: int, directory: str | None =
 def _listening(
     name: str, process: subprocess.Popen[bytes], port: int, directory: str, started: float
 ) -> Server:
-    """The server once its port takes connections."""
+    """Return the server once its port accepts connections."""
     _await(process, lambda: _listens(port), directory)
     taken = time.monotonic() - started
     return Server(name, process.pid, port, end=_ender(process, directory), listening_s=taken)

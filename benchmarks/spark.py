@@ -1,15 +1,17 @@
-"""Spark with `.format("kohort")` against its own Kafka connector: `python -m benchmarks.spark`
+"""Measure Spark's `.format("kohort")` and Kafka connector: `python -m benchmarks.spark`
 
-One Spark (`local[2]`), the same topics of six partitions on Kohort (on disk) and on Apache Kafka,
-both formats in turn, two passes of each read and four of each write, which are half as long:
-records of 100 B and 1 KiB, uncompressed, lz4 and zstd, in batches of 16 KiB as a Java producer
-makes them. `batch` counts the records and sums up the length of their values. `stream` reads all
-columns in one micro-batch (Trigger.AvailableNow) to Spark's noop sink: its rate is that of the
-trigger, as Spark itself tells it (processedRowsPerSecond); `from start` and the CPU time have the
-start of the query in them, which a stream has once. `write` sends rows that Spark holds in memory,
-each producer with its defaults. A small micro-batch has six records, an idle trigger none. The best
-pass counts; CPU is that of Spark, its JVM and its Python processes, without the server's. A whole
-run takes about ten minutes; `--servers`, `--sizes`, `--codecs` and `--measures` choose parts of it.
+One Spark (`local[2]`) uses both formats in turn, on the same topics of six partitions, on Kohort
+(on disk) and on Apache Kafka. Reads have two passes and writes four, half as long. Records have 100
+B and 1 KiB, are uncompressed, lz4 and zstd, and come in batches of 16 KiB as from a Java producer.
+
+`batch` counts the records and sums the lengths of their values. `stream` reads all columns in one
+micro-batch (Trigger.AvailableNow) to Spark's noop sink. Its rate is that of the trigger as Spark
+reports it (processedRowsPerSecond). `from start` and the CPU time include the start of the query,
+which a stream has once. `write` sends rows that Spark holds in memory, with default producers.
+
+A small micro-batch has six records, an idle trigger none. The best pass counts. CPU is that of
+Spark, its JVM and its Python processes, without the server. A whole run takes about ten minutes;
+`--servers`, `--sizes`, `--codecs` and `--measures` select parts of it.
 """
 
 import argparse
@@ -71,7 +73,7 @@ Key = tuple[str, str, Case, str]
 
 
 class Found:
-    """The best pass of each."""
+    """The best pass of each kind."""
 
     def __init__(self) -> None:
         self._passes: defaultdict[Key, list[Pass]] = defaultdict(list)
@@ -93,7 +95,7 @@ class Found:
         return max(self._passes.get(key, ()), key=lambda each: each.running_per_s, default=None)
 
     def ratio(self, server: str, measure: str, case: Case, rate: Rate) -> float | None:
-        """Of the best passes, our format to Spark's."""
+        """Ratio of the best passes, Kohort's format to Spark's."""
         theirs, ours = (self.best((server, measure, case, form)) for form in FORMATS)
         return rate(ours) / rate(theirs) if ours and theirs else None
 
@@ -169,7 +171,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 def _measure(
     spark: Any, key: str, cases: Sequence[Case], options: argparse.Namespace, found: Found
 ) -> None:
-    """On a server of its own: beside one that is paused, Spark's connector would wait for that one."""
+    """Measure one server alone: Spark's connector would wait for a paused one."""
     with ExitStack() as stack:
         for server in start_all([key], stack).values():
             found.servers[key] = server.name

@@ -1,6 +1,4 @@
-"""What `benchmarks.spark` lets Spark do: topics filled with the same records on each server, and
-passes over them.
-"""
+"""Load for `benchmarks.spark`: topics with the same records on each server, and passes over them."""
 
 import asyncio
 import os
@@ -108,7 +106,7 @@ def session(jars: str) -> Iterator[Any]:
 
 
 def columns(size: int) -> Any:
-    """Keys and values as Arrow, words of a small vocabulary so that codecs have something to do."""
+    """Keys and values as Arrow: words of a small vocabulary, so that they can be compressed."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     choose = random.Random(20)
@@ -120,7 +118,7 @@ def columns(size: int) -> Any:
 
 
 def fill(server: Server, case: Case) -> None:
-    """The case's records in a topic, in batches as a Java producer makes them by default."""
+    """Write the case's records to a topic, in batches as a Java producer makes them by default."""
     asyncio.run(_fill(server.address, case))
 
 
@@ -153,7 +151,10 @@ async def _fill(address: str, case: Case) -> None:
 
 
 def create(server: Server, topic: str) -> None:
-    """An empty topic, whose files go with it: else the disk would write them in later passes."""
+    """Create an empty topic.
+
+    Its files are deleted with it; otherwise the disk would write them during later passes.
+    """
     gone_at_once = {"file.delete.delay.ms": "0"}
     _ask(
         server, lambda admin: admin.create_topic(topic, partitions=PARTITIONS, configs=gone_at_once)
@@ -161,7 +162,7 @@ def create(server: Server, topic: str) -> None:
 
 
 def delete(server: Server, topic: str) -> None:
-    """Give its room back."""
+    """Delete the topic and its files."""
     _ask(server, lambda admin: admin.delete_topic(topic))
 
 
@@ -178,7 +179,7 @@ def _ask(server: Server, ask: Callable[[Any], Any]) -> None:
 
 
 def options(server: Server, topic: str) -> dict[str, str]:
-    """What both formats are told to read."""
+    """Options of reads with both formats."""
     return {
         "kafka.bootstrap.servers": server.address,
         "subscribe": topic,
@@ -187,14 +188,15 @@ def options(server: Server, topic: str) -> dict[str, str]:
 
 
 def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
-    """Count the records and sum up their bytes."""
+    """Count the records and sum their bytes."""
     frame = spark.read.format(form).options(**options(server, case.topic)).load()
     _validate(case, *frame.selectExpr("count(*)", "sum(length(value))").collect()[0])
 
 
 def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
-    """All columns in one micro-batch (Trigger.AvailableNow) to nowhere; the seconds that its
-    triggers took.
+    """Read all columns in one micro-batch (Trigger.AvailableNow) to the noop sink.
+
+    Returns the seconds that its triggers took.
     """
     frame = spark.readStream.format(form).options(**options(server, case.topic)).load()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as checkpoint:
@@ -216,7 +218,7 @@ def _validate(case: Case, count: int, size: int) -> None:
 
 
 def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None:
-    """The frame's rows into a topic."""
+    """Write the frame's rows to a topic."""
     given = {
         "kafka.bootstrap.servers": server.address,
         "topic": topic,
@@ -226,7 +228,7 @@ def write(frame: Any, form: str, server: Server, case: Case, topic: str) -> None
 
 
 def timed(spark: Any, count: int, work: Work) -> Pass:
-    """One pass of `count` records. Raises LoadError."""
+    """Time one pass of `count` records. Raises LoadError."""
     from pyspark.errors import PySparkException
 
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()
@@ -241,10 +243,10 @@ def timed(spark: Any, count: int, work: Work) -> Pass:
 
 
 def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> Triggers:
-    """Micro-batches of six records, one after the other, and triggers that find nothing. The topic
-    is empty.
+    """Measure micro-batches of six records in turn, and triggers without records.
 
-    The first half of `rounds` does not count: the JVM compiles what only small ones do.
+    The topic is empty. The first half of `rounds` is not counted: the JVM compiles code that only
+    small micro-batches use.
     """
     from kohort.client import ClientConfig, Producer
 

@@ -1,11 +1,13 @@
-"""How fast records go in and out, by Kafka's own tools: `python -m benchmarks.throughput`
+"""Measure throughput with Kafka's own tools: `python -m benchmarks.throughput`
 
 `kafka-producer-perf-test` fills a fresh topic of one partition with records of 100 B (2 million)
-and then of 1 KiB (500,000), as fast as it can with the default settings of the Java producer
-(acks=all, idempotent); then `kafka-consumer-perf-test` reads them. Both servers keep records on
-disk, and the topic goes afterwards. Prints MB/s and records/s as the tools tell them (MB of 10^6
-bytes; of the consumer without the time that it takes to join), the ratio to Apache Kafka, and the
-CPU time that the server took for a GB. Five rounds take four minutes, most of it the tools'.
+and then of 1 KiB (500,000). It uses the default settings of the Java producer (acks=all,
+idempotent). `kafka-consumer-perf-test` then reads them. Both servers keep records on disk, and the
+topic is deleted afterwards.
+
+Prints MB/s and records/s as reported by the tools, the ratio to Apache Kafka, and the CPU time of
+the server per GB. A MB has 10^6 bytes. The consumer's time to join is not included. Five rounds
+take four minutes, most of it for the tools.
 """
 
 import re
@@ -43,7 +45,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """One topic filled and read."""
+    """Figures of one topic, filled and read."""
 
     produce_mb_s: float
     produced_s: float
@@ -154,7 +156,7 @@ def _consume(server: Server, topic: str, size: int, count: int) -> dict[str, flo
 
 
 def _tool(server: Server, name: str, *options: str) -> tuple[str, float]:
-    """What a tool prints, and the CPU seconds of the server meanwhile."""
+    """Output of a tool, and the CPU seconds of the server meanwhile."""
     before = server.cpu_seconds()
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     java = [

@@ -1,6 +1,4 @@
-"""The programs that the benchmarks build for themselves, in `.tools/bench/`, again when a source
-changed.
-"""
+"""Programs that the benchmarks build in `.tools/bench/` when a source has changed."""
 
 import shutil
 import subprocess
@@ -14,7 +12,7 @@ LOAD_SOURCES = ("load.c", "steady.c", "members.c", "requests.c", "connection.c")
 
 
 class MissingError(RuntimeError):
-    """A program or a peer cannot be had on this machine; the text says why."""
+    """A program or a peer is not available on this machine; the text has the reason."""
 
 
 def load() -> Path:
@@ -38,9 +36,7 @@ def kfake() -> Path:
 
 
 def spark_connector() -> str:
-    """The JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), as `spark.jars` takes
-    them.
-    """
+    """JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), in the form of `spark.jars`."""
     jars = BUILT / "spark-jars"
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         if shutil.which("mvn") is None:
@@ -90,7 +86,7 @@ def _built(
 def run(
     command: Sequence[str], complaint: str, cwd: Path | None = None, timeout_s: float = 600
 ) -> str:
-    """The standard output of a command that has to end well, and in time."""
+    """Standard output of a command that must succeed, and in time."""
     try:
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout_s

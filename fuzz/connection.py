@@ -1,10 +1,12 @@
 """Invariant: no input makes a connection raise, hang or grow, and no request makes a handler fail.
 
-    python fuzz/connection.py [seconds]        30 by default; a failure is shrunk and printed, exit code 1
+    python fuzz/connection.py [seconds]
 
-A whole server, in memory, without sockets: peers send requests of every API and version, sensible
-ones and wild ones, damaged, cut and glued together at will, or bytes that never were a request. The
-suite runs it for seconds.
+The default is 30 seconds. A failure is shrunk and printed, with exit code 1.
+
+The harness is a whole server, in memory and without sockets. Peers send requests of every API and
+version, valid and invalid ones, damaged, cut and joined, or random bytes. The test suite runs it
+for seconds.
 """
 
 import asyncio
@@ -32,11 +34,11 @@ from protocol.wire_entities import VERSIONS, requests
 
 LARGEST_REQUEST = 20_000
 SLOWEST_S = 2.0
-"""Longer than this for a handful of small requests is a hang."""
+"""Largest time for a handful of small requests; more is a hang."""
 
 
 class Transport:
-    """What a connection writes to; it has a peer that reads now and then."""
+    """Transport of a connection, with a peer that reads at times."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -125,7 +127,7 @@ anything = st.one_of(whole, whole, resized, damaged(whole), st.binary(max_size=6
 
 @st.composite
 def sessions(draw: st.DrawFn) -> list[bytes]:
-    """What one peer sends, as the chunks in which it comes."""
+    """Chunks of bytes that one peer sends."""
     stream = b"".join(draw(st.lists(anything, min_size=1, max_size=4)))
     cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=4)))
     edges = [0, *cuts, len(stream)]
@@ -158,7 +160,7 @@ class Harness:
         self.escaped.append(context)
 
     def run(self, chunks: list[bytes]) -> None:
-        """One peer's session, from its first byte to its end."""
+        """Run one peer's session, from its first byte to its end."""
         began = time.monotonic()
         self.loop.run_until_complete(self._session(chunks))
         assert not self.escaped, self.escaped
@@ -201,7 +203,7 @@ def harness() -> Iterator[Harness]:
 
 
 def fuzz(examples: int) -> None:
-    """Raises what hypothesis raises for the smallest session that breaks the invariant."""
+    """Search for a session that breaks the invariant; raises hypothesis's error for the smallest."""
     with harness() as made:
 
         @settings(

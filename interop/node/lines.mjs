@@ -1,5 +1,6 @@
-// How the Node programs speak with the test that runs them: `name=value` arguments in, JSON lines out, values to
-// produce on stdin. tests/interop/clients/lines.py describes the lines.
+// Interface between the Node programs and the test that runs them. Arguments are `name=value`, output
+// is JSON lines, and stdin has the values to produce. tests/interop/clients/lines.py describes the
+// lines.
 import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
@@ -10,7 +11,7 @@ export const options = Object.fromEntries(named.map((argument) => {
   return [argument.slice(0, at), argument.slice(at + 1)]
 }))
 
-/** Codec → the topic that takes the records compressed with it. */
+/** Codec → the topic of its records. */
 export function topicOfCodec () {
   return new Map(options.codec.split(',').map((codec) => [codec, options.topic.replace('{}', codec)]))
 }
@@ -26,17 +27,17 @@ function say (event, fields) {
 }
 
 export const name = (topic, partition) => `${topic}-${partition}`
-/** All that this member owns now, by `name`. */
+/** The partitions that this member owns, by `name`. */
 export const owns = (partitions) => say('owns', { partitions: [...partitions].sort() })
-/** What was processed: offsets as numbers, values as text. */
+/** Processed records: offsets as numbers, values as text. */
 export const records = (partition, offsets, values) => say('records', { partition, offsets, values })
 /** The next offset of each partition, acknowledged by the server. */
 export const committed = (offsets) => say('committed', { offsets })
-/** Something went wrong and is tried again. */
+/** An error that is retried. */
 export const failed = (what, error) => say('failed', { what: `${what}: ${error?.stack ?? error}` })
 export const left = () => say('left', { ended: true })
 
-/** Reads KEY TAB VALUE from stdin and gives all that has come so far to `send`, one call after the other. */
+/** Reads KEY TAB VALUE from stdin and passes the lines so far to `send`, one call at a time. */
 export async function feed (send) {
   let waiting = []
   let over = false

@@ -12,10 +12,10 @@ const base = {
 }
 
 /**
- * What this member owns, and the next offset to process of each partition.
+ * Partitions that this member owns, with the next offset to process.
  *
- * When a rebalance comes, the stream goes on with what it has fetched, and then starts again from the committed
- * offsets where there are any. So what it gives during a rebalance waits for its end, and only the next offset of a
+ * In a rebalance the stream continues with fetched records, and then starts again from the committed
+ * offsets, if any. Records during a rebalance therefore wait for its end. Only the next offset of a
  * partition owned by then is processed.
  */
 class Holds {

@@ -1,9 +1,9 @@
-"""Spark's own Kafka connector: batch and streaming, reading and writing.
+"""Spark's own Kafka connector: batches and streams, reads and writes.
 
     python job.py bootstrap=HOST:PORT topic=NAME jars=FILE,… checkpoint=DIRECTORY
 
-`topic` is where a batch writes and a stream reads; the stream writes to `topic`-copy. Each step
-tells what it saw as a line of JSON; between the two runs of the stream the program waits for a line
+A batch writes to `topic` and a stream reads from it; the stream writes to `topic`-copy. Each step
+prints its result as a line of JSON. Between the two runs of the stream the program waits for a line
 on stdin, so that the server can restart.
 """
 
@@ -39,7 +39,7 @@ class Job:
         self.spark.sparkContext.setLogLevel("ERROR")
 
     def write(self, name: str, codec: str) -> None:
-        """A batch of rows, keyed, with a header."""
+        """Write a batch of rows with keys and a header."""
         rows = self.spark.range(ROWS).select(
             f.col("id").cast("string").alias("key"),
             f.concat(f.lit(f"{name}-"), f.col("id").cast("string")).alias("value"),
@@ -58,7 +58,7 @@ class Job:
         )
 
     def copy(self) -> list[int]:
-        """Runs the stream until it has copied all there is; the number of rows of each micro-batch."""
+        """Run the stream to the end of the topic; return the number of rows of each micro-batch."""
         source = {
             "subscribe": self.topic,
             "startingOffsets": "earliest",
@@ -86,9 +86,7 @@ class Job:
 
 
 def shape(rows: DataFrame) -> dict[str, Any]:
-    """What the test judges: how many rows and different values, and whether each partition's
-    offsets are whole.
-    """
+    """Number of rows and distinct values, and whether each partition's offsets are complete."""
     seen = rows.agg(f.count("*").alias("rows"), f.count_distinct("value").alias("values")).first()
     spans = rows.groupBy("partition").agg(
         (f.max("offset") - f.min("offset") + 1 == f.count("*")).alias("whole")

@@ -63,7 +63,7 @@ func (m *member) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32)
 	m.sayOwned()
 }
 
-// commit tells what was acknowledged; what was not stays pending.
+// commit prints the acknowledged offsets; the other ones stay pending.
 func (m *member) commit(scope context.Context) {
 	if len(m.pending) == 0 {
 		return
@@ -99,7 +99,7 @@ func (m *member) process(fetched kgo.FetchTopicPartition) {
 	m.pending[partition] = records[len(records)-1]
 }
 
-// settings of the group and the client, but for its callbacks.
+// settings of the group and the client, without its callbacks.
 func settings(options lines.Options) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(options["bootstrap"]),

@@ -1,4 +1,4 @@
-// kafka-go's ConsumerGroup as a group member: a scope for each generation, a Reader for each partition in it.
+// kafka-go's ConsumerGroup as a group member, with a Reader for each partition of a generation.
 package main
 
 import (
@@ -28,7 +28,7 @@ func (w work) commit(next int64) bool {
 	return true
 }
 
-// run reads the partition from an offset on until the generation ends.
+// run reads the partition from an offset until the generation ends.
 func (w work) run(scope context.Context, offset int64) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers:        strings.Split(w.options["bootstrap"], ","),
@@ -59,7 +59,7 @@ func (w work) run(scope context.Context, offset int64) {
 	}
 }
 
-// start puts the assigned partitions to work; told is called once all of that has ended.
+// start runs the assigned partitions; told is called once all of them have ended.
 func start(generation *kafka.Generation, options lines.Options) {
 	owned := []lines.Partition{}
 	for topic, assignments := range generation.Assignments {

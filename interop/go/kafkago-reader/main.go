@@ -1,5 +1,5 @@
-// kafka-go's Reader as a group member: it fetches one message at a time and hides its generations, so what it owns is
-// read from its log.
+// kafka-go's Reader as a group member. It fetches one message at a time and hides its generations,
+// so its log gives the owned partitions.
 package main
 
 import (
@@ -26,7 +26,8 @@ type member struct {
 	next   map[lines.Partition]int64 // the offset to process next of each partition owned now
 }
 
-// Printf hears the Reader's log: it subscribes at the start of a generation, and stops to commit at its end.
+// Printf gets the Reader's log lines. It subscribes at the start of a generation, and stops
+// commits at its end.
 func (m *member) Printf(format string, values ...any) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -45,7 +46,7 @@ func (m *member) Printf(format string, values ...any) {
 	lines.Owns(slices.Collect(maps.Keys(m.next)))
 }
 
-// process tells of the message if it is the next one of a partition owned now.
+// process prints the message if it is the next one of an owned partition.
 func (m *member) process(message kafka.Message) (owned, next bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -59,9 +60,10 @@ func (m *member) process(message kafka.Message) (owned, next bool) {
 	return true, true
 }
 
-// take is true for a message to commit. The log tells of a generation a little after its first message, so it waits.
-// A message left over from an earlier generation may come in the next one, which starts where the group has committed
-// and fetches it again, or must not commit it as its partition went to someone else, whom that would rewind.
+// take is true for a message to commit. The log reports a generation shortly after its first
+// message, so take waits. A message of an earlier generation may arrive in the next one. That
+// generation starts at the committed offset and fetches the message again. If the partition has
+// another owner, a commit would rewind that owner.
 func (m *member) take(message kafka.Message) bool {
 	for range 20 {
 		if owned, next := m.process(message); owned {

@@ -1,4 +1,4 @@
-// Package kafkago holds what the two programs for segmentio/kafka-go share: the producer and the balancers.
+// Package kafkago holds the producer and the balancers of both programs for segmentio/kafka-go.
 package kafkago
 
 import (
@@ -15,7 +15,7 @@ var codecs = map[string]kafka.Compression{
 	"none": 0, "gzip": kafka.Gzip, "snappy": kafka.Snappy, "lz4": kafka.Lz4, "zstd": kafka.Zstd,
 }
 
-// Balancers are the group balancers to offer for the name of an assignor.
+// Balancers are the group balancers for the name of an assignor.
 func Balancers(assignor string) []kafka.GroupBalancer {
 	if assignor == "roundrobin" {
 		return []kafka.GroupBalancer{kafka.RoundRobinGroupBalancer{}}

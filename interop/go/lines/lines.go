@@ -1,5 +1,6 @@
-// Package lines is how the Go programs speak with the test that runs them: `name=value` arguments in, JSON lines out,
-// values to produce on stdin. tests/interop/clients/lines.py describes the lines.
+// Package lines is the interface between the Go programs and the test that runs them. Arguments are
+// `name=value`, output is JSON lines, and stdin has the values to produce.
+// tests/interop/clients/lines.py describes the lines.
 package lines
 
 import (
@@ -42,7 +43,7 @@ func (o Options) Milliseconds(name string) time.Duration {
 // Topics are the topics to consume.
 func (o Options) Topics() []string { return strings.Split(o["topics"], ",") }
 
-// TopicOfCodec tells for each codec the topic that takes the records compressed with it.
+// TopicOfCodec maps each codec to the topic of its records.
 func (o Options) TopicOfCodec() map[string]string {
 	topics := map[string]string{}
 	for _, codec := range strings.Split(o["codec"], ",") {
@@ -51,7 +52,7 @@ func (o Options) TopicOfCodec() map[string]string {
 	return topics
 }
 
-// Run calls `consume` or `produce`, as the command line asks. The context ends when SIGTERM asks to leave.
+// Run calls `consume` or `produce`, by the command line. SIGTERM ends the context.
 func Run(consume func(context.Context, Options), produce func(Options) error) {
 	options := Options{}
 	for _, argument := range os.Args[2:] {
@@ -70,7 +71,7 @@ func Run(consume func(context.Context, Options), produce func(Options) error) {
 	say("left", nil)
 }
 
-// Fatal ends the program with a word to stderr.
+// Fatal ends the program with a message on stderr.
 func Fatal(format string, values ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", values...)
 	os.Exit(1)
@@ -96,7 +97,7 @@ func say(event string, fields map[string]any) {
 	os.Stdout.Write(append(text, '\n'))
 }
 
-// Owns tells all that this member owns now.
+// Owns prints the partitions that this member owns.
 func Owns(partitions []Partition) {
 	names := make([]string, 0, len(partitions))
 	for _, partition := range partitions {
@@ -106,12 +107,12 @@ func Owns(partitions []Partition) {
 	say("owns", map[string]any{"partitions": names})
 }
 
-// Records tells what was processed.
+// Records prints the processed records.
 func Records(partition Partition, offsets []int64, values []string) {
 	say("records", map[string]any{"partition": partition.String(), "offsets": offsets, "values": values})
 }
 
-// Committed tells what the server has acknowledged: the next offset of each partition.
+// Committed prints the acknowledged commits: the next offset of each partition.
 func Committed(offsets map[Partition]int64) {
 	named := map[string]int64{}
 	for partition, offset := range offsets {
@@ -120,7 +121,7 @@ func Committed(offsets map[Partition]int64) {
 	say("committed", map[string]any{"offsets": named})
 }
 
-// Failed tells of something that went wrong and is tried again.
+// Failed prints an error that is retried.
 func Failed(what string, err error) {
 	say("failed", map[string]any{"what": fmt.Sprintf("%s: %v", what, err)})
 }

@@ -1,4 +1,4 @@
-// sarama as a group member (it offers the newest versions that it knows) or a producer (with its default version).
+// sarama as a group member (with its newest versions) or a producer (with its default version).
 package main
 
 import (
@@ -23,8 +23,8 @@ var codecs = map[string]sarama.CompressionCodec{
 	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
 }
 
-// member hears of its claims. Session.Commit has no result (errors go to a channel of the group), so what was
-// acknowledged is left to be seen by others.
+// member gets its claims. Session.Commit has no result (errors go to a channel of the group), so an
+// observer checks the acknowledged commits.
 type member struct{}
 
 func (member) Setup(session sarama.ConsumerGroupSession) error {
@@ -61,7 +61,7 @@ func (member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.Con
 	}
 }
 
-// outlastRestarts has it look for the server for 20 s; it gives up after less than one by itself.
+// outlastRestarts makes it retry the server for 20 s; its default is below one second.
 func outlastRestarts(config *sarama.Config) {
 	config.Metadata.Retry.Backoff = 100 * time.Millisecond
 	config.Metadata.Retry.Max = 200

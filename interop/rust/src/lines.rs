@@ -1,5 +1,5 @@
-//! How the program speaks with the test that runs it: `name=value` arguments in, JSON lines out, values to produce on
-//! stdin. tests/interop/clients/lines.py describes the lines.
+//! Interface between the program and the test that runs it. Arguments are `name=value`, output is JSON
+//! lines, and stdin has the values to produce. tests/interop/clients/lines.py describes the lines.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{stdin, stdout, BufRead, Write};
@@ -29,7 +29,7 @@ impl Options {
             .unwrap_or_else(|| panic!("the option {name} is missing"))
     }
 
-    /// Codec and the topic that takes the records compressed with it.
+    /// Codec and the topic of its records.
     pub fn topic_of_codec(&self) -> Vec<(String, String)> {
         let codecs = self.get("codec").split(',');
         codecs
@@ -44,7 +44,7 @@ extern "C" fn on_signal(_number: libc::c_int) {
     LEAVE.store(true, Ordering::Relaxed);
 }
 
-/// From here on SIGTERM is the wish to leave.
+/// SIGTERM asks the program to leave from here on.
 pub fn hear_wish() {
     // SAFETY: the handler does nothing but store to an atomic.
     unsafe { libc::signal(libc::SIGTERM, on_signal as *const () as libc::sighandler_t) };
