@@ -73,7 +73,7 @@ class Server:
 
 
 def start_kohort(*options: str) -> Server:
-    """Start `kohort serve --dev` with `options`, default logs, and data in a temporary directory."""
+    """Start `kohort serve --dev` with `options`, default logs and a temporary data directory."""
     port = free_port()
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     data = [f"--data={directory}/data"] if "--data" in options else []

@@ -1,4 +1,4 @@
-"""Load for `benchmarks.spark`: topics with the same records on each server, and passes over them."""
+"""Load for `benchmarks.spark`: topics with equal records on each server, and passes over them."""
 
 import asyncio
 import os

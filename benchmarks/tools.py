@@ -36,7 +36,7 @@ def kfake() -> Path:
 
 
 def spark_connector() -> str:
-    """JARs of Spark's own Kafka connector (`interop/spark/pom.xml`), in the form of `spark.jars`."""
+    """JARs of Spark's Kafka connector (`interop/spark/pom.xml`), in the form of `spark.jars`."""
     jars = BUILT / "spark-jars"
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         if shutil.which("mvn") is None:

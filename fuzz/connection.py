@@ -203,7 +203,7 @@ def harness() -> Iterator[Harness]:
 
 
 def fuzz(examples: int) -> None:
-    """Search for a session that breaks the invariant; raises hypothesis's error for the smallest."""
+    """Search for a session that breaks the invariant; raises Hypothesis's error for it."""
     with harness() as made:
 
         @settings(
