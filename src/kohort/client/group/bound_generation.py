@@ -1,6 +1,7 @@
-"""The generation as a task sees it that is bound to a partition: always the one that has the
-partition now, and ending when the partition is taken away. Under cooperative rebalancing that is
-longer than one generation.
+"""Handle on the generation for a task that is bound to one partition.
+
+It always stands for the generation that has the partition now, and ends when the partition is
+revoked or lost. Under cooperative rebalancing that is longer than one generation.
 """
 
 from kohort.client.group.generation import Generation, Workplace
@@ -10,7 +11,7 @@ from kohort.types import TopicPartition
 
 
 class BoundGeneration(Generation):
-    """Made for each task that is started with a partition."""
+    """The generation as a task with a partition sees it; one is created per task."""
 
     def __init__(self, workplace: Workplace, owned: OwnedPartition) -> None:
         super().__init__(workplace)

@@ -1,19 +1,18 @@
-"""Committing offsets: one request at a time, with everything that was asked for since the last one.
+"""Commits offsets: one request at a time, with all offsets that tasks passed since the last one.
 
-Tasks commit when they like; what they ask while a request is in flight goes into the next one
-together, the latest offset of a partition for all who asked. Each gets the answer for its own
-partitions.
+Tasks commit at any time. Offsets passed while a request is in flight go into the next one: the
+latest offset of each partition, for all callers. Each caller gets the outcome of its partitions.
 
-Who may commit is decided twice. Here: nothing of a partition that was lost, or is drained
-(`Ending.commits`). And by the coordinator, by member and generation: those at the moment of
-sending, so a partition that is kept through a cooperative rebalance is committed in the new
-generation. An answer that fences the generation that the member still has goes to the membership;
-one that fences an older one is tried again in the new.
+Two checks decide whether a commit is accepted. Here: no offset of a partition that was lost or is
+drained (`Ending.commits`). At the coordinator: member id and generation, those of the moment of
+sending. A partition that is kept through a cooperative rebalance is thus committed in the new
+generation. A response that fences the current generation goes to the membership. After one that
+fences an older generation the commit is repeated in the new one.
 
-What passes is tried again until `default_api_timeout_ms` is over. REBALANCE_IN_PROGRESS does: the
-coordinator takes no commits between the join and the sync of a generation. So do unknown topics,
-ids of them too: if the topic is gone indeed, or was made anew, the watch finds that out, and its
-partitions are lost.
+Retriable errors are retried until `default_api_timeout_ms` is over. REBALANCE_IN_PROGRESS is one of
+them: the coordinator accepts no commits between the join and the sync of a generation. Unknown
+topics and topic ids are as well: if the topic was deleted or recreated, the topic check finds it,
+and its partitions are lost.
 """
 
 import asyncio
@@ -42,17 +41,17 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.client.group")
 
 PURPOSE = "commit"
-"""Its own connection: a join that is parked for minutes holds up no commit."""
+"""Purpose of a connection of its own: a join that is parked for minutes delays no commit."""
 _OF_THE_MEMBERSHIP = frozenset({ErrorCode.illegal_generation, ErrorCode.unknown_member_id})
 _FOR_GOOD = frozenset({ErrorCode.fenced_instance_id, ErrorCode.group_authorization_failed})
-_AGAIN = KohortError("not an error to tell anybody of: send it again")
+_AGAIN = KohortError("a marker that is never raised: send the commit again")
 
 Offsets: TypeAlias = Mapping[OwnedPartition, OffsetAndMetadata]
 _Outcome: TypeAlias = KohortError | None
 
 
 class Identity(NamedTuple):
-    """By which the coordinator knows a commit to be a member's."""
+    """The member id and generation by which the coordinator accepts a commit."""
 
     member_id: str
     generation: int
@@ -62,7 +61,7 @@ class Identity(NamedTuple):
 class _PendingCommit:
     offset: OffsetAndMetadata
     until: float
-    """By the loop's clock."""
+    """When to give up, by the loop's clock."""
     waiters: list["asyncio.Future[_Outcome]"] = field(default_factory=list)
 
     def settle(self, outcome: _Outcome) -> None:
@@ -97,13 +96,13 @@ class Committer:
         self._sender: asyncio.Task[None] | None = None
         self.requests = 0
         self.committed = 0
-        """Partitions, over all requests."""
+        """Partitions that were committed, over all requests."""
 
     async def commit(self, offsets: Offsets) -> None:
-        """Back when the coordinator has them all.
+        """Commit, and return when the coordinator has all offsets.
 
         Raises GenerationEndedError if any of the partitions may not be committed any more,
-        `CommitError` for those that were refused, or could not be committed in time.
+        `CommitError` for those that were refused or not committed in time.
         """
         for owned in offsets:
             validate_commits(owned)
@@ -114,6 +113,7 @@ class Committer:
         _raise_for(dict(zip(waiters, outcomes, strict=True)))
 
     async def close(self) -> None:
+        """End the request in flight; offsets that wait fail."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
@@ -160,7 +160,7 @@ class Committer:
     async def _send(
         self, wanted: dict[OwnedPartition, _PendingCommit]
     ) -> dict[OwnedPartition, _PendingCommit]:
-        """One request; what has to be sent again."""
+        """Send one request; returns the commits to send again."""
         if not wanted:
             return {}
         identity = self._identity()
@@ -198,7 +198,7 @@ class Committer:
         return {each: _error(codes.get(each, ErrorCode.unknown_server_error)) for each in offsets}
 
     def _judged(self, owned: OwnedPartition, outcome: _Outcome, identity: Identity) -> _Outcome:
-        """`_AGAIN`, or what to tell who asked."""
+        """`_AGAIN`, or the outcome for the callers."""
         if outcome is None:
             return None
         if not owned.ending.commits:
@@ -208,8 +208,8 @@ class Committer:
         code = outcome.code
         if code in _OF_THE_MEMBERSHIP or code in _FOR_GOOD:
             self._on_fenced(identity.generation, code)
-            # Not all is lost if the member has a newer generation, or is about to: it is joining
-            # with what it owns.
+            # The commit can be repeated if the member has a newer generation, or is joining with
+            # the partitions that it owns.
             return _AGAIN if owned.ending.commits else _ended(owned)
         return _AGAIN if code is ErrorCode.rebalance_in_progress or is_retriable(code) else outcome
 

@@ -1,9 +1,8 @@
-"""The scope of a generation: `async with generation` owns the tasks, and is left when they have
-ended.
+"""The scope of a generation: `async with` owns its tasks, and is left when they have ended.
 
-Either side may be first. When the generation ends, the tasks that are bound to no partition and the
-body are given time, and then are cancelled (`join`). When the body is left first, with or without
-an error, it waits for the generation's end; an error ends it at once.
+Either side may end first. When the generation ends, the body and the tasks bound to no partition
+have time to finish, and are then cancelled (`join`). When the body is left first, it waits for the
+end of the generation; an error in the body ends the generation at once.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from kohort.types import TopicPartition
 
 
 class GenerationScope(Generation):
-    """A generation as the application is handed it. Made by `ConsumerGroup`."""
+    """A generation as the application gets it; created by `GroupRun`."""
 
     def __init__(
         self,
@@ -81,9 +80,7 @@ class GenerationScope(Generation):
     # --- for the group ---
 
     def show(self, before: tuple[TopicPartition, ...]) -> None:
-        """It is handed over, after one with the assignment `before`: tell the differences from that
-        one.
-        """
+        """Set the differences from the generation with the assignment `before`, on hand-over."""
         added = tuple(each for each in self.assignment if not self._owned_partitions[each].shown)
         revoked = tuple(each for each in before if each not in set(self.assignment))
         self._granted = replace(self._granted, added=added, revoked=revoked)
@@ -91,23 +88,22 @@ class GenerationScope(Generation):
             owned.shown = True
 
     def begin_end(self, end: End, cause: str) -> None:
+        """Begin to end; tasks of a lost generation are cancelled."""
         self._own_ending.begin(end, cause)
         if end is End.LOST:
             self._tasks.cancel()
 
     def finish(self) -> None:
-        """Everything in it has ended: the scope may be left."""
+        """Let the scope be left: everything in it has ended."""
         self._own_ending.over.set()
 
     @property
     def is_entered(self) -> bool:
-        """Whether the application is inside its scope now."""
+        """Whether the application is inside the scope now."""
         return self._parent is not None and not self._body_left.is_set()
 
     async def join(self, seconds: float) -> None:
-        """Wait until the body and the tasks that are bound to no partition have ended, at most
-        `seconds`; then cancel them.
-        """
+        """Wait for the body and the unbound tasks, at most `seconds`; then cancel them."""
         if self._parent is None:
             return
         async with asyncio.TaskGroup() as both:
@@ -154,7 +150,7 @@ class GenerationScope(Generation):
         return cancelled
 
     def _was_cancelled_here(self) -> bool:
-        """Whether it was `_join_body` that cancelled, and nobody else too; it did so once."""
+        """Whether only `_join_body` cancelled the application's task; True once."""
         if not self._cancelled_body or self._parent is None:
             return False
         self._cancelled_body = False

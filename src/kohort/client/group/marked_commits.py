@@ -1,9 +1,8 @@
-"""Offsets that were committed without waiting (`commit_interval_ms`): kept here until they are
-sent.
+"""Offsets that were committed without waiting (`commit_interval_ms`), until they are sent.
 
-One offset for each partition, the latest. They are sent with the next interval, and before a
-partition goes to another member. What could not be committed is kept for the next time, unless
-somebody has committed a newer offset meanwhile: an older one must not come after it.
+Each partition has one offset, the latest. Offsets are sent with the next interval, and before a
+partition goes to another member. After a failure an offset is kept for the next attempt, unless a
+newer one was committed meanwhile: an older offset must not follow a newer one.
 """
 
 import asyncio
@@ -16,40 +15,37 @@ from kohort.errors import KohortError
 
 
 class MarkedCommits:
-    """Of one member."""
+    """The marked offsets of one member."""
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
         self._marked: dict[OwnedPartition, OffsetAndMetadata] = {}
         self._under_way: dict[OwnedPartition, OffsetAndMetadata] = {}
-        """What is being committed now."""
+        """Offsets of the request in flight."""
         self._committing = asyncio.Lock()
 
     def mark(self, offsets: Mapping[OwnedPartition, OffsetAndMetadata]) -> None:
-        """Have these committed before long. Raises GenerationEndedError if any may not be committed
-        any more.
+        """Have these offsets committed soon.
+
+        Raises GenerationEndedError if any of the partitions may not be committed any more.
         """
         for owned in offsets:
             validate_commits(owned)
         self._marked.update(offsets)
 
     def forget(self, owned_partitions: Iterable[OwnedPartition]) -> None:
-        """Newer offsets are committed by another way, or none are committed any more."""
+        """Drop the marked offsets of these partitions: newer or none are to be committed."""
         for owned in owned_partitions:
             self._marked.pop(owned, None)
             self._under_way.pop(owned, None)
 
     def concern(self, owned_partitions: Iterable[OwnedPartition]) -> bool:
-        """Whether an offset of any of these has to arrive before its partition goes to another
-        member.
-        """
+        """Whether an offset of these partitions has to arrive before they go to another member."""
         wanted = self._marked.keys() | self._under_way.keys()
         return any(owned in wanted and owned.ending.commits for owned in owned_partitions)
 
     async def commit(self) -> None:
-        """Send what is marked. Raises KohortError, and keeps what was not committed for the next
-        time.
-        """
+        """Send the marked offsets. Raises KohortError, and keeps those that were not committed."""
         async with self._committing:
             marked, self._marked = self._marked, {}
             self._under_way = {

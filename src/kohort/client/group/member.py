@@ -1,10 +1,9 @@
-"""Runs a `Membership` on an event loop: sends what it says, brings the answers back, keeps its
-time.
+"""Runs a `Membership` on an event loop: sends requests, returns responses, keeps the deadline.
 
-Each request is a task of its own, on the connection of its purpose, so nothing that the application
-does, and no parked join, delays a heartbeat. What the membership decides about the application
-(`Start`, `EndPartitions`, …) is handed to `Application`, synchronously and in order; what that
-calls in turn is done after what is under way.
+Each request is a task of its own on the connection of its purpose. So neither the application nor a
+parked join delays a heartbeat. Actions for the application (`Start`, `EndPartitions`, …) go to
+`Application`, synchronously and in order. Events that the application causes in turn are handled
+after the present one.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ _numbers: Final = itertools.count(1)
 
 
 class Application(Protocol):
-    """What the membership decides over. None of these waits."""
+    """Receives the membership's decisions. No method waits."""
 
     def on_assign(self, assign: Assign) -> None: ...
     def on_start(self, start: Start) -> None: ...
@@ -52,7 +51,7 @@ class Application(Protocol):
 
 
 class Member:
-    """A membership at work. `close` ends what it has in flight."""
+    """A membership at work. `close` ends its requests in flight."""
 
     def __init__(self, membership: Membership, cluster: Cluster, application: Application) -> None:
         self.membership = membership
@@ -69,14 +68,15 @@ class Member:
         self._number = next(_numbers)
 
     def now(self) -> int:
-        """ms of the loop's clock."""
+        """The loop's clock in ms."""
         return int(self._loop.time() * 1_000)
 
     def tell(
         self, event: Callable[Concatenate[int, P], Actions], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Tell the membership of an event, and do what it says; the time is added:
-        `tell(membership.rejoin, "why")`.
+        """Pass an event to the membership, and carry out its actions; adds the time.
+
+        For example `tell(membership.rejoin, "why")`.
         """
         if self._closed:
             return
@@ -91,6 +91,7 @@ class Member:
             self._set_timer()
 
     async def close(self) -> None:
+        """End all requests in flight, and close their connections."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +103,7 @@ class Member:
             await self._cluster.release(self._purpose(kind))
 
     def _purpose(self, kind: type[Any]) -> str:
-        """Of its own: members that share a cluster must not wait behind each other's parked joins."""
+        """The purpose of connections that only this member uses, also in a shared cluster."""
         return f"{PURPOSES[kind]} {self._number}"
 
     def _do(self, action: Action) -> None:
@@ -132,8 +133,7 @@ class Member:
             self._timer = None
         deadline = self.membership.deadline
         if deadline is not None and not self._closed:
-            # A millisecond later than its rounding: a timer that fires early would only be set
-            # again.
+            # One ms later because of rounding: a timer that fires early would only be set again.
             self._timer = self._loop.call_at(
                 (deadline + 1) / 1_000, self.tell, self.membership.tick
             )
@@ -151,8 +151,7 @@ class Member:
         except KohortError as error:
             self._failed(send, error)
         except Exception as error:
-            # Whatever it is: an answer that never comes would leave the member waiting without a
-            # word.
+            # Any exception: without a response or an error the member would wait for ever.
             fault = GroupError(
                 f"{type(send.request).__name__}: a fault of the client, report it: {error!r}"
             )
@@ -183,7 +182,7 @@ class Member:
             self.tell(self.membership.failed, send.number, f"{name}: {error}", sent=False)
 
     def _abandon(self, number: int) -> None:
-        """End the request, and its connection: what is parked there would hold up the next request."""
+        """End the request and its connection: a parked request would hold up the next one."""
         connection = self._connections.get(number)
         if task := self._sends.get(number):
             task.cancel()

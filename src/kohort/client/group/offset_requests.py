@@ -1,10 +1,10 @@
 """OffsetCommit and OffsetFetch of a member, as kio's messages.
 
-OffsetCommit v2-10: v2-4 have a retention, v6 a leader epoch, v7 the instance id; v10 names topics
-by id, so a commit for a topic that was deleted and made anew is refused (UNKNOWN_TOPIC_ID) instead
-of taken for its namesake. OffsetFetch v1-10: v2 has an error of the whole group, v7 waits for
-transactions, v8 asks about several groups, v10 has topic ids. The ids are those that the member's
-assignment was made with; where one is unknown, v9 is the highest.
+OffsetCommit v2-10: v2-4 have a retention, v6 a leader epoch, v7 the instance id. v10 names topics
+by id, so a commit for a topic that was deleted and recreated is refused (UNKNOWN_TOPIC_ID).
+OffsetFetch v1-10: v2 has an error of the whole group, v7 waits for transactions, v8 takes several
+groups, v10 has topic ids. The ids are those of the member's assignment; if one is unknown, v9 is
+the highest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
 NAMES_TOPICS: Final = 9
-"""Highest version of both that names topics by name."""
+"""Highest version of both requests that names topics by name."""
 SEVERAL_GROUPS_SINCE: Final = 8
 """Version of OffsetFetch."""
 HAS_RETENTION: Final = 4
@@ -39,10 +39,10 @@ async def commit_offsets(
     member_id: str,
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, ErrorCode]:
-    """The answer for each partition. Raises KohortError."""
+    """Commit offsets of a member; returns the error code of each partition. Raises KohortError."""
     names = _names(offsets, topic_ids)
-    # Given only where it is wanted: no version of today has it, and to find out which has loads
-    # them all.
+    # Passed only if configured: no current version has the field, and kio would load the schemas of
+    # all versions to find one that does.
     retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
     response = await connection.send(
         "offset_commit",
@@ -74,11 +74,11 @@ async def fetch_offsets(
     partitions: Iterable[TopicPartition],
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """What the group has committed, None for nothing, waiting for no transaction
-    (UNSTABLE_OFFSET_COMMIT).
+    """Committed offsets of the group, None for nothing; does not wait for transactions.
 
-    Raises KafkaError for the first partition, or the group, that has an error, or that the answer
-    leaves out: nobody may take that for "nothing is committed". Other KohortErrors.
+    A partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT). Raises KafkaError for
+    the first error of a partition or the group. A partition that the response lacks is an error
+    too: it must not be taken for "nothing is committed". Raises other KohortErrors.
     """
     asked = tuple(partitions)
     wanted, names = list(_by_topic(asked)), _names(asked, topic_ids)
@@ -90,8 +90,8 @@ async def fetch_offsets(
         }
         for topic, of_topic in wanted
     ]
-    # Each version is given its own fields only: to find out that another has them loads that one
-    # too.
+    # Each version is given its own fields only: kio would load other versions' schemas to find a
+    # field there.
     of_one_group = {"group_id": config.group_id, "topics": topics}
     of_several = {"groups": [{**of_one_group, "member_id": None, "member_epoch": -1}]}
     known = all(topic_ids.get(topic) for topic, _ in wanted)
@@ -109,7 +109,7 @@ async def fetch_offsets(
     for each in asked:
         if each not in found:
             raise KafkaError(
-                ErrorCode.unknown_server_error, (f"the answer to OffsetFetch leaves out {each}")
+                ErrorCode.unknown_server_error, (f"the response to OffsetFetch leaves out {each}")
             )
     return found
 
@@ -161,9 +161,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[Topi
 
 
 def _names(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[UUID, str]:
-    """Names by the ids that go into a request: until it is answered the topics may have become
-    others.
-    """
+    """Topic names by the ids in a request; the topics may change until the response arrives."""
     return {
         topic_ids[topic]: topic
         for topic in {each.topic for each in partitions}
@@ -172,7 +170,7 @@ def _names(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[UU
 
 
 def _name(topic: Any, names: Mapping[UUID, str]) -> str:
-    """Of a topic in an answer; "" for one that was not asked about."""
+    """Name of a topic in a response; "" for one that was not requested."""
     return str(topic.name) if hasattr(topic, "name") else names.get(topic.topic_id, "")
 
 

@@ -1,14 +1,13 @@
-"""A partition while this member has it: from the assignment that brought it to the one that no
-longer has it.
+"""A partition while this member owns it, from one assignment to the next that lacks it.
 
-Under cooperative rebalancing that is longer than a generation. What is bound to the partition lives
-here: its tasks, where it starts, and how it ends. An end only ever gets harder: what was revoked,
-or closed, may still be lost.
+Under cooperative rebalancing that is longer than a generation. State that is bound to the partition
+lives here: its tasks, its start offset, and its end. An end only ever gets harder: a revoked or
+closed partition may still be lost.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kohort.client.cluster import NO_EPOCH
 from kohort.client.membership import End
@@ -19,16 +18,17 @@ Work: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
 
 
 class Ending:
-    """Of a partition, or of a generation: whether and how it ends, and waiting for it."""
+    """The end of a partition or generation, and events to wait for it."""
 
     def __init__(self) -> None:
         self.end: End | None = None
         self.cause = ""
         self.began = asyncio.Event()
         self.over = asyncio.Event()
-        """Drained and joined: nothing is committed any more."""
+        """Set when it is drained and joined: nothing is committed any more."""
 
     def begin(self, end: End, cause: str) -> None:
+        """Begin to end; a second end counts only if it is a loss."""
         if self.end is None or (end is End.LOST and not self.over.is_set()):
             self.end, self.cause = end, cause
         self.began.set()
@@ -40,7 +40,7 @@ class Ending:
 
 
 class Tasks:
-    """Tasks that end together. What one raises goes to `on_error`, once, and not into the void."""
+    """Tasks that end together. An error of a task goes to `on_error`, once."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         self._tasks: dict[asyncio.Task[object], tuple[Work, tuple[object, ...]]] = {}
@@ -50,16 +50,17 @@ class Tasks:
         return len(self._tasks)
 
     def start(self, work: Work, first: object, args: tuple[object, ...], name: str) -> None:
+        """Run `work(first, *args)` as a task."""
         task = asyncio.get_running_loop().create_task(work(first, *args), name=name)
         self._tasks[task] = (work, args)
         task.add_done_callback(self._done)
 
     def working(self) -> list[tuple[Work, tuple[object, ...]]]:
-        """What was started and has not ended."""
+        """Functions and arguments of the tasks that run."""
         return list(self._tasks.values())
 
     def stacks(self) -> list[str]:
-        """Where each task stands, as FILE:LINE in FUNCTION."""
+        """Where each task is, as FILE:LINE in FUNCTION."""
         frames = [task.get_stack(limit=1) for task in self._tasks]
         return [
             f"{f.f_code.co_filename}:{f.f_lineno} in {f.f_code.co_name}"
@@ -68,12 +69,13 @@ class Tasks:
         ]
 
     def cancel(self, *, again: bool = False) -> None:
-        """Those that are cancelled already clean up, and are left alone, but `again`."""
+        """Cancel the tasks; those that are cancelled already only if `again`."""
         for task in self._tasks:
             if again or not task.cancelling():
                 task.cancel()
 
     def waits(self) -> Iterable[asyncio.Task[object]]:
+        """The tasks that run, to wait for."""
         return list(self._tasks)
 
     def _done(self, task: asyncio.Task[object]) -> None:
@@ -92,30 +94,26 @@ class OwnedPartition:
         self.ending = Ending()
         self.tasks = Tasks(on_error)
         self.adoptable: list[tuple[Work, tuple[object, ...]]] = []
-        """What runs on from the generation before, until the next one starts it, which then starts
-        nothing.
-        """
+        """Tasks that run on from the generation before; starting one again starts nothing."""
         self.committed: OffsetAndMetadata | None = None
-        """When this member got the partition."""
+        """Committed offset when this member got the partition."""
         self.start: int | None = None
         """Offset to begin at; None until it is known."""
         self.is_fetched = False
-        """Whether the fetcher has it."""
+        """Whether the fetcher reads it."""
         self.shown = False
         """Whether the application has seen it in an assignment."""
         self.last_offset = -1
-        """The end of the batch that was handed out last."""
+        """End of the batch that was handed out last."""
         self.last_epoch = NO_EPOCH
         self.busy_since: float | None = None
-        """When the batch that is being worked on was handed out, by the loop's clock."""
+        """When the batch in work was handed out, by the loop's clock; None: no batch is in work."""
         self.busy_with = ""
         self.generation: object = None
         """The `Generation` that has the partition now."""
 
     def offset(self, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-        """What to commit for an offset: with the leader epoch, if it ends the batch that was handed
-        out last.
-        """
+        """The offset to commit, with the leader epoch if it ends the batch handed out last."""
         if isinstance(given, OffsetAndMetadata):
             return given
         epoch = self.last_epoch if given == self.last_offset else NO_EPOCH
@@ -127,9 +125,7 @@ class OwnedPartition:
 
 
 async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
-    """Wait for all of them, at most `seconds`; then cancel those that are left, and wait until they
-    end.
-    """
+    """Wait for all tasks, at most `seconds`; then cancel those left, and wait until they end."""
     groups = list(tasks)
     if seconds > 0 and (waits := [task for group in groups for task in group.waits()]):
         await asyncio.wait(waits, timeout=seconds)
@@ -138,9 +134,10 @@ async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
         for group in groups:
             group.cancel(again=again)
         again = True
-        # A task that swallows its cancellation is cancelled again: nobody may own its partition
-        # before it ends.
+        # A task that swallows its cancellation is cancelled again: the partition must have no other
+        # owner before the task ends.
         await asyncio.wait(waits, timeout=CANCEL_AGAIN_S)
 
 
-CANCEL_AGAIN_S = 5.0
+CANCEL_AGAIN_S: Final = 5.0
+"""Pause before a task that has not ended is cancelled again."""

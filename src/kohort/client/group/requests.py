@@ -1,9 +1,8 @@
-"""The membership's requests and answers as kio's messages: the highest version that both sides
-speak.
+"""The membership's requests and responses as kio's messages, in the highest common version.
 
-JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5. What a version lacks is dropped;
-only a static member insists on what it needs (JoinGroup v5, KIP-345), or it would be an ordinary
-one without anybody noticing.
+JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5. Fields that a version lacks are
+dropped. Only a static member requires JoinGroup v5 (KIP-345): below it the member would silently be
+an ordinary one.
 """
 
 from collections.abc import Mapping
@@ -30,8 +29,8 @@ PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5
 """Version of JoinGroup."""
 SEVERAL_LEAVE_SINCE: Final = 3
-"""Version of LeaveGroup. Each is given its own fields only: to find out that another has them loads
-that one too.
+"""Version of LeaveGroup. Each version is given its own fields only: kio loads the schemas of others
+to find out about fields that they have.
 """
 
 PURPOSES: Final[Mapping[type[Any], str]] = {
@@ -40,16 +39,16 @@ PURPOSES: Final[Mapping[type[Any], str]] = {
     Heartbeat: "heartbeat",
     LeaveGroup: "heartbeat",
 }
-"""Which connection to the coordinator a request takes: a broker answers one request of a connection
-at a time, and a join may be parked for minutes.
+"""Connection to the coordinator that a request uses.
+
+A broker handles one request of a connection at a time, and a join may be parked for minutes.
 """
 
 
 async def coordinator(cluster: Cluster, group_id: str, purpose: str) -> Connection:
-    """The connection to the coordinator for that purpose, tried once: whoever asks has a pause and
-    a bound of its own.
+    """The connection to the coordinator for that purpose, in one attempt; the caller retries.
 
-    Raises KohortError; what passes too. Then the coordinator is looked up anew the next time.
+    Raises KohortError, retriable or not. The next call then looks the coordinator up again.
     """
     try:
         return await cluster.connection(await cluster.coordinator_node(group_id), purpose)
@@ -61,7 +60,7 @@ async def coordinator(cluster: Cluster, group_id: str, purpose: str) -> Connecti
 async def ask(
     connection: Connection, config: GroupConfig, request: Request, timeout_ms: int
 ) -> CoordinatorResponse:
-    """Send it, and wait for the answer. Raises KohortError."""
+    """Send the request, and wait for the response. Raises KohortError."""
     match request:
         case JoinGroup():
             return await _join(request, connection, config, timeout_ms)

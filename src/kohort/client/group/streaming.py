@@ -1,4 +1,4 @@
-"""A partition's batches, until the member gives it up."""
+"""The batches of a partition, until the member gives the partition up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,15 +11,14 @@ from kohort.errors import KafkaError, KohortError
 
 OnGone: TypeAlias = Callable[[OwnedPartition, KohortError], None]
 WAIT_MS: Final = 1_000
-"""How long one look into the fetcher may take."""
+"""Time limit of one wait for the fetcher."""
 
 
 async def stream(fetcher: Fetcher, owned: OwnedPartition, on_gone: OnGone) -> AsyncIterator[Batch]:
-    """Batches while the partition has not begun to end; what is read ahead is then left to its next
-    owner.
+    """Batches until the partition begins to end; those fetched ahead are left to its next owner.
 
-    While a batch is being worked on, `owned.busy_since` says since when. Raises what the fetcher
-    does, but that the topic is gone is told to `on_gone`, and ends the stream.
+    While a batch is in work, `owned.busy_since` is set. Raises the fetcher's errors. An error that
+    says that the topic is gone goes to `on_gone` instead, and ends the stream.
     """
     loop = asyncio.get_running_loop()
     began = loop.create_task(owned.ending.began.wait())
@@ -62,10 +61,10 @@ async def _next(
         if not fetching.done() or owned.ending.end is not None:
             return None
         fetching.result()
-        # does not wait: a batch taken is handed out
+        # Does not wait: a batch that was taken must be handed out.
         return await fetcher.next(owned.partition, max_wait_ms=0)
     finally:
         if not fetching.done():
             fetching.cancel()
         elif owned.ending.end is not None and not fetching.cancelled():
-            fetching.exception()  # nobody wants it any more
+            fetching.exception()  # mark it as read

@@ -1,7 +1,7 @@
-"""What a member tells the group of itself, and what it works out for the group when it leads.
+"""A member's subscription: what it reports in JoinGroup, and the assignment it computes as leader.
 
-The state behind it: the topics that are subscribed to now, the assignors in the order of
-preference, and the last assignment, which sticky assignors want to hear of.
+Its state: the subscribed topics, the assignors in the order of preference, and the last assignment,
+which sticky assignors report.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from kohort.types import InstanceId, MemberId, TopicPartition
 
 
 class MemberSubscription:
-    """Of one member. Raises `ConfigError` for assignors that are unknown, or do not go together."""
+    """The subscription of one member. Raises ConfigError for unknown or incompatible assignors."""
 
     def __init__(
         self, topics: Iterable[str], assignors: Sequence[str | Assignor], rack: str | None
@@ -46,7 +46,7 @@ class MemberSubscription:
     def protocols(
         self, owned: tuple[TopicPartition, ...], generation: int
     ) -> tuple[tuple[str, bytes], ...]:
-        """(assignor's name, subscription), for a join."""
+        """Pairs (assignor's name, subscription) for JoinGroup."""
         return tuple(
             (
                 each.name,
@@ -63,20 +63,26 @@ class MemberSubscription:
         )
 
     def on_assignment(self, grant: Grant) -> None:
-        """The group made this member an assignment."""
+        """Remember an assignment, and tell its assignor."""
         self._previous, self._generation = grant.assignment, grant.generation
         assignment = Assignment(partitions=grant.assignment, user_data=grant.user_data)
         if grant.protocol in self._by_name:
             self._by_name[grant.protocol].on_assignment(assignment, grant.generation)
 
     def topics_of(self, members: Iterable[JoinGroupResponseMember]) -> frozenset[str]:
-        """What the whole group is subscribed to. Raises `MalformedError`, which names the member."""
+        """The topics that the whole group subscribes to.
+
+        Raises MalformedError, which names the member.
+        """
         return subscribed_topics(map(_assigned, members)) | frozenset(self.topics)
 
     def assign(
         self, protocol: str, topics: Topics, members: Iterable[JoinGroupResponseMember]
     ) -> dict[str, bytes]:
-        """The assignment by member id. Raises KohortError, and whatever an own assignor does."""
+        """The assignment by member id.
+
+        Raises KohortError, and errors of an application's own assignor.
+        """
         if protocol not in self._by_name:
             raise ConfigError(
                 f"the group chose the assignor {protocol!r}, which this member did not offer"

@@ -1,13 +1,14 @@
-"""Looks at the topics every so often, since nobody tells a member that they changed.
+"""Compares the topics with those of the assignment: brokers do not report changes to a member.
 
-What matters to a group: a subscribed topic has more partitions, is new, or gone (only the leader
-rebalances for that: a follower that joins again unchanged is just told its generation); a pattern
-matches other topics than before (that is told in the subscription, so everybody does); and a topic
-of this member's partitions was deleted, or made anew under its name, which is another topic: its
-offsets mean nothing any more. kafka-go compares the numbers of partitions only.
+Changes that matter to a group:
 
-A topic that is missing once may be a broker that has just started, and counts as deleted when it is
-missing twice.
+- A subscribed topic has more partitions, is new, or gone. Only the leader rebalances for that: a
+  follower that joins again unchanged only gets its generation.
+- A pattern matches other topics than before. The subscription changes, so every member rebalances.
+- A topic of this member's partitions was deleted, or recreated under its name. A recreated topic is
+  another one: its offsets mean nothing any more. kafka-go compares the numbers of partitions only.
+
+A topic counts as deleted when it is missing twice: a broker that has just started may not know it.
 """
 
 import re
@@ -24,25 +25,25 @@ NO_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What became different since the assignment was made. Reasons are sentences; "" is no change."""
+    """Changes since the assignment. Reasons are sentences; "" is no change."""
 
     rebalance: str = ""
     topics: tuple[str, ...] | None = None
-    """The subscription by now, if a pattern matches other topics."""
+    """The present subscription, if a pattern matches other topics."""
     lost: tuple[TopicPartition, ...] = ()
     lost_because: str = ""
 
 
 class TopicWatch:
-    """What the member knows of the topics, and what it compares with."""
+    """The topics as the member knows them."""
 
     def __init__(self, pattern: str | None) -> None:
         self._pattern = None if pattern is None else re.compile(pattern)
         self.counts: dict[str, int] = {}
-        """Partitions of the group's topics when the assignment was made; 0: no such topic."""
+        """Number of partitions of the group's topics at the assignment; 0: no such topic."""
         self._missing: set[str] = set()
         self.ids: dict[str, UUID] = {}
-        """Of the topics as they were when the assignment was made; those that have one."""
+        """Ids of the topics at the assignment, of those that have one."""
 
     def matched(self, metadata: Metadata) -> tuple[str, ...]:
         """The topics that the pattern subscribes to."""
@@ -56,7 +57,7 @@ class TopicWatch:
         )
 
     def knows(self, topics: Iterable[str]) -> bool:
-        """Whether all of these were asked for."""
+        """Whether all of these topics were requested."""
         return self.counts.keys() >= set(topics)
 
     def remember(
@@ -64,8 +65,8 @@ class TopicWatch:
     ) -> None:
         """An assignment was made with these topics as they are in `metadata`.
 
-        Of topics that this member holds already, the id is remembered that they had then: if it is
-        another one now, the next comparison finds them lost.
+        Of topics that this member holds already, the older id is kept: if the id is another one
+        now, the next comparison finds the topic lost.
         """
         self.counts = {topic: partition_count(metadata, topic) for topic in topics}
         self._missing.clear()
@@ -87,7 +88,7 @@ class TopicWatch:
         held: Collection[TopicPartition],
         is_leader: bool,
     ) -> Changes:
-        """What changed, as far as it concerns this member."""
+        """Changes since the assignment that concern this member."""
         if self._pattern is not None and (matched := self.matched(metadata)) != subscribed:
             return Changes(rebalance="the topics that match the pattern changed", topics=matched)
         lost, because = self._lost(metadata, held)
@@ -96,7 +97,7 @@ class TopicWatch:
             for topic, count in self.counts.items()
             if is_leader and partition_count(metadata, topic) != count
         ]
-        # What is missing counts when it is missing twice.
+        # A topic counts as gone when it is missing twice.
         gone = {topic for topic in self.counts if not _is_there(metadata, topic)}
         told = [topic for topic in changed if topic not in gone or topic in self._missing]
         self._missing = gone
@@ -119,7 +120,7 @@ class TopicWatch:
             if each.topic in self._missing and not _is_there(metadata, each.topic)
         }
         lost = tuple(each for each in held if each.topic in anew | deleted)
-        told = [f"topic {topic} was deleted and made anew" for topic in sorted(anew)]
+        told = [f"topic {topic} was deleted and recreated" for topic in sorted(anew)]
         return lost, "; ".join(told + [f"topic {topic} was deleted" for topic in sorted(deleted)])
 
     def _is_another(self, metadata: Metadata, topic: str) -> bool:
@@ -133,18 +134,18 @@ class TopicWatch:
         )
 
     def forget(self, topics: Iterable[str]) -> None:
-        """They are gone: another of that name is another topic."""
+        """Forget the ids of these topics: a topic of the same name is another one."""
         for topic in topics:
             self.ids.pop(topic, None)
 
 
 def exists(topic: TopicMetadata) -> bool:
-    """Whether it is there, be it with partitions that have no leader at the moment."""
+    """Whether the topic exists, perhaps with partitions that have no leader now."""
     return topic.error in (ErrorCode.none, ErrorCode.leader_not_available)
 
 
 def partition_count(metadata: Metadata, topic: str) -> int:
-    """0 if there is no such topic."""
+    """Number of partitions; 0 if there is no such topic."""
     found = metadata.topics.get(topic)
     return len(found.partitions) if found is not None and exists(found) else 0
 
@@ -152,7 +153,7 @@ def partition_count(metadata: Metadata, topic: str) -> int:
 def topics_for_assignor(
     metadata: Metadata, topics: Iterable[str]
 ) -> Mapping[str, tuple[frozenset[str], ...]]:
-    """Topic -> for each partition the racks of its replicas."""
+    """For each topic and partition the racks of its replicas."""
     racks = {node: broker.rack for node, broker in metadata.brokers.items()}
     return {
         topic: tuple(

@@ -1,6 +1,4 @@
-"""How what a member holds ends before its time: revoked, since the group rebalances; lost, since
-the group goes on without it; and with an error, since there is no membership any more.
-"""
+"""Ends a member's partitions early: revoked by a rebalance, lost, or failed with an error."""
 
 from kohort.client.group_errors import GroupError
 from kohort.client.membership.events import End, Raise
@@ -8,7 +6,7 @@ from kohort.client.membership.state import MembershipState, Phase
 
 
 def rebalance(member: MembershipState, reason: str, now: int) -> None:
-    """Join again, eager members after they have drained everything."""
+    """Join again; an eager member drains all its partitions before."""
     member.tell("rebalance", reason)
     if not member.cooperative:
         member.end_all(End.REVOKED, member.drain_ms(now), reason)
@@ -16,9 +14,9 @@ def rebalance(member: MembershipState, reason: str, now: int) -> None:
 
 
 def lose_membership(member: MembershipState, cause: str, *, forget: bool = False) -> None:
-    """The broker goes on without this member, or may do so: cancel everything, and join anew.
+    """Cancel all tasks and join again: the coordinator has removed this member, or may have.
 
-    `forget`: the broker does not know the member id any more.
+    `forget`: the coordinator does not know the member id any more.
     """
     if forget:
         member.member_id = ""
@@ -33,7 +31,7 @@ def lose_membership(member: MembershipState, cause: str, *, forget: bool = False
 
 
 def fail(member: MembershipState, error: GroupError) -> None:
-    """The membership is over, and the application is to hear why."""
+    """End the membership, and raise `error` to the application."""
     if member.phase is Phase.LEFT:
         return
     member.abandon()
@@ -44,7 +42,7 @@ def fail(member: MembershipState, error: GroupError) -> None:
 
 
 def be_over(member: MembershipState) -> None:
-    """Nothing is due any more."""
+    """Enter the final phase, in which nothing is due."""
     member.phase = Phase.LEFT
     member.rejoin_because = member.retry_at = None
     member.session.end()

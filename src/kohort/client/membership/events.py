@@ -1,8 +1,7 @@
-"""What the membership says and hears: requests to send, answers, and what the application is to be
-told.
+"""Requests, responses and actions of the membership, as data free of wire versions.
 
-All of it is data, free of wire versions. A request goes out as `Send`, with a number by which its
-answer comes back; an answer to a number that is no longer awaited is ignored.
+A request goes out as `Send`, with a number by which its response comes back. A response to a number
+that is no longer awaited is ignored.
 """
 
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ NONE = ErrorCode.none
 
 
 class End(Enum):
-    """How a generation, or the holding of a partition, ended."""
+    """How a generation, or the ownership of a partition, ended."""
 
     REVOKED = "revoked"
-    """The group rebalances: what is in flight may finish, and commit, within the drain timeout."""
+    """The group rebalances: work in flight may finish and commit within the drain timeout."""
     LOST = "lost"
-    """Fenced, expired or deleted: others may own it already. Nothing is committed any more."""
+    """Fenced, expired or deleted: others may own it already, and nothing is committed any more."""
     CLOSED = "closed"
-    """This member ends it: as revoked, but for who wants it."""
+    """This member ends it; drained as if revoked."""
 
 
 # --- requests ---
@@ -34,7 +33,7 @@ class End(Enum):
 class JoinGroup:
     member_id: str
     protocols: tuple[tuple[str, bytes], ...]
-    """(assignor's name, subscription), in the order of preference."""
+    """Pairs (assignor's name, subscription), in the order of preference."""
     reason: str
 
 
@@ -44,7 +43,7 @@ class SyncGroup:
     member_id: str
     protocol: str
     assignments: tuple[tuple[str, bytes], ...] = ()
-    """(member id, assignment), from the leader."""
+    """Pairs (member id, assignment), from the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupResponseMember:
-    """A member as its leader sees it."""
+    """A member in the JoinGroup response to the leader."""
 
     member_id: str
     instance_id: str | None = None
@@ -93,7 +92,7 @@ class SyncGroupResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainResponse:
-    """To a Heartbeat, or to a LeaveGroup: the member's own error, else the one at the top."""
+    """The response to a Heartbeat or LeaveGroup: the member's error, else the top-level one."""
 
     error: ErrorCode = NONE
 
@@ -106,8 +105,9 @@ CoordinatorResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | PlainRe
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `request` to the coordinator, looking that up first where it is not known. Bring the
-    answer to `responded`, or to `failed` when there is none within `timeout_ms`.
+    """Send `request` to the coordinator, after looking the coordinator up if it is unknown.
+
+    The response goes to `responded`; if none arrives within `timeout_ms`, `failed` is called.
     """
 
     number: int
@@ -117,9 +117,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Nobody waits for the answer any more: end the request, and its connection if it is parked
-    there.
-    """
+    """Await the response no longer: end the request, and its connection if it is parked there."""
 
     number: int
 
@@ -131,7 +129,7 @@ class ForgetCoordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """This member leads: divide the partitions among `members`, and bring the result to `assigned`."""
+    """This member leads: divide the partitions among `members`, and call `assigned`."""
 
     generation: int
     protocol: str
@@ -150,62 +148,59 @@ class Grant:
     assignment: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...] = ()
-    """Cooperative: what the generation before had and this one has not. An `EndPartitions` for them
-    follows.
-    """
+    """Partitions of the generation before that this one lacks; `EndPartitions` follows."""
     user_data: bytes | None = None
-    """What the leader's assignor says to this member's."""
+    """User data of the leader's assignor for this member's."""
     members: tuple[JoinGroupResponseMember, ...] = ()
-    """All of the group, if this member leads it."""
+    """All members of the group, if this member leads it."""
 
     @property
     def kept(self) -> tuple[TopicPartition, ...]:
-        """Cooperative: what runs on without interruption."""
+        """Partitions that run on without interruption (cooperative)."""
         added = set(self.added)
         return tuple(each for each in self.assignment if each not in added)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Hand the generation to the application; it follows the one before, if that has not ended yet."""
+    """Hand the generation to the application; it follows one that may not have ended yet."""
 
     grant: Grant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPartitions:
-    """Drain and join what works on `partitions` (None: the whole generation), and then call
-    `drained`.
+    """Drain `partitions` (None: the whole generation), join their tasks, and then call `drained`.
 
-    While something drains, another one of these may follow: it covers all that is left, with a
+    While something drains, another `EndPartitions` may follow: it covers all that is left, with a
     harder end.
     """
 
     end: End
     partitions: tuple[TopicPartition, ...] | None
     drain_ms: int
-    """How long work in flight may go on; 0: cancel it at once."""
+    """How long work in flight may continue; 0: cancel it at once."""
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """The membership is over: raise this to the application."""
+    """The membership is over: raise this error to the application."""
 
     error: GroupError
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The membership is over because it was asked for."""
+    """The membership is over because the application left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Something happened that an operator may want to read."""
+    """An event for the operator's log."""
 
     what: str
-    """`join`, `rejoin`, `retry`, `heartbeat failed`, `rebalance`, `lost`, `waiting`."""
+    """One of `join`, `rejoin`, `retry`, `heartbeat failed`, `rebalance`, `lost`, `waiting`."""
     detail: str
 
 

@@ -1,6 +1,4 @@
-"""Staying in the group: heartbeats, and what their answers, or those to commits, say of the
-membership.
-"""
+"""Sends heartbeats, and handles what responses to heartbeats and commits say of the membership."""
 
 from kohort.client.group_errors import advice, fatal, moves_coordinator
 from kohort.client.membership.ending import fail, lose_membership, rebalance
@@ -9,18 +7,18 @@ from kohort.client.membership.state import MembershipState, Phase
 from kohort.errors import ErrorCode
 
 HEARTBEATS_PER_SESSION = 3
-"""A connection that is dead but open leaves time for another try."""
+"""Heartbeats that can time out, one after the other, within a session."""
 
 
 def send_heartbeat(member: MembershipState, now: int) -> None:
-    """It has a third of the session to be answered."""
+    """Send a heartbeat, which may take a third of the session."""
     of_session = max(member.config.session_timeout_ms // HEARTBEATS_PER_SESSION, 1)
     request = Heartbeat(generation=member.generation, member_id=member.member_id)
     member.session.sent(member.send(request, min(member.request_timeout_ms, of_session)), now)
 
 
 def handle_heartbeat_response(member: MembershipState, error: ErrorCode, now: int) -> None:
-    """An error that passes ends nothing: the next heartbeat comes soon."""
+    """Handle the error code; a retriable one ends nothing, and the next heartbeat comes soon."""
     if error is ErrorCode.none:
         member.session.responded(now, included=True)
     elif error is ErrorCode.rebalance_in_progress:
@@ -40,7 +38,7 @@ def handle_heartbeat_response(member: MembershipState, error: ErrorCode, now: in
 
 
 def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
-    """No answer, or one that says nothing of the membership."""
+    """Count a heartbeat without a response, or with one that says nothing of the membership."""
     left = member.session.failed(now, member.backoff(member.session.failures + 1))
     member.tell(
         "heartbeat failed", (f"{error}; tried again, the session lasts for another {left} ms")
@@ -48,13 +46,13 @@ def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
 
 
 def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> None:
-    """What a heartbeat, or a commit, says of a membership that is no longer as it was."""
+    """Handle the error code of a heartbeat or commit that concerns the membership itself."""
     told = f"the coordinator answered {error.name.upper()}"
     if error is ErrorCode.unknown_member_id:
         lose_membership(member, told, forget=True)
     elif error is ErrorCode.illegal_generation:
-        # While a join is in flight that is no news: the group moved on, with this member, and the
-        # answer will come.
+        # While a join is in flight this is expected: the group began a new generation with this
+        # member, and the response to the join will follow.
         if member.phase is not Phase.JOINING:
             lose_membership(member, told)
     elif error is ErrorCode.rebalance_in_progress:
@@ -64,7 +62,7 @@ def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> N
 
 
 def group_rebalances(member: MembershipState, now: int) -> None:
-    """The group waits for this member to join again; it need not be told twice."""
+    """Begin to rebalance, unless this member knows already that the group waits for it."""
     is_news = member.rejoin_because is None and member.leaving_because is None
     if member.phase is Phase.STABLE and member.running and is_news:
         rebalance(member, "the group rebalances", now)

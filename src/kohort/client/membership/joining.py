@@ -1,6 +1,4 @@
-"""From JoinGroup to the assignment: joining, syncing, and trying again while that fails with errors
-that pass.
-"""
+"""Joins the group: JoinGroup, SyncGroup, and retries after errors that are retriable."""
 
 from kohort.client.group_errors import (
     CoordinatorUnavailableError,
@@ -28,7 +26,7 @@ from kohort.protocol.subscription import Assignment, decode_assignment
 
 
 def send_join(member: MembershipState, now: int) -> None:
-    """With what the member holds: cooperative members keep it, and say so."""
+    """Send JoinGroup; a cooperative member keeps its partitions, and reports them."""
     member.phase = Phase.JOINING
     reason, member.rejoin_because, member.outdated_because = member.rejoin_because or "", None, None
     owned, generation = (member.held, member.generation) if member.held else ((), -1)
@@ -45,7 +43,7 @@ def send_join(member: MembershipState, now: int) -> None:
 
 
 def handle_join_response(member: MembershipState, response: JoinGroupResponse, now: int) -> None:
-    """The generation's number, and for the leader its members."""
+    """Handle the response: the generation, and its members for the leader."""
     if response.error is ErrorCode.none:
         _joined(member, response, now)
     elif response.error is ErrorCode.member_id_required and not member.member_id:
@@ -80,7 +78,7 @@ def _joined(member: MembershipState, response: JoinGroupResponse, now: int) -> N
 def send_sync(
     member: MembershipState, assignments: tuple[tuple[str, bytes], ...], now: int
 ) -> None:
-    """With the assignment by member id, from the leader."""
+    """Send SyncGroup; the leader's has the assignment by member id."""
     member.phase = Phase.SYNCING
     member.sync_sent = now
     request = SyncGroup(
@@ -95,7 +93,7 @@ def send_sync(
 
 
 def handle_sync_response(member: MembershipState, response: SyncGroupResponse, now: int) -> None:
-    """This member's assignment."""
+    """Handle the response with this member's assignment."""
     if response.error is ErrorCode.none:
         _synced(member, response.assignment, now)
     elif response.error is ErrorCode.rebalance_in_progress:
@@ -125,12 +123,12 @@ def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
     member.session.synced(member.sync_sent, now)
     member.tries.succeeded()
     if member.leaving_because is not None:
-        return  # its only use was to have commits accepted in this generation
+        return  # the sync was only needed so that the last commits are accepted
     if not member.wanted:
-        return  # the application failed meanwhile: `join` asks for another one
+        return  # the application failed meanwhile: `join` requests another generation
     if member.draining:
         member.want_join("what was lost while joining is drained")
-        return  # it may be in the assignment again, and has a worker still
+        return  # the partition may be in the assignment again while its old task still runs
     grant = _granted(member, decoded)
     member.held, member.running = grant.assignment, True
     member.actions.append(Start(grant))
@@ -157,12 +155,9 @@ def _granted(member: MembershipState, assignment: Assignment) -> Grant:
 
 
 def request_failed(member: MembershipState, error: str, now: int, *, sent: bool) -> None:
-    """JoinGroup or SyncGroup has no answer. `sent`: the coordinator was there, but did not answer
-    in time.
-    """
+    """JoinGroup or SyncGroup got no response. `sent`: the request was sent, and timed out."""
     if member.phase is Phase.JOINING and sent:
-        # The coordinator is there, and waits for members whose rebalance timeout is longer than
-        # this one's.
+        # The coordinator waits for members whose rebalance timeout is longer than this one's.
         member.tell("waiting", f"the group's rebalance takes long: {error}")
         member.phase = Phase.OUT
         member.want_join("the answer to JoinGroup did not come")
@@ -174,7 +169,7 @@ def request_failed(member: MembershipState, error: str, now: int, *, sent: bool)
 
 
 def _refused(member: MembershipState, error: ErrorCode, asked: str, now: int) -> None:
-    """An error that is no part of a rebalance."""
+    """Handle an error code that is no part of a rebalance."""
     if advice(error) is not None:
         fail(member, fatal(error, asked))
         return
@@ -184,7 +179,7 @@ def _refused(member: MembershipState, error: ErrorCode, asked: str, now: int) ->
 
 
 def _retry(member: MembershipState, error: str, now: int) -> None:
-    """Join again after a pause, or give up when that has been so for too long."""
+    """Join again after a pause, or give up after `retry_timeout_ms` of failures."""
     lasting = member.tries.failed(now)
     if lasting >= member.config.retry_timeout_ms:
         fail(member, _gave_up(member, error, lasting))

@@ -1,5 +1,6 @@
-"""Leaving the group: once, briefly, and whether or not the coordinator answers. The session timeout
-does the same.
+"""Leaves the group, within a short time, whether or not the coordinator responds.
+
+The session timeout removes a member whose LeaveGroup did not arrive.
 """
 
 from typing import Final
@@ -11,11 +12,11 @@ from kohort.client.membership.state import MembershipState, Phase
 from kohort.errors import ErrorCode
 
 LEAVE_WITHIN_MS: Final = 5_000
-"""How long leaving may take: the session timeout does the same a little later."""
+"""Time limit of leaving; the session timeout has the same effect a little later."""
 
 
 def begin_leave(member: MembershipState, now: int, reason: str, *, drain: bool) -> None:
-    """End what is held; LeaveGroup goes out when that is drained."""
+    """End what the member holds; LeaveGroup is sent when that is drained."""
     member.leaving_because = reason
     member.rejoin_because = member.retry_at = None
     member.leave_until = now + member.config.drain_ms + LEAVE_WITHIN_MS
@@ -27,7 +28,7 @@ def begin_leave(member: MembershipState, now: int, reason: str, *, drain: bool) 
 
 
 def send_leave(member: MembershipState, now: int) -> None:
-    """A static member leaves without a word, unless it is configured to."""
+    """Send LeaveGroup; a static member sends none unless it is configured to."""
     member.abandon()
     if not member.member_id or not member.config.sends_leave:
         be_left(member)
@@ -42,9 +43,7 @@ def send_leave(member: MembershipState, now: int) -> None:
 
 
 def handle_leave_response(member: MembershipState, error: ErrorCode, now: int) -> None:
-    """Whatever is wrong with a member that is leaving, it is no member any more; but for a
-    coordinator elsewhere.
-    """
+    """Handle the response; only a coordinator that moved or loads is asked again."""
     if error is ErrorCode.coordinator_load_in_progress or moves_coordinator(error):
         member.actions.append(ForgetCoordinator())
         leave_failed(member, error.name.upper(), now)
@@ -53,7 +52,7 @@ def handle_leave_response(member: MembershipState, error: ErrorCode, now: int) -
 
 
 def leave_failed(member: MembershipState, error: str, now: int) -> None:
-    """Try again as long as there is time."""
+    """Send LeaveGroup again as long as there is time."""
     again = now + member.backoff(1)
     if again >= member.leave_until:
         member.tell(
@@ -67,6 +66,6 @@ def leave_failed(member: MembershipState, error: str, now: int) -> None:
 
 
 def be_left(member: MembershipState) -> None:
-    """The membership is over because it was asked for."""
+    """End the membership because the application left."""
     be_over(member)
     member.actions.append(Left())

@@ -1,34 +1,31 @@
-"""One member of a classic group, as a state machine without I/O: it is told what happened, and says
-what to do.
+"""The membership of one classic group member, as a pure state machine: events in, actions out.
 
-    actions = membership.join(now)                       # -> Send(1, JoinGroup(...))
-    actions = membership.answered(1, answer, now)        # -> Send(2, SyncGroup(...)), or Assign(...) for the leader
-    actions = membership.answered(2, answer, now)        # -> Start(grant)
-    ...                                                  # tick(now) at `deadline`: heartbeats, retries, expiry
+    actions = membership.join(now)                      # -> Send(1, JoinGroup(...))
+    actions = membership.responded(now, 1, response)    # -> Send(2, SyncGroup(...)), or Assign(...)
+    actions = membership.responded(now, 2, response)    # -> Start(grant)
+    ...                                                 # tick(now) at `deadline`
 
-Time is an argument, in ms of any monotonic clock; randomness is the generator that is given at the
-start. So a test can run a thousand rebalances of a group in a second, against a coordinator that is
-as pure as this (`kohort.coordinator`).
+Time is an argument, in ms of any monotonic clock; the source of randomness is passed in at the
+start. So a test runs a thousand rebalances in a second against a coordinator that is also pure
+(`kohort.coordinator`).
 
 The rules, each of which some client gets wrong:
 
-- The member id is kept whatever happens, but for UNKNOWN_MEMBER_ID: the broker has forgotten it
-then. A member that
-  forgets its id leaves a zombie behind which the group waits for.
-- A generation ends *revoked* when the group rebalances (REBALANCE_IN_PROGRESS): the broker waits
-for this member, which
-  drains, and joins again. It ends *lost* when the broker goes on without the member (UNKNOWN_MEMBER_ID,
-  ILLEGAL_GENERATION), or may do so by now: no heartbeat was answered for a session timeout.
-- An error that passes (a broker that restarts, a coordinator that moves or loads) ends nothing:
-heartbeats are tried
-  again until the session is over, joins until `retry_timeout_ms` is.
-- Nobody joins before what was revoked is drained: a partition has no two owners even for a moment.
-- Cooperative members (KIP-429) join with what they own, and keep working; what the next assignment
-does not have is
-  drained then, and a further join lets others have it. Heartbeats go on meanwhile: 27 says that the group waits for
-  them, and 25 that it does not.
+- The member id is kept until UNKNOWN_MEMBER_ID, when the broker has forgotten it. A member that
+  drops its id earlier leaves a member behind that the group waits for.
+- A generation ends *revoked* when the group rebalances (REBALANCE_IN_PROGRESS). The broker waits
+  for this member, which drains and joins again. A generation ends *lost* when the broker removed
+  the member (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION), or may have: there was no heartbeat response
+  for a session timeout.
+- A retriable error (a broker restarts, a coordinator moves or loads) ends nothing. Heartbeats are
+  retried until the session ends, joins until `retry_timeout_ms` is over.
+- The member joins only after revoked partitions are drained: no partition ever has two owners.
+- Cooperative members (KIP-429) join with the partitions that they own, and keep working on them.
+  Partitions missing in the next assignment are drained then; a further join frees them for others.
+  Heartbeats continue meanwhile: code 27 says that the group waits for the member, code 25 that it
+  no longer does.
 
-What the member knows is in `membership_state`, the rules are beside it by what they are about.
+The state is in `state`, and the rules are in one module per subject beside it.
 
 Source: AbstractCoordinator and ConsumerCoordinator of Kafka's consumer; KIP-345, 394, 429, 559,
 800, 814.
@@ -73,17 +70,15 @@ from kohort.types import TopicPartition
 Actions: TypeAlias = tuple[Action, ...]
 
 BLOCKED_MS = 1_000
-"""From here on a late tick is worth telling."""
+"""Lateness of a tick from which the message about it says that the event loop was blocked."""
 
 
 class Membership(MembershipState):
-    """One member. Every method but the properties is an event, and returns the actions that it
-    causes; its first argument is the time.
-    """
+    """One membership. Each method is an event: it takes the time first, and returns actions."""
 
     @property
     def deadline(self) -> int | None:
-        """When `tick` is due, None if nothing is."""
+        """When `tick` is due; None if it is not."""
         due = (self.session.beat_at, self.retry_at, self.expires_at)
         return min((at for at in due if at is not None), default=None)
 
@@ -98,14 +93,14 @@ class Membership(MembershipState):
     # --- what the application wants ---
 
     def join(self, now: int, reason: str = "") -> Actions:
-        """Be a member: at first, or again after `abort`."""
+        """Become a member, at first or again after `abort`."""
         if not self.wanted and self.leaving_because is None:
             self.wanted = True
             self.want_join(reason)
         return self._settled(now)
 
     def rejoin(self, now: int, reason: str) -> Actions:
-        """Topics changed: rebalance, be it after the generation that is just being made."""
+        """Rebalance because topics changed; if a rebalance is under way, after it."""
         if self.phase is Phase.STABLE and self.running and self.leaving_because is None:
             rebalance(self, reason, now)
         elif self.phase in (Phase.JOINING, Phase.ASSIGNING, Phase.SYNCING):
@@ -113,9 +108,7 @@ class Membership(MembershipState):
         return self._settled(now)
 
     def lose(self, now: int, partitions: tuple[TopicPartition, ...], reason: str) -> Actions:
-        """Partitions are gone, with what was committed for them: their topics were deleted or made
-        anew.
-        """
+        """Lose partitions and their commits: their topics were deleted or recreated."""
         gone = tuple(each for each in self.held if each in set(partitions))
         if gone and not self.draining:
             self.held = tuple(each for each in self.held if each not in set(gone))
@@ -124,27 +117,25 @@ class Membership(MembershipState):
         return self._settled(now)
 
     def drained(self, now: int) -> Actions:
-        """What the last `EndPartitions` named is drained and joined."""
+        """The partitions of the last `EndPartitions` are drained and their tasks joined."""
         self.draining = False
         return self._settled(now)
 
     def abort(self, now: int, cause: str) -> Actions:
-        """The application failed: cancel everything, and stay out until `join`."""
+        """The application failed: cancel all tasks, and stay out of the group until `join`."""
         if self.has_generation:
             self.end_all(End.CLOSED, 0, cause)
             self.wanted, self.rejoin_because = False, None
         return self._settled(now)
 
     def leave(self, now: int, reason: str, *, drain: bool = True) -> Actions:
-        """Leave the group, first draining, or else losing everything at once; the last action is
-        `Left`.
-        """
+        """Leave the group after draining, or lose everything at once; the last action is `Left`."""
         if self.leaving_because is None and not self.is_over:
             begin_leave(self, now, reason, drain=drain)
         return self._settled(now)
 
     def fenced(self, now: int, generation: int, code: ErrorCode) -> Actions:
-        """A commit with `generation` was refused with `code`."""
+        """A commit in `generation` was refused with `code`."""
         if generation == self.generation >= 0 and not self.is_over:
             membership_refused(self, code, now)
         return self._settled(now)
@@ -152,7 +143,7 @@ class Membership(MembershipState):
     # --- what the coordinator, the leader's assignor and the clock say ---
 
     def responded(self, now: int, number: int, response: CoordinatorResponse) -> Actions:
-        """The answer to `Send(number, …)`."""
+        """The response to `Send(number, …)` arrived."""
         if number == self.session.in_flight:
             self.session.in_flight = None
             handle_heartbeat_response(self, cast(PlainResponse, response).error, now)
@@ -167,9 +158,7 @@ class Membership(MembershipState):
         return self._settled(now)
 
     def failed(self, now: int, number: int, error: str, *, sent: bool) -> Actions:
-        """There is no answer to `Send(number, …)`. `sent`: the coordinator was there, but did not
-        answer in time.
-        """
+        """There is no response to `Send(number, …)`. `sent`: it was sent, and timed out."""
         if number == self.session.in_flight:
             self.session.in_flight = None
             heartbeat_failed(self, error, now)
@@ -182,20 +171,18 @@ class Membership(MembershipState):
         return self._settled(now)
 
     def refused(self, now: int, error: GroupError) -> Actions:
-        """Something that the membership needs cannot be had at all: the versions, the credentials,
-        the assignment.
-        """
+        """End the membership: versions, credentials or the assignment cannot be had."""
         fail(self, error)
         return self._settled(now)
 
     def assigned(self, now: int, generation: int, assignments: Mapping[str, bytes]) -> Actions:
-        """The leader's assignment by member id, for the `Assign` of that generation."""
+        """The leader's assignment by member id is ready, for the `Assign` of that generation."""
         if self.phase is Phase.ASSIGNING and generation == self.generation:
             send_sync(self, tuple(assignments.items()), now)
         return self._settled(now)
 
     def tick(self, now: int) -> Actions:
-        """Time passed: something may be due."""
+        """Time passed: send what is due."""
         if self.expires_at is not None and self.expires_at <= now:
             lose_membership(self, self._why_expired(now - self.expires_at))
         if self.session.beat_at is not None and self.session.beat_at <= now:
@@ -216,10 +203,9 @@ class Membership(MembershipState):
         return told + blocked * (late > BLOCKED_MS)
 
     def _settled(self, now: int) -> Actions:
-        """All that the event causes: also the join or leave that waited for it."""
+        """The actions of the event, with a join or leave that waited for it."""
         if self.retry_at is not None and self.retry_at <= now:
-            # Also where nothing waits for it any more: a deadline that stays past is never slept
-            # to.
+            # Also if nothing waits for it any more: a deadline in the past would be due for ever.
             self.retry_at = None
         if self.retry_at is not None or self.draining or self.phase in (Phase.LEFT, Phase.LEAVING):
             pass

@@ -1,4 +1,4 @@
-"""Connections to brokers: one request pipeline per connection, opened by purpose, with TLS and SASL."""
+"""Connections to brokers: pipelined requests, one connection per purpose, TLS and SASL."""
 
 from kohort.client.net.connection import Connection, named
 from kohort.client.net.connections import Connections, Key

@@ -1,13 +1,12 @@
-"""One TCP connection to a broker: requests are pipelined and answered in order.
+"""One TCP connection to a broker, with pipelined requests and responses in order.
 
     connection = await Connection.open(("localhost", 9092), config)
-    answer = await connection.send("find_coordinator", key_type=0, key="orders")
+    response = await connection.send("find_coordinator", key_type=0, key="orders")
 
-`send` picks the highest version that both sides speak, within what the caller can use, and gives
-kio's response of that version. `submit` is for those who write and read bodies themselves (produce,
-fetch). What is bounded: requests in flight, the time that each may take, the size of an answer. A
-broker that lets a request's time pass loses its connection: answers come in order, so whatever it
-would answer then could not be told from the next.
+`send` uses the highest version that both sides and the caller speak, and gives kio's response of
+that version. `submit` is for callers that write and read bodies themselves (produce, fetch). Limits
+apply to the requests in flight, the time of each, and the size of a response. A request that times
+out closes the connection: responses come in order, so a late one would be taken for the next.
 """
 
 import asyncio
@@ -34,17 +33,17 @@ from kohort.errors import KafkaError
 from kohort.protocol.framing import MalformedError
 
 JOIN_BELOW: Final = 32 * 1024
-"""Bytes up to which a request is written as one piece."""
+"""Size in bytes up to which a request is written in one piece."""
 
 CLOSE_GRACE_S: Final = 1.0
-"""How long a connection that is being closed may take to hand over what was written."""
+"""Time limit for sending what was written before a close."""
 
 REAUTHENTICATE_AT: Final = 0.85
 """Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
 
 
 class _Call:
-    """A request on its way."""
+    """A request in flight."""
 
     __slots__ = ("api", "correlation_id", "deadline", "frame", "sent")
 
@@ -64,12 +63,12 @@ class _Call:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Opened by `Connection.open`. Used from one event loop."""
+    """A connection, opened by `Connection.open` and used from one event loop."""
 
     def __init__(self, address: Address, config: ClientConfig) -> None:
         self.address = address
         self.closed = False
-        """Whether nothing can be sent any more; why is in `reason`."""
+        """Whether nothing can be sent any more; `reason` says why."""
         self.reason = ""
         self._config = config
         self._loop = asyncio.get_running_loop()
@@ -96,10 +95,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig) -> Self:
-        """Connect, ask for versions, authenticate.
+        """Connect, request the versions, and authenticate.
 
         Raises BrokerUnreachableError if that fails or takes longer than
-        `socket_connection_setup_timeout_ms`, AuthenticationError if we are refused.
+        `socket_connection_setup_timeout_ms`, AuthenticationError if the broker refuses the client.
         """
         connection: Self | None = None
         limit_s = config.socket_connection_setup_timeout_ms / 1000
@@ -148,8 +147,9 @@ class Connection(asyncio.BufferedProtocol):
         return common_version(api, self._offered)
 
     def how(self, api: str, least: int = 0, most: int | None = None) -> Wire:
-        """The highest version that both sides and the caller can use. Raises
-        UnsupportedVersionError.
+        """The highest version that both sides and the caller speak.
+
+        Raises UnsupportedVersionError.
         """
         version = common_version(api, self._offered, least, most)
         if version is None:
@@ -166,20 +166,20 @@ class Connection(asyncio.BufferedProtocol):
         max_version: int | None = None,
         **fields: Any,
     ) -> Any:
-        """kio's response to a request of the highest version that both sides and the caller can
-        use.
+        """Send a request in the highest common version, and return kio's response.
 
-        Fields are given as `protocol.building.request` takes them; what the version lacks is
+        `fields` are as `protocol.building.request` takes them; those that the version lacks are
         dropped. Raises UnsupportedVersionError, BrokerUnreachableError, RequestTimeoutError after
         `timeout_ms` (default: `request_timeout_ms`). Error codes inside the response are the
-        caller's affair.
+        caller's concern.
         """
         how = self.how(api, min_version, max_version)
         return self.decode(how, await self.submit(how, how.body(fields), timeout_ms=timeout_ms))
 
     def decode(self, how: Wire, frame: Frame) -> Any:
-        """kio's response. One that cannot be read closes the connection, and raises
-        BrokerUnreachableError.
+        """Read kio's response.
+
+        An unreadable one closes the connection: raises BrokerUnreachableError.
         """
         try:
             response = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
@@ -190,32 +190,30 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def throttle(self, seconds: float) -> None:
-        """The client is over its quota: send nothing for so long, for the broker would not read it
-        (KIP-219).
+        """Send nothing for so long, since the client is over its quota (KIP-219).
 
-        No longer than `request_timeout_ms`, whatever it said.
+        No longer than `request_timeout_ms`, whatever the broker requested.
         """
         self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(
         self, how: Wire, *body: bytes, timeout_ms: int | None = None, await_response: bool = True
     ) -> Frame:
-        """The whole answer (without its size) to a request whose body is in pieces; b"" if it is
-        not `await_response`.
+        """Send a request whose body is in pieces, and return the response without its size.
 
-        Waits while too many requests are in flight. Raises BrokerUnreachableError,
-        RequestTimeoutError.
+        Waits while too many requests are in flight. Returns b"" at once if no response is awaited
+        (`await_response`). Raises BrokerUnreachableError, RequestTimeoutError.
         """
         if not await_response:
             await self._gate.passed()
             self._write(how, body, 0)
             return b""
         async with self._slots:
-            await self._gate.passed()  # now: it may have closed while others held the slots
+            await self._gate.passed()  # again: it may have closed while the slots were taken
             return await self._post(how, body, timeout_ms)
 
     async def close(self) -> None:
-        """Close it; requests in flight raise BrokerUnreachableError."""
+        """Close the connection; requests in flight raise BrokerUnreachableError."""
         self.fail(
             BrokerUnreachableError(f"the connection to {named(self.address)} was closed by us"),
             abort=False,
@@ -229,13 +227,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not yet answered."""
+        """Number of requests that have no response yet."""
         return len(self._pending)
 
     def fail(self, error: BrokerUnreachableError, *, abort: bool = True) -> BrokerUnreachableError:
-        """End the connection for that reason, with every request in flight. Gives the error back,
-        to be raised.
-        """
+        """End the connection and all requests in flight with that error, which is returned."""
         if not self.closed:
             self.closed = True
             self.reason = str(error)
@@ -249,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
                     call.frame.set_exception(
                         type(error)(f"{call.api} to {named(self.address)}: {error}")
                     )
-                    call.frame.exception()  # one that nobody awaits any more is no error
+                    call.frame.exception()  # mark it as read: no caller may be waiting
             if self._transport is not None:
                 self._transport.abort() if abort else self._transport.close()
         return error
@@ -257,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     async def _send_now(self, api: str, /, *, min_version: int = 0, **fields: Any) -> Any:
-        """`send`, also while others have to wait for authentication."""
+        """`send`, also while other requests wait for authentication."""
         how = self.how(api, min_version, None)
         return self.decode(how, await self._submit_now(how, how.body(fields)))
 
@@ -298,9 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(deadline, self._time_is_over)
 
     def _time_is_over(self) -> None:
-        """The earliest deadline that the timer knew of has come; most often its request has long
-        been answered.
-        """
+        """Handle the timer of the earliest deadline; usually its request has its response."""
         self._timer = None
         if not self._pending:
             return
@@ -348,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         if not self._pending:
-            raise MalformedError("an answer that nobody asked for")
+            raise MalformedError("a response to no request")
         call = self._pending.popleft()
         if (found := correlation_id(frame)) != call.correlation_id:
             self._pending.appendleft(call)
@@ -390,8 +384,9 @@ class Connection(asyncio.BufferedProtocol):
         self._renewing = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
-        """Authenticate anew while nothing else is sent: between its messages a broker takes no
-        other request.
+        """Authenticate again while nothing else is sent.
+
+        A broker accepts no other request between the messages of an authentication.
         """
         try:
             await self._authenticate()
@@ -403,14 +398,14 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def named(address: Address) -> str:
-    """HOST:PORT."""
+    """The address as HOST:PORT."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @contextmanager
 def _told_as_unreachable(address: Address) -> Iterator[None]:
-    """What goes wrong while connecting, in our own errors. TimeoutError is the caller's."""
+    """Turn errors of connecting into KohortErrors. TimeoutError is left to the caller."""
     try:
         yield
     except ssl.SSLError as error:

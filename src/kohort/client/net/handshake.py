@@ -1,8 +1,7 @@
-"""What is said on a fresh connection before anything else: versions (KIP-35, KIP-511), then SASL
-(KIP-43, KIP-152).
+"""The first requests on a connection: ApiVersions (KIP-35, KIP-511), then SASL (KIP-43, KIP-152).
 
-ApiVersions is asked in the highest version that we know. A broker that does not know it answers in
-v0 with UNSUPPORTED_VERSION and the versions that it does know, and is asked again.
+ApiVersions is sent in the highest version that kio has. A broker that does not know it responds in
+v0 with UNSUPPORTED_VERSION and the versions that it knows, and is asked again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +17,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import MalformedError
 
 Submit = Callable[[Wire, bytes], Awaitable[Frame]]
-"""Sends a body, gives the answer's frame."""
+"""Sends a body, and returns the response's frame."""
 
 Send = Callable[..., Awaitable[Any]]
 """`Connection.send`."""
@@ -27,17 +26,20 @@ Offered = Mapping[int, tuple[int, int]]
 """Lowest and highest version that a broker speaks, by API key."""
 
 UNASKED: Final[Offered] = {API_VERSIONS: spoken("api_versions")}
-"""What is assumed until the broker has told."""
+"""The versions that are assumed before the ApiVersions response."""
 
 _MS: Final = timedelta(milliseconds=1)
 _NO_TIME: Final = timedelta()
 _MAX_STEPS: Final = 8
-"""Messages of one authentication; SCRAM has two."""
+"""Most messages of one authentication; SCRAM has two."""
 _error_code = Struct(">h").unpack_from
 
 
 async def ask_versions(submit: Submit) -> Offered:
-    """What the broker speaks. Raises KafkaError, MalformedError, BrokerUnreachableError."""
+    """The versions that the broker speaks.
+
+    Raises KafkaError, MalformedError, BrokerUnreachableError.
+    """
     version = spoken("api_versions")[1]
     while True:
         response = await _ask_in(submit, version)
@@ -60,8 +62,7 @@ async def _ask_in(submit: Submit, version: int) -> Any:
 
 
 async def authenticate(send: Send, security: Security) -> int:
-    """Do the SASL exchange; for how many ms the broker takes it to hold (KIP-368), 0: for as long
-    as the connection.
+    """Authenticate by SASL; returns the session's lifetime in ms (KIP-368), 0 if it has no end.
 
     Raises AuthenticationError, BrokerUnreachableError.
     """

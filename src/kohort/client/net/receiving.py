@@ -1,8 +1,8 @@
-"""Bytes from a socket into frames, with as few copies as there can be.
+"""Splits the bytes of a socket into frames, with as few copies as possible.
 
-The transport reads into memory that we lend it (asyncio's BufferedProtocol). Small answers share
-one buffer and are copied out of it; as soon as the size of a large one is known it gets memory of
-its own, and the socket is read right into it: its records are never copied again.
+The transport reads into memory that `Receiver` provides (asyncio's BufferedProtocol). Small
+responses share one buffer and are copied out of it. A large response gets memory of its own as soon
+as its size is known, and the socket is read into that: its records are never copied again.
 """
 
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from typing import Final
 from kohort.protocol.framing import MalformedError
 
 SHARED: Final = 64 * 1024
-"""Bytes of the buffer for sizes and small answers."""
+"""Bytes of the buffer for sizes and small responses."""
 LEAST: Final = 4
-"""Bytes of the smallest answer: its correlation id."""
+"""Bytes of the smallest response: its correlation id."""
 
 _read_size = Struct(">i").unpack_from
 
 
 class Receiver:
-    """Lends memory, and gives the frames that have arrived in it, each without its size."""
+    """Provides memory to read into, and gives the frames that arrived, without their sizes."""
 
     __slots__ = ("_end", "_filled", "_large", "_limit", "_shared", "_start")
 
@@ -32,14 +32,15 @@ class Receiver:
         self._filled = 0
 
     def lend(self) -> memoryview:
-        """Where the transport may write; never empty."""
+        """The memory that the transport may write to; never empty."""
         if self._large is not None:
             return memoryview(self._large)[self._filled :]
         return memoryview(self._shared)[self._end :]
 
     def take(self, received: int) -> Iterator[bytes | bytearray]:
-        """The frames that are whole now that so many bytes were written. Raises MalformedError for
-        a false size.
+        """The frames that are complete after `received` more bytes.
+
+        Raises MalformedError for a false size.
         """
         if self._large is not None:
             self._filled += received
@@ -70,7 +71,7 @@ class Receiver:
             self._move(rest)
 
     def _begin(self, size: int) -> None:
-        """Give the frame whose first bytes have arrived room for the rest."""
+        """Provide room for the rest of a frame whose first bytes have arrived."""
         rest = self._end - self._start
         if 4 + size <= SHARED // 2:
             if 4 + size > SHARED - self._start:
@@ -82,6 +83,6 @@ class Receiver:
         self._start = self._end = 0
 
     def _move(self, rest: int) -> None:
-        """Have what is left at the start of the shared buffer."""
+        """Move the unread bytes to the start of the shared buffer."""
         self._shared[:rest] = self._shared[self._start : self._end]
         self._start, self._end = 0, rest

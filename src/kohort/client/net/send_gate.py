@@ -1,13 +1,11 @@
-"""Whether requests may be sent on a connection just now: several things may be in the way, each for
-itself.
-"""
+"""Holds back requests on a connection while there is an obstacle; several may exist at a time."""
 
 import asyncio
 from enum import Enum
 
 
 class Obstacle(Enum):
-    """Why nothing may be sent."""
+    """A reason why nothing may be sent."""
 
     FULL = "the transport takes no more"
     RENEWING = "authentication is being renewed"
@@ -15,7 +13,7 @@ class Obstacle(Enum):
 
 
 class SendGate:
-    """Open while there is no obstacle; once it is `closed_for_good` nobody waits any more."""
+    """Open while there is no obstacle, and after `closed_for_good`."""
 
     def __init__(self) -> None:
         self._obstacles: set[Obstacle] = set()
@@ -25,24 +23,24 @@ class SendGate:
         self._is_over = False
 
     async def passed(self) -> None:
-        """Wait until there are no obstacles."""
+        """Wait until there is no obstacle."""
         while not self._passable.is_set():
             await self._passable.wait()
 
     def hold(self, obstacle: Obstacle) -> None:
-        """This is in the way from now on."""
+        """Add an obstacle."""
         self._obstacles.add(obstacle)
         if not self._is_over:
             self._passable.clear()
 
     def let_go(self, obstacle: Obstacle) -> None:
-        """This is not in the way any more."""
+        """Remove an obstacle."""
         self._obstacles.discard(obstacle)
         if not self._obstacles:
             self._passable.set()
 
     def throttle(self, seconds: float) -> None:
-        """Hold for so long at least (KIP-219)."""
+        """Hold back requests for at least so long (KIP-219)."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if self._is_over or (self._timer is not None and self._timer.when() >= until):
@@ -53,7 +51,7 @@ class SendGate:
         self._timer = loop.call_at(until, self.let_go, Obstacle.THROTTLED)
 
     def closed_for_good(self) -> None:
-        """The connection has ended: whoever waits goes on, and is told so when sending."""
+        """Let all waiting requests pass: the connection has ended, and sending raises."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,7 @@
-"""Which version of an API two sides speak, and how a request of it is written and its answer read.
+"""API versions that client and broker have in common, and how requests and responses are encoded.
 
-kio has the schema of every version that Apache Kafka 4.3 knows, so that what we speak is what kio
-has; what the broker speaks it tells in ApiVersions. The highest that both have is used (KIP-35),
-within what the caller can use.
+kio has the schema of every version that Apache Kafka 4.3 knows; the broker reports its versions in
+ApiVersions. The highest common version is used (KIP-35), within the limits of the caller.
 """
 
 from collections.abc import Mapping
@@ -30,14 +29,12 @@ _HEAD: Final = Struct(">ihhi")
 _int32: Final = Struct(">i").unpack_from
 
 Frame = bytes | bytearray
-"""An answer without its size."""
+"""A response without its size."""
 
 
 @cache
 def spoken(api: str) -> tuple[int, int]:
-    """Lowest and highest version of an API that we have the schema of. Raises KeyError for no API
-    of Kafka.
-    """
+    """Lowest and highest version of an API that kio has. Raises KeyError for an unknown API."""
     if api not in KEYS:
         raise KeyError(
             f"{api!r} is no API of Kafka; names are in snake case, such as 'find_coordinator'"
@@ -48,7 +45,7 @@ def spoken(api: str) -> tuple[int, int]:
 def common_version(
     api: str, theirs: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None
 ) -> int | None:
-    """The highest version that we, they and the caller can use; None if there is none."""
+    """The highest version that client, broker and caller have in common; None if there is none."""
     if (offered := theirs.get(KEYS[api])) is None:
         return None
     ours = spoken(api)
@@ -60,7 +57,7 @@ def common_version(
 def unsupported(
     api: str, theirs: Mapping[int, tuple[int, int]], least: int, most: int | None
 ) -> UnsupportedVersionError:
-    """The error for a request that the broker does not understand."""
+    """The error for an API without a common version."""
     ours = spoken(api)
     wanted = f"v{max(ours[0], least)} to v{min(ours[1], ours[1] if most is None else most)}"
     offered = theirs.get(KEYS[api])
@@ -76,35 +73,31 @@ class Wire:
     key: int
     version: int
     flexible: bool
-    """Whether request headers, and but for ApiVersions answers' headers, end with tagged fields
-    (KIP-482).
-    """
+    """Whether headers have tagged fields (KIP-482); those of ApiVersions responses never have."""
 
     @property
     def read(self) -> Read:
-        """The answer's body, from (frame, offset). Raises MalformedError."""
+        """Reads a response's body from (frame, offset). Raises MalformedError."""
         return _response_reader(self.key, self.version)
 
     def body(self, fields: Mapping[str, Any]) -> bytes:
-        """A request's bytes behind its header; `fields` as `protocol.building.request` takes them."""
+        """Encode a request's body; `fields` are as `protocol.building.request` takes them."""
         return encode(request(self.key, self.version, **fields))
 
     def head(self, correlation_id: int, client_id: bytes, size: int) -> bytes:
-        """Size and header of a request whose body takes `size` bytes; `client_id` with its length
-        in front.
-        """
+        """Size and header of a request with a body of `size` bytes; `client_id` has its length."""
         tags = b"\0" if self.flexible else b""
         length = _HEAD.size - 4 + len(client_id) + len(tags) + size
         return _HEAD.pack(length, self.key, self.version, correlation_id) + client_id + tags
 
     def body_at(self, frame: Frame) -> int:
-        """Where an answer's body starts, behind correlation id and tags. Raises MalformedError."""
+        """Offset of a response's body, behind correlation id and tags. Raises MalformedError."""
         return skip_tags(frame, 4) if self.flexible and self.key != API_VERSIONS else 4
 
 
 @cache
 def wire(api: str, version: int) -> Wire:
-    """How that version is written and read."""
+    """The encoding of that version."""
     key = KEYS[api]
     schema = load_request_schema(key, version)
     return Wire(api, key, version, schema.__flexible__)
@@ -112,14 +105,12 @@ def wire(api: str, version: int) -> Wire:
 
 @cache
 def _response_reader(api_key: int, version: int) -> Read:
-    """Made when the first answer comes; those who read Fetch and Produce themselves need none."""
+    """Built at the first response; Fetch and Produce are read by other code."""
     return reader(load_response_schema(api_key, version))
 
 
 def preload(*apis: str) -> None:
-    """Have the newest versions of these at hand, 3 to 5 ms each the first time: before anybody
-    waits for them.
-    """
+    """Load the newest schemas of these APIs, 3 to 5 ms each, before they are needed."""
     for api in apis:
         how = wire(api, spoken(api)[1])
         how.body({})
@@ -135,6 +126,6 @@ def skip_tags(frame: Frame, at: int) -> int:
 
 
 def correlation_id(frame: Frame) -> int:
-    """What the answer says which request it belongs to; a frame has at least these four bytes."""
+    """The correlation id of a response; a frame has at least these four bytes."""
     found: int = _int32(frame, 0)[0]
     return found
