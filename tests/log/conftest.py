@@ -1,5 +1,7 @@
 """Logs to test with, and batches to put into them."""
 
+from uuid import UUID
+
 import pytest
 
 from kohort.log.base import LogConfig
@@ -11,6 +13,8 @@ from kohort.types import Instant, TopicPartition
 
 NOW = Instant(1_700_000_000_000)
 ORDERS = TopicPartition("orders", 0)
+ORDERS_ID = UUID(int=7)
+"""The id of the topic that the log of the fixtures belongs to."""
 DAY = 86_400_000
 
 
@@ -72,6 +76,7 @@ def directory(request, data):
         made = MemoryDirectory()
     else:
         made = LocalDirectory(data, durability="os" if request.param == "local" else "fsync")
+    made.directories.make({ORDERS: ORDERS_ID})
     yield made
     made.close()
 

@@ -18,7 +18,7 @@ from kohort.log.memory import memory_log
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
 
-from .conftest import NOW, ORDERS, batch, from_producer, records_of
+from .conftest import NOW, ORDERS, ORDERS_ID, batch, from_producer, records_of
 
 COMPACT = frozenset({"compact"})
 DAY = 86_400_000
@@ -311,7 +311,7 @@ class TestMeanwhile:
         put_many(log, 200)
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
         await asyncio.gather(compacting, return_exceptions=True)
         again = directory.open(ORDERS, compacted())
         assert (again.start_offset, again.end_offset) == (0, 0)

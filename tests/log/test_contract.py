@@ -15,7 +15,7 @@ from kohort.protocol import batches
 from kohort.protocol.batch_writing import replace_timestamps
 from kohort.protocol.batches import Codec, Record
 
-from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, from_producer, records_of, values_of
 
 
 def code_of(call, *arguments, **options):
@@ -278,7 +278,7 @@ class TestTheEnd:
         log.on_append(lambda: woken.append(True))
         waiting = asyncio.ensure_future(log.wait_beyond(5))
         await asyncio.sleep(0)
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
         with pytest.raises(KafkaError) as refused:
             await waiting
         assert refused.value.code is ErrorCode.unknown_topic_or_partition
@@ -295,7 +295,7 @@ class TestTheEnd:
 
     def test_a_new_log_of_the_same_name_is_empty(self, directory, log):
         log.append(batch(b"a"), NOW)
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
         again = directory.open(ORDERS, LogConfig())
         assert (again.start_offset, again.end_offset) == (0, 0)
         assert again.append(batch(b"b"), NOW).base_offset == 0
@@ -311,9 +311,9 @@ class TestTheEnd:
     def test_the_same_object_while_it_is_open(self, directory, log):
         assert directory.open(ORDERS, LogConfig()) is log
         assert list(directory.names()) == [ORDERS]
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
         assert list(directory.names()) == []
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
 
 
 class TestProducers:

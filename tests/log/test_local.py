@@ -13,7 +13,7 @@ from kohort.log.recovery import LastEnd
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
-from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, from_producer, records_of, values_of
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 
@@ -185,13 +185,15 @@ class TestFiles:
 
     def test_removal_leaves_nothing(self, reopen, data):
         directory = reopen()
+        directory.directories.make({ORDERS: ORDERS_ID})
         fill(directory.open(ORDERS, SMALL), 50)
-        directory.remove(ORDERS)
+        directory.remove(ORDERS, ORDERS_ID)
         assert list(directory.names()) == []
         directory.close()
         assert [path.name for path in data.iterdir() if path.is_dir()] == []
 
     def test_a_removal_that_was_interrupted_is_completed(self, reopen, data):
+        reopen().directories.make({ORDERS: ORDERS_ID})
         fill(reopen().open(ORDERS, SMALL), 50)
         reopen().close()
         os.rename(data / "orders-0", data / "~removed-1-0")
@@ -201,8 +203,8 @@ class TestFiles:
         assert not (data / "~removed-1-0").exists()
 
     def test_a_log_that_was_never_opened_is_removed_too(self, reopen, data):
-        reopen().open(ORDERS, SMALL)
-        reopen().remove(ORDERS)
+        reopen().directories.make({ORDERS: ORDERS_ID})
+        reopen().remove(ORDERS, ORDERS_ID)
         assert not (data / "orders-0").exists()
 
 

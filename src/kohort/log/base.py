@@ -16,7 +16,9 @@ rest with the same code (`partition.PartitionLog`); only where the bytes of a se
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
+from kohort.log.partition_directories import PartitionDirectories
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Instant, TopicPartition
 
@@ -206,6 +208,10 @@ class Log(Protocol):
         """
         ...
 
+    def unsynced(self) -> list[str]:
+        """The files and directories that were written to since this was last called."""
+        ...
+
     def close(self) -> None:
         """Flush, and let go of the files. Idempotent."""
         ...
@@ -214,19 +220,31 @@ class Log(Protocol):
 class LogDirectory(Protocol):
     """All logs of a server."""
 
-    def open(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+    @property
+    def directories(self) -> PartitionDirectories:
+        """The places of partitions, open or not."""
+        ...
+
+    def open(
+        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+    ) -> Log:
         """The log of that partition, made if it does not exist; the same object as long as it is
         open.
 
-        Raises OSError.
+        `synced_by_owner`: whoever opens it syncs what `Log.unsynced` names, whatever the durability
+        of the directory; what is replaced in it is synced first. Raises OSError.
         """
         ...
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """Delete a log with all its records, open or not; nothing happens if there is none. Raises
-        OSError.
+    def retire(self, topic_partition: TopicPartition) -> None:
+        """Close the log of a deleted partition for good; its records stay until `remove`."""
+        ...
 
-        A new one of the same name can be opened at once.
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """Delete the log of a partition of that topic with all its records, open or not.
+
+        Nothing happens to what belongs to another topic. A new one of the same name can be made at
+        once. Raises OSError.
         """
         ...
 

@@ -5,30 +5,30 @@ process), or the disk ("fsync": it survives a power failure).
 """
 
 import os
-import shutil
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 from typing import Literal
+from uuid import UUID
 
 from kohort.errors import ErrorCode
-from kohort.log import recovery
+from kohort.log import directory_format, recovery
 from kohort.log.base import LogConfig
 from kohort.log.cleaner import clean_all
+from kohort.log.data_directory import DataDirectory, checked_name, partition_names
 from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.files import FileBacking
 from kohort.log.lock import DirectoryLock
 from kohort.log.partition import PartitionLog
+from kohort.log.partition_mark import new_cluster_id
 from kohort.log.recovery import LastEnd
 from kohort.log.storage import OpenFiles
 from kohort.types import Instant, TopicPartition
 
 Durability = Literal["os", "fsync"]
 
-_REMOVED = "~removed-"
-"""How directories that are being deleted are named; no topic can have a tilde in its name."""
 _THREADS = 4
+_WEEK_MS = 7 * 86_400_000
 
 
 class LocalDirectory:
@@ -40,22 +40,43 @@ class LocalDirectory:
         *,
         durability: Durability = "os",
         max_open_files: int = 256,
+        stray_retention_ms: int = _WEEK_MS,
+        is_case_insensitive: bool | None = None,
     ) -> None:
         """Take the directory `path`, which is made if it does not exist.
 
-        Raises KohortError if another process has it (its text names the directory and the process),
-        OSError.
+        `is_case_insensitive` is found out if it is None. Raises KohortError if the directory is not
+        Kohort's, needs a later version, or belongs to another process (the text names the directory
+        and says what to do), OSError.
         """
         self._path = Path(path)
+        # Nothing is written, not even the lock, into a directory that is not Kohort's.
+        directory_format.examine(self._path)
         self._lock = DirectoryLock(self._path)
         self._durable = durability == "fsync"
         self._files = OpenFiles(max_open_files)
-        self._executor = ThreadPoolExecutor(_THREADS, "kohort-log")
+        self._stray_retention_ms = stray_retention_ms
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._removals = count()
         self._closed = False
-        for leftover in self._path.glob(_REMOVED + "*"):
-            self._executor.submit(shutil.rmtree, leftover, ignore_errors=True)
+        self._executor = ThreadPoolExecutor(_THREADS, "kohort-log")
+        try:
+            self.directories = self._open_directories(is_case_insensitive)
+        except BaseException:
+            self._executor.shutdown()
+            self._lock.release()
+            raise
+
+    def _open_directories(self, is_case_insensitive: bool | None) -> DataDirectory:
+        found = directory_format.examine(self._path)
+        directories = DataDirectory(
+            self._path,
+            self._executor,
+            found,
+            is_case_insensitive=is_case_insensitive,
+        )
+        if found is None and not partition_names(self._path):
+            directories.settle(new_cluster_id())
+        return directories
 
     def __repr__(self) -> str:
         return f"<LocalDirectory {self._path} {len(self._logs)} logs>"
@@ -65,13 +86,18 @@ class LocalDirectory:
         """How the process that had the directory before has ended."""
         return self._lock.last_end
 
-    def open(self, topic_partition: TopicPartition, config: LogConfig) -> PartitionLog:
+    def open(
+        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+    ) -> PartitionLog:
         log = self._logs.get(topic_partition)
         if log is None:
-            log = self._logs[topic_partition] = self._open(topic_partition, config)
+            log = self._open(topic_partition, config, synced_by_owner)
+            self._logs[topic_partition] = log
         return log
 
-    def _open(self, topic_partition: TopicPartition, config: LogConfig) -> PartitionLog:
+    def _open(
+        self, topic_partition: TopicPartition, config: LogConfig, synced_by_owner: bool
+    ) -> PartitionLog:
         path = self._directory(topic_partition)
         is_new = not os.path.isdir(path)
         if is_new:
@@ -86,49 +112,37 @@ class LocalDirectory:
             self._files,
             self._executor,
             checkpoint.recovery_point,
-            durable=self._durable,
+            durable=self._durable or synced_by_owner,
             on_failure=self._lock.distrust,
         )
         for segment in segments[:-1]:
             # a killed process left it in memory: the recovery point waits for it
             if segment.unsynced:
                 backing.sealed(segment)
-        if not self._durable:
+        if not self._durable or synced_by_owner:
             return PartitionLog(topic_partition, config, backing, segments, checkpoint)
         commit = GroupCommit(lambda: log.unsynced(), self._executor, self._lock.distrust)
         log = PartitionLog(topic_partition, config, backing, segments, checkpoint, commit)
         return log
 
     def _directory(self, topic_partition: TopicPartition) -> str:
-        name = str(topic_partition)
-        if "/" in name or "\0" in name or name.startswith(_REMOVED):
-            raise ValueError(f"{name!r} cannot be the name of a directory")
-        return f"{self._path}/{name}"
+        return f"{self._path}/{checked_name(topic_partition)}"
 
-    def remove(self, topic_partition: TopicPartition) -> None:
+    def retire(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
-        path = self._directory(topic_partition)
-        if not os.path.isdir(path):
-            return
-        # Renamed, it is gone at once and for good; deleting the files of a large log takes its
-        # time.
-        removed = f"{self._path}/{_REMOVED}{os.getpid()}-{next(self._removals)}"
-        os.rename(path, removed)
-        self._executor.submit(shutil.rmtree, removed, ignore_errors=True)
+
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        self.retire(topic_partition)
+        self.directories.remove(topic_partition, topic_id)
 
     def names(self) -> Iterable[TopicPartition]:
-        found: list[TopicPartition] = []
-        with os.scandir(self._path) as entries:
-            for entry in entries:
-                topic, dash, partition = entry.name.rpartition("-")
-                if dash and topic and partition.isdecimal() and "~" not in topic and entry.is_dir():
-                    found.append(TopicPartition(topic, int(partition)))
-        return sorted(found)
+        return partition_names(self._path)
 
     async def clean(self, now: Instant) -> None:
         await clean_all(self._logs.values(), now)
+        self.directories.remove_strays(now, self._stray_retention_ms)
 
     def close(self) -> None:
         """Bring everything to the disk, close every log and let go of the directory. Idempotent.

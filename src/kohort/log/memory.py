@@ -1,16 +1,56 @@
 """Logs in memory: for tests, for embedding, for `kohort serve --memory`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
 
+from kohort import __version__
 from kohort.errors import ErrorCode
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.index import SegmentIndex
 from kohort.log.partition import PartitionLog
+from kohort.log.partition_directories import NameTakenError
+from kohort.log.partition_mark import new_cluster_id
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.types import Instant, TopicPartition
+
+
+class MemoryPlaces:
+    """The `PartitionDirectories` of memory."""
+
+    is_case_insensitive = False
+    written_by = __version__
+
+    def __init__(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """`logs` are those that are open."""
+        self.cluster_id: str | None = new_cluster_id()
+        self._logs = logs
+        self._topics: dict[TopicPartition, UUID] = {}
+
+    def marks(self) -> dict[TopicPartition, UUID | None]:
+        return {each: self._topics.get(each) for each in {*self._logs, *self._topics}}
+
+    def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        for partition in partitions:
+            if partition in self._logs and partition not in self._topics:
+                raise NameTakenError(partition, f"memory/{partition}")
+        self._topics.update(partitions)
+
+    def mark(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        self._topics.update(partitions)
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        self._topics.pop(partition, None)
+        return f"{partition}-stray"
+
+    def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        if self._topics.get(partition) == topic_id:
+            del self._topics[partition]
+
+    def settle(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
 
 
 class MemoryDirectory:
@@ -18,20 +58,31 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self.directories = MemoryPlaces(self._logs)
 
-    def open(self, topic_partition: TopicPartition, config: LogConfig) -> PartitionLog:
+    def open(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        synced_by_owner: bool = False,  # noqa: ARG002
+    ) -> PartitionLog:
         log = self._logs.get(topic_partition)
         if log is None:
             log = self._logs[topic_partition] = memory_log(topic_partition, config)
         return log
 
-    def remove(self, topic_partition: TopicPartition) -> None:
+    def retire(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
 
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        self.retire(topic_partition)
+        self.directories.remove(topic_partition, topic_id)
+
     def names(self) -> Iterable[TopicPartition]:
-        return tuple(self._logs)
+        return tuple(self.directories.marks())
 
     async def clean(self, now: Instant) -> None:
         await clean_all(self._logs.values(), now)

@@ -200,7 +200,11 @@ def open_directory(config: Config) -> LogDirectory:
         return MemoryDirectory()
     from kohort.log.local import LocalDirectory
 
-    return LocalDirectory(config["log.dir"], durability=config["durability"])
+    return LocalDirectory(
+        config["log.dir"],
+        durability=config["durability"],
+        stray_retention_ms=config["stray.retention.ms"],
+    )
 
 
 def group_config(config: Config) -> GroupConfig:

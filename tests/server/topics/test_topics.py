@@ -1,5 +1,6 @@
 """Topics: every change is one record, and what the log says is what there is after any restart."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.protocol import batches
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
     METADATA,
@@ -20,9 +22,10 @@ from kohort.server.topics.cluster_metadata import (
     TopicDeleted,
     TopicRecord,
 )
+from kohort.server.topics.metadata_log import METADATA_LOG
 from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import TopicPartition
-from server.handlers.bench import Bench
+from server.handlers.bench import START, Bench
 
 
 def snapshot(topics: Topics) -> dict[str, Any]:
@@ -88,6 +91,8 @@ def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Ben
     told: list[frozenset[str]] = []
     bench.topics.on_deleted.append(told.append)
     bench.topics.delete("a.b")
+    assert told == [], "a power loss may still bring the topic back"
+    bench.topics.flush()
     assert told == [frozenset({"a.b"})]
     assert bench.topics.by_id(first.id) is None
     second = bench.topics.create("a_b", 1)
@@ -97,11 +102,11 @@ def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Ben
     assert third.partitions[0].end_offset == 0
 
 
-def test_logs_that_belong_to_no_topic_are_removed_at_start(bench: Bench) -> None:
-    bench.topics.create("orders", 2)
-    settings = bench.topics.log("orders", 0).config  # type: ignore[union-attr]
-    for leftover in (TopicPartition("never-created", 0), TopicPartition("orders", 2)):
-        bench.directory.open(leftover, settings)
+def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Bench) -> None:
+    orders = bench.topics.create("orders", 2)
+    bench.directory.directories.make(
+        {TopicPartition("never-created", 0): UUID(int=9), TopicPartition("orders", 2): orders.id}
+    )
     bench.restart()
     assert set(bench.directory.names()) == {METADATA, ("orders", 0), ("orders", 1)}
 
@@ -110,15 +115,16 @@ class Failing:
     """A directory of logs in which one thing fails."""
 
     def __init__(self, directory: Any, **fails: Callable[[TopicPartition], bool]) -> None:
+        self.directories = directory.directories
         self._directory, self._fails = directory, fails
 
     def __getattr__(self, name: str) -> Any:
         done = getattr(self._directory, name)
 
-        def act(*arguments: Any) -> Any:
+        def act(*arguments: Any, **options: Any) -> Any:
             if name in self._fails and self._fails[name](arguments[0]):
                 raise OSError(28, "No space left on device")
-            return done(*arguments)
+            return done(*arguments, **options)
 
         return act
 
@@ -170,6 +176,7 @@ def test_files_that_could_not_be_removed_do_not_come_back(bench: Bench) -> None:
     bench.fill("orders")
     stuck = True
     bench.topics.delete("orders")
+    bench.topics.flush()
     stuck = False
     assert bench.topics.create("orders", 1).partitions[0].end_offset == 0
 
@@ -215,7 +222,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
 @settings(max_examples=examples(50))
 def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[MetadataRecord]) -> None:
     data = b"".join(cluster_metadata.encode_batch([record], 5) for record in records)
-    assert list(cluster_metadata.decode_batches(data)) == records
+    assert [record for _, record in cluster_metadata.decode_batches(data)] == records
     last_of_each_key = {cluster_metadata.encode(record)[0]: record for record in records}
     compacted = [
         record
@@ -225,6 +232,53 @@ def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[Metad
     assert folded(compacted) == folded(records)
 
 
-def test_records_of_later_versions_are_passed_over() -> None:
-    assert cluster_metadata.decode(b'{"acl":"x"}', b'{"y":1}') is None
-    assert cluster_metadata.decode(b'{"cluster":"id"}', None) is None
+TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        (b'{"acl":"x"}', b'{"y":1}', """of the unknown kind b'{"acl":"x"}'"""),
+        (b'{"cluster":"id"}', None, "of the unknown kind"),
+        (b'{"cluster":"id","x":1}', b'{"id":"a"}', "of the unknown kind"),
+        (b'{"cluster":"id"}', b"{}", "a cluster record without the field 'id'"),
+        (b'{"cluster":"id"}', b'{"id":7}', "a cluster record whose field 'id' is 7"),
+        (b'{"producer ids":"reserved"}', b'{"end":true}', "whose field 'end' is True"),
+        (b"\xff", b"{}", r"the key b'\xff', which is no JSON object"),
+        (b"[" * 100_000, b"{}", "which is no JSON object"),
+        (TOPIC, b"[]", "the value b'[]', which is no JSON object"),
+        (TOPIC, b"{", "which is no JSON object"),
+        (b'{"topic":"x"}', None, "a topic record with the id 'x'"),
+        (
+            TOPIC,
+            b'{"name":"a","partitions":1,"configs":{},"internal":false,"racks":2}',
+            "a topic record with the unknown field 'racks'",
+        ),
+        (
+            TOPIC,
+            b'{"name":"a","partitions":"1","configs":{},"internal":false}',
+            "a topic record whose field 'partitions' is '1'",
+        ),
+        (
+            TOPIC,
+            b'{"name":"a","partitions":0,"configs":{},"internal":false}',
+            "a topic record with 0 partitions",
+        ),
+        (
+            TOPIC,
+            b'{"name":"a","partitions":1,"configs":{"x":1},"internal":false}',
+            "with the configs {'x': 1}",
+        ),
+    ],
+)
+def test_a_record_that_this_version_did_not_write_is_refused_by_name(
+    bench: Bench, key: bytes, value: bytes | None, why: str
+) -> None:
+    bench.topics.create("orders", 1)
+    log = bench.directory.open(METADATA, METADATA_LOG)
+    offset = log.end_offset
+    log.append(batches.pack([(key, value)], START), START)
+    with pytest.raises(KohortError, match=re.escape(why)) as caught:
+        bench.restart()
+    assert f"__cluster_metadata-0: the record at offset {offset} " in str(caught.value)
+    assert "Kohort 0.1.0 was the last to serve from it" in str(caught.value)

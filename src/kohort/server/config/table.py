@@ -251,6 +251,11 @@ _OURS = (
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss.",
     ),
     ConfigDef(
+        name="stray.retention.ms", kind="long", default=7 * 86_400_000, minimum=-1, ours=True,
+        doc="How long partition directories that belong to no topic are kept after they were "
+            "renamed to …-stray; -1 keeps them.",
+    ),
+    ConfigDef(
         name="insecure", kind="boolean", default=False, ours=True,
         doc="Whether the server may listen on an address that other machines can reach; there is "
         "no authentication yet.",

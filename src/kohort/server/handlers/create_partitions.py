@@ -19,9 +19,12 @@ API_KEY = 37
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
-    results = [
-        _result(services, request, topic) for topic in request.topics if times[topic.name] == 1
-    ]
+    async with services.topics.changing:
+        results = [
+            await _result(services, request, topic)
+            for topic in request.topics
+            if times[topic.name] == 1
+        ]
     results += [
         {
             "name": name,
@@ -36,11 +39,11 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     exchange.respond(response(API_KEY, exchange.version, results=results))
 
 
-def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:
+async def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:
     try:
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
-        _grow(services, wanted, request.validate_only)
+        await _grow(services, wanted, request.validate_only)
     except KafkaError as error:
         return {
             "name": wanted.name,
@@ -50,7 +53,7 @@ def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:
     return {"name": wanted.name, "error_code": ErrorCode.none}
 
 
-def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
+async def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
     if services.topics.get(wanted.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     topic = services.topics.plan_partitions(wanted.name, wanted.count)
@@ -61,7 +64,7 @@ def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
     if wanted.assignments is not None:
         _validate_assignments(services, wanted.assignments, wanted.count - len(topic.partitions))
     if not validate_only:
-        services.topics.add_partitions(wanted.name, wanted.count)
+        await services.topics.grow(wanted.name, wanted.count)
 
 
 def _validate_assignments(services: Services, assignments: Any, added: int) -> None:

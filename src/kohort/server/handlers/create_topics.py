@@ -15,11 +15,12 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import describe_topic_configs
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, TopicRecord
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, TopicRecord
 
 API_KEY = 19
 DEFAULT = -1
@@ -29,38 +30,68 @@ DEFAULT = -1
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if times[topic.name] == 1]
-    results = [_result(services, request, topic, _excess(services, wanted)) for topic in wanted]
+    async with services.topics.changing:
+        results = await _results(services, request, wanted)
     results += [_duplicate(name) for name, count in times.items() if count > 1]
     if not request.validate_only:
         results = await services.topics.confirmed(results)
     exchange.respond(response(API_KEY, exchange.version, topics=results))
 
 
-def _result(
+async def _results(services: Services, request: Any, wanted: Sequence[Any]) -> list[dict[str, Any]]:
+    slices, excess = TimeSlices(), _excess(services, wanted)
+    validated: list[TopicRecord | KafkaError] = []
+    for topic in wanted:
+        validated.append(_validated(services, request, topic, excess))
+        await slices.give_way()
+    if not request.validate_only:
+        validated = await _created(services, wanted, validated)
+    results = []
+    for topic, outcome in zip(wanted, validated, strict=True):
+        results.append(
+            refusal(topic.name, outcome.code, outcome.message or None)
+            if isinstance(outcome, KafkaError)
+            else _success(services, outcome)
+        )
+        await slices.give_way()
+    return results
+
+
+def _validated(
     services: Services, request: Any, topic: Any, excess: KafkaError | None
-) -> dict[str, Any]:
+) -> TopicRecord | KafkaError:
+    """The topic as it would be created, or why it is not."""
     try:
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
             raise excess
-        return _created(services, topic, request.validate_only)
+        plan = services.topics.plan(topic.name, _partitions(services, topic), _configs(topic))
+        _validate_placement(services, topic)
     except KafkaError as error:
-        return refusal(topic.name, error.code, error.message or None)
+        return error
+    return plan
 
 
-def _created(services: Services, topic: Any, validate_only: bool) -> dict[str, Any]:
-    partitions = _partitions(services, topic)
-    configs = {config.name: config.value for config in topic.configs}
-    plan = services.topics.plan(topic.name, partitions, configs)
-    _validate_placement(services, topic)
-    if validate_only:
-        return _success(services, plan)
-    made = services.topics.create(topic.name, partitions, configs)
-    return _success(
-        services,
-        TopicRecord(id=made.id, name=made.name, partitions=partitions, configs=made.configs),
-    )
+async def _created(
+    services: Services, wanted: Sequence[Any], validated: Sequence[TopicRecord | KafkaError]
+) -> list[TopicRecord | KafkaError]:
+    """Create what is valid; in the same order the topic as it is now, or why it is not."""
+    valid = [
+        NewTopic(topic.name, _partitions(services, topic), _configs(topic))
+        for topic, plan in zip(wanted, validated, strict=True)
+        if isinstance(plan, TopicRecord)
+    ]
+    created = iter(await services.topics.create_each(valid))
+    outcomes: list[TopicRecord | KafkaError] = []
+    for plan in validated:
+        outcome = plan if isinstance(plan, KafkaError) else next(created)
+        outcomes.append(outcome if isinstance(outcome, KafkaError) else outcome.record())
+    return outcomes
+
+
+def _configs(topic: Any) -> dict[str, str | None]:
+    return {config.name: config.value for config in topic.configs}
 
 
 def _partitions(services: Services, topic: Any) -> int:

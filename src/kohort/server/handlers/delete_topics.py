@@ -4,12 +4,14 @@ v5 answers with a message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELET
 known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topics
@@ -19,35 +21,37 @@ FIRST_WITH_IDS = 6
 FIRST_WITH_DISABLED = 3
 
 
-class Wanted(NamedTuple):
-    """What is to be deleted; by which of both, the answer repeats."""
+class TopicToDelete(NamedTuple):
+    """A topic by its name or its id; the response repeats both."""
 
     name: str | None
     topic_id: UUID | None
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    wanted = list(_wanted(request, exchange.version))
-    results = [
-        _result(services, exchange.version, request, each, wanted) for each in dict.fromkeys(wanted)
-    ]
-    exchange.respond(
-        response(API_KEY, exchange.version, responses=await services.topics.confirmed(results))
-    )
+    times = Counter(_topics_to_delete(request, exchange.version))
+    slices, results = TimeSlices(), []
+    async with services.topics.changing:
+        for wanted, count in times.items():
+            results.append(_result(services, exchange.version, request, wanted, count))
+            await slices.give_way()
+        results = await services.topics.confirmed(results)
+    exchange.respond(response(API_KEY, exchange.version, responses=results))
 
 
-def _wanted(request: Any, version: int) -> Iterator[Wanted]:
+def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:
     if version < FIRST_WITH_IDS:
-        yield from (Wanted(name, None) for name in request.topic_names)
+        yield from (TopicToDelete(name, None) for name in request.topic_names)
     else:
-        yield from (Wanted(topic.name, topic.topic_id) for topic in request.topics)
+        yield from (TopicToDelete(topic.name, topic.topic_id) for topic in request.topics)
 
 
 def _result(
-    services: Services, version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+    services: Services, version: int, request: Any, wanted: TopicToDelete, times: int
 ) -> dict[str, Any]:
+    """Delete one topic, which the request names so many `times`."""
     try:
-        _validate_request(services, version, request, wanted, all_wanted)
+        _validate_request(services, version, request, wanted, times)
         found = _resolve(services.topics, wanted)
         services.topics.delete(found.name or "")
     except KafkaError as error:
@@ -56,7 +60,7 @@ def _result(
 
 
 def _validate_request(
-    services: Services, version: int, request: Any, wanted: Wanted, all_wanted: list[Wanted]
+    services: Services, version: int, request: Any, wanted: TopicToDelete, times: int
 ) -> None:
     if not services.config["delete.topic.enable"]:
         known = version >= FIRST_WITH_DISABLED
@@ -67,7 +71,7 @@ def _validate_request(
         raise KafkaError(
             ErrorCode.invalid_request, ("You may not specify both topic name and topic id.")
         )
-    if all_wanted.count(wanted) > 1:
+    if times > 1:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Duplicate topic {'id' if wanted.name is None else 'name'}.",
@@ -76,7 +80,7 @@ def _validate_request(
         raise KafkaError(ErrorCode.request_timed_out)
 
 
-def _resolve(topics: Topics, wanted: Wanted) -> Wanted:
+def _resolve(topics: Topics, wanted: TopicToDelete) -> TopicToDelete:
     if wanted.topic_id is not None:
         topic = topics.by_id(wanted.topic_id)
         if topic is None:
@@ -90,10 +94,10 @@ def _resolve(topics: Topics, wanted: Wanted) -> Wanted:
             )
     if topic.internal:
         raise KafkaError(ErrorCode.policy_violation, f"{topic.name} keeps the state of all groups.")
-    return Wanted(topic.name, topic.id)
+    return TopicToDelete(topic.name, topic.id)
 
 
-def _entry(topic: Wanted, code: ErrorCode, message: str) -> dict[str, Any]:
+def _entry(topic: TopicToDelete, code: ErrorCode, message: str) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,

@@ -18,7 +18,14 @@ from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
 from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from kohort.server.services import Services
-from kohort.server.topics import INTERNAL, Topic, Topics, validate_name
+from kohort.server.topics import (
+    INTERNAL,
+    MAX_PARTITIONS_PER_REQUEST,
+    NewTopic,
+    Topic,
+    Topics,
+    validate_name,
+)
 
 API_KEY = 3
 FIRST_WITH_IDS = 12
@@ -37,26 +44,32 @@ def handle(
     if known is not None:
         exchange.respond_encoded(known)
         return None
-    refused: dict[str, ErrorCode] = {}
     if _may_create(services, exchange.version, request) and (
-        made := _create_missing(services, request.topics, refused)
+        missing := _missing_topics(services, request.topics)
     ):
-        return _respond_when_durable(services, exchange, request, refused, made)
-    _respond(services, exchange, request, refused)
+        return _create_and_respond(services, exchange, request, missing)
+    _respond(services, exchange, request, {})
     return None
 
 
-async def _respond_when_durable(
-    services: Services,
-    exchange: Exchange,
-    request: Any,
-    refused: dict[str, ErrorCode],
-    made: list[str],
+async def _create_and_respond(
+    services: Services, exchange: Exchange, request: Any, missing: list[str]
 ) -> None:
+    topics, partitions = services.topics, services.config["num.partitions"]
+    # What exceeds the limit is unknown, as all missing topics are in Kafka, and asked for again.
+    wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
+    async with topics.changing:
+        outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
+    refused = {
+        name: outcome.code
+        for name, outcome in zip(wanted, outcomes, strict=True)
+        # Another request may have made the topic meanwhile.
+        if isinstance(outcome, KafkaError) and topics.get(name) is None
+    }
     try:
-        await services.topics.durable()
+        await topics.durable()
     except KafkaError as failure:
-        refused |= dict.fromkeys(made, failure.code)
+        refused = dict.fromkeys(wanted, failure.code) | refused
     _respond(services, exchange, request, refused)
 
 
@@ -88,22 +101,13 @@ def _may_create(services: Services, version: int, request: Any) -> bool:
     return bool(allowed and by_name and services.config["auto.create.topics.enable"])
 
 
-def _create_missing(
-    services: Services, wanted: Iterable[Any], refused: dict[str, ErrorCode]
-) -> list[str]:
-    """Create what is asked for by name and is not there; `refused` learns why not. The names of
-    those created.
-    """
-    created = []
-    for each in wanted:
-        if not each.name or each.name in INTERNAL or services.topics.get(each.name) is not None:
-            continue
-        try:
-            services.topics.create(each.name, services.config["num.partitions"])
-            created.append(each.name)
-        except KafkaError as error:
-            refused[each.name] = error.code
-    return created
+def _missing_topics(services: Services, wanted: Iterable[Any]) -> list[str]:
+    """The names of topics that do not exist, and may be created because somebody asks for them."""
+    return [
+        name
+        for name in dict.fromkeys(each.name for each in wanted)
+        if name and name not in INTERNAL and services.topics.get(name) is None
+    ]
 
 
 def _respond(

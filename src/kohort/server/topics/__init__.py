@@ -3,12 +3,13 @@
 from kohort.server.topics.cluster_metadata import TopicRecord
 from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
 from kohort.server.topics.names import INTERNAL, validate_name
-from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topic, Topics
+from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic, Topics
 
 __all__ = [
     "INTERNAL",
     "LEADER_EPOCH",
     "MAX_PARTITIONS_PER_REQUEST",
+    "NewTopic",
     "Topic",
     "TopicRecord",
     "Topics",

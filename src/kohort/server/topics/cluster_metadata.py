@@ -23,6 +23,17 @@ METADATA: Final = TopicPartition("__cluster_metadata", 0)
 """Kafka's name for its own; no topic of that name can be created."""
 
 
+METADATA_ID: Final = UUID(int=1)
+"""The id of its topic, which is Kafka's as well (Uuid.METADATA_TOPIC_ID)."""
+
+_MAX_SHOWN: Final = 80
+_TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
+
+
+class UndecodableError(ValueError):
+    """A record that this version did not write; the text continues "the record …"."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
     """The first record of every log."""
@@ -103,28 +114,66 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"cluster": "id"}), _json({"id": record.cluster_id})
 
 
-def decode(key: bytes, value: bytes | None) -> MetadataRecord | None:
-    """The record, or None if it is of a kind that only later versions know."""
-    name, fields = json.loads(key), None if value is None else json.loads(value)
-    if "topic" in name:
-        return _decode_topic(UUID(name["topic"]), fields)
-    if "cluster" in name and fields is not None:
-        return ClusterRecord(fields["id"])
-    if "producer ids" in name and fields is not None:
-        return ProducerIdsReserved(fields["end"])
-    return None
+def decode(key: bytes, value: bytes | None) -> MetadataRecord:
+    """The record. Raises UndecodableError for what this version did not write."""
+    name = _object(key, "key")
+    fields = None if value is None else _object(value, "value")
+    match name:
+        case {"topic": str(text), **rest} if not rest:
+            return _decode_topic(_topic_id(text), fields)
+        case {"cluster": "id", **rest} if not rest and fields is not None:
+            return ClusterRecord(_fields("cluster", fields, {"id": str})["id"])
+        case {"producer ids": "reserved", **rest} if not rest and fields is not None:
+            return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
+    raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 
 def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicRecord | TopicDeleted:
     if fields is None:
         return TopicDeleted(topic_id)
-    return TopicRecord(
-        id=topic_id,
-        name=fields["name"],
-        partitions=fields["partitions"],
-        configs=fields["configs"],
-        internal=fields["internal"],
-    )
+    known = _fields("topic", fields, _TOPIC_FIELDS)
+    configs = known["configs"]
+    if not all(isinstance(value, str) for value in configs.values()):
+        raise UndecodableError(f"is a topic record with the configs {_shown(configs)}")
+    if known["partitions"] < 1:
+        raise UndecodableError(f"is a topic record with {known['partitions']} partitions")
+    return TopicRecord(id=topic_id, **known)
+
+
+def _topic_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise UndecodableError(f"is a topic record with the id {_shown(text)}") from None
+
+
+def _object(content: bytes, part: str) -> dict[str, Any]:
+    try:
+        decoded = json.loads(content)
+    except (ValueError, RecursionError):
+        decoded = None
+    if not isinstance(decoded, dict):
+        raise UndecodableError(f"has the {part} {_shown(content)}, which is no JSON object")
+    return decoded
+
+
+def _fields(kind: str, fields: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
+    """`fields`, which are those of `types`, no more and no less. Raises UndecodableError."""
+    if unknown := sorted(fields.keys() - types.keys()):
+        raise UndecodableError(f"is a {kind} record with the unknown field {_shown(unknown[0])}")
+    if missing := sorted(types.keys() - fields.keys()):
+        raise UndecodableError(f"is a {kind} record without the field {_shown(missing[0])}")
+    for name, of in types.items():
+        if type(fields[name]) is not of:
+            raise UndecodableError(
+                f"is a {kind} record whose field {_shown(name)} is {_shown(fields[name])}"
+            )
+    return dict(fields)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 
 def encode_batch(records: Iterable[MetadataRecord], now: int) -> bytes:
@@ -132,13 +181,19 @@ def encode_batch(records: Iterable[MetadataRecord], now: int) -> bytes:
     return batches.pack([encode(record) for record in records], now)
 
 
-def decode_batches(data: batches.Buffer) -> Iterable[MetadataRecord]:
-    """The records of the whole batches in `data`, in order."""
+def decode_batches(data: batches.Buffer) -> Iterable[tuple[int, MetadataRecord]]:
+    """(offset, record) of the whole batches in `data`, in order.
+
+    Raises UndecodableError with the offset in its text.
+    """
     for position, _ in batches.iterate(data):
         for record in batches.decode_records(data, position):
-            known = None if record.key is None else decode(record.key, record.value)
-            if known is not None:
-                yield known
+            try:
+                if record.key is None:
+                    raise UndecodableError("has no key")
+                yield record.offset, decode(record.key, record.value)
+            except UndecodableError as error:
+                raise UndecodableError(f"the record at offset {record.offset} {error}") from None
 
 
 def _json(value: object) -> bytes:

@@ -1,21 +1,30 @@
 """The topics of this server: created, grown, configured and deleted, each by one record of the
 metadata log.
 
-How a change happens, always in this order: it is validated; a creation or growth opens the logs it
-needs; the record is appended, which is the moment when it happened; the record is replayed;
-deletion lets go of the logs. So after a crash at any point the log says what exists, logs without a
-topic are leftovers that the next start removes, and a topic that Metadata shows already takes
-appends.
+A change happens in this order, so that a power loss at any point leaves topics and data consistent:
+
+1. it is validated;
+2. a creation or growth makes the directories of its partitions, marked with the topic's id, and
+   they are on the disk;
+3. the record is appended and replayed, which is the moment when it happened: a topic that Metadata
+   shows takes appends, a deleted one does not;
+4. the record is on the disk (`durable`), and only then the client is told;
+5. the directories of a deleted topic are removed, and groups forget its offsets.
+
+Changes by clients follow one another (`changing`), and wait for the disk in other threads.
 """
 
+import asyncio
 import logging
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-from uuid import UUID, uuid4
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log, LogConfig, LogDirectory
+from kohort.log.base import Log, LogDirectory
+from kohort.log.partition_directories import NameTakenError
+from kohort.log.partition_mark import new_cluster_id, new_topic_id
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     BrokerConfig,
     effective_topic_configs,
@@ -33,6 +42,11 @@ from kohort.server.topics.cluster_metadata import (
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog, storage_error
 from kohort.server.topics.names import collision_key, validate_creatable
 from kohort.server.topics.producer_ids import ProducerIds
+from kohort.server.topics.reconciliation import (
+    ensure_metadata_directory,
+    places_of,
+    reconcile,
+)
 from kohort.server.topics.response_cache import AnswerCache
 from kohort.types import Instant, TopicPartition
 
@@ -40,6 +54,14 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's own limit for what one request may create."""
 
 _log = logging.getLogger("kohort.topics")
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str | None] = {}
 
 
 class Topic:
@@ -59,39 +81,55 @@ class Topic:
         """The typed value of every topic config."""
         self.partitions = partitions
 
+    def record(self, **changes: Any) -> TopicRecord:
+        """The topic as its record says, but for `changes`."""
+        now: dict[str, Any] = {"partitions": len(self.partitions), "configs": self.configs}
+        return TopicRecord(id=self.id, name=self.name, internal=self.internal, **now | changes)
+
     def __repr__(self) -> str:
         return f"<Topic {self.name} {self.id} partitions={len(self.partitions)}>"
 
 
 class Topics:
-    """Every topic of this server. Everything but `durable` is synchronous: a change is done when
-    the call returns.
-    """
+    """Every topic of this server."""
 
     def __init__(
         self, logs: LogDirectory, config: BrokerConfig, now: Callable[[], Instant]
     ) -> None:
-        """Replay the metadata log, remove leftovers, open every topic. Raises OSError if the
-        storage fails.
+        """Replay the metadata log, make the directories agree with it, open every topic.
+
+        Raises KohortError if the data directory cannot be used as it is, OSError if the storage
+        fails.
         """
         self._logs = logs
         self._config = config
         self._now = now
         self._topics: dict[str, Topic] = {}
         self._names: dict[UUID, str] = {}
-        self._collisions: dict[str, str] = {}
+        self._claimed: dict[str, str] = {}
+        """Topics, and those being made, by all that no other topic's name may equal."""
         self.answers = AnswerCache()
         """Emptied by every change of a topic."""
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
-        """Called with the names of topics that are gone."""
-        self._metadata = MetadataLog(logs.open(METADATA, METADATA_LOG), now)
+        """Called with the names of topics that are gone, when no power loss can bring them back."""
+        self.changing = asyncio.Lock()
+        """To be held by whoever changes topics and waits in between."""
+        self._to_tell: set[str] = set()
+        """Deleted topics that `on_deleted` has not been told of."""
+        self._to_remove: dict[TopicPartition, UUID] = {}
+        """Partitions of deleted topics: their records go once the deletion is on the disk."""
+        ensure_metadata_directory(logs.directories)
+        log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
+        self._metadata = MetadataLog(log, now, logs.directories.written_by)
         state = self._metadata.state
         if not state.cluster_id:
-            self._metadata.commit(ClusterRecord(new_cluster_id()))
+            self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIds(state.producer_ids_end, self._reserve_producer_ids)
-        self._remove_leftovers()
+        reconcile(logs.directories, state)
         for record in state.topics.values():
-            self._open(record)
+            self._add(self._opened(record))
+        self._metadata.flush()
+        logs.directories.settle(state.cluster_id)
 
     # Reading
 
@@ -117,13 +155,37 @@ class Topics:
         return topic.partitions[partition]
 
     async def durable(self) -> None:
-        """Return when every change made by now is as durable as is asked for. Raises KafkaError
+        """Return when every change made by now is on the disk. Raises KafkaError
         KAFKA_STORAGE_ERROR.
         """
+        deleted, names = tuple(self._to_remove.items()), frozenset(self._to_tell)
         try:
             await self._metadata.durable()
         except OSError as error:
             raise storage_error(error) from error
+        self._tell_deleted(names)
+        slices = TimeSlices()
+        for partition, topic_id in deleted:
+            self._remove(partition, topic_id)
+            await slices.give_way()
+
+    def flush(self) -> None:
+        """`durable`, blocking until it is done."""
+        try:
+            self._metadata.flush()
+        except OSError as error:
+            raise storage_error(error) from error
+        self._tell_deleted(frozenset(self._to_tell))
+        for partition, topic_id in tuple(self._to_remove.items()):
+            self._remove(partition, topic_id)
+
+    def _tell_deleted(self, names: frozenset[str]) -> None:
+        # Others may wait for the disk at the same time; the first tells of all.
+        news = names & self._to_tell
+        self._to_tell -= news
+        if news:
+            for tell in self.on_deleted:
+                tell(news)
 
     async def confirmed(self, results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """What to answer of changes, when they are durable: what went well went wrong if the
@@ -150,14 +212,7 @@ class Topics:
         TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION, INVALID_CONFIG, INVALID_REQUEST.
         """
         validate_creatable(name)
-        if name in self._topics:
-            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-        other = self._collisions.get(collision_key(name))
-        if other is not None:
-            raise KafkaError(
-                ErrorCode.invalid_topic_exception,
-                f"Topic '{name}' collides with existing topic: {other}",
-            )
+        self._refuse_collision(name)
         if partitions < 1:
             raise KafkaError(
                 ErrorCode.invalid_partitions,
@@ -180,31 +235,111 @@ class Topics:
         *,
         internal: bool = False,
     ) -> Topic:
-        """Make a topic. Raises what `plan` raises, KafkaError KAFKA_STORAGE_ERROR if its logs
-        cannot be made.
+        """Make a topic, blocking on the disk.
+
+        Raises what `plan` raises, and KafkaError KAFKA_STORAGE_ERROR if its directories cannot be
+        made, INVALID_TOPIC_EXCEPTION if one has the name of a directory that is not Kohort's.
         """
         record = self.plan(name, partitions, configs, internal=internal)
-        effective = effective_topic_configs(record.configs, self._config)
-        logs = self._open_new(name, range(partitions), effective)
-        self._commit_or_remove(record, logs)
-        topic = Topic(record, logs, effective)
+        if self._to_remove:
+            self.flush()
+        self._make_places(places_of(record))
+        return self._commit_new(record)
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        """Make topics, each by itself; in the same order the topic, or what `create` would raise.
+
+        To be called with `changing` held. Gives way to others while it works.
+        """
+        if self._to_remove:
+            await self.durable()
+        slices = TimeSlices()
+        planned: list[TopicRecord | KafkaError] = []
+        try:
+            for name, partitions, configs in wanted:
+                planned.append(self._plan_and_claim(name, partitions, configs))
+                await slices.give_way()
+            refused = await self._make_places_of_each(
+                [plan for plan in planned if isinstance(plan, TopicRecord)]
+            )
+            results: list[Topic | KafkaError] = []
+            for plan in planned:
+                if isinstance(plan, TopicRecord):
+                    results.append(refused.get(plan.name) or self._commit_new_or_error(plan))
+                    await slices.give_way()
+                else:
+                    results.append(plan)
+            return results
+        finally:
+            for plan in planned:
+                if isinstance(plan, TopicRecord) and plan.name not in self._topics:
+                    self._disclaim(plan.name)
+
+    def _plan_and_claim(
+        self, name: str, partitions: int, configs: Mapping[str, str | None]
+    ) -> TopicRecord | KafkaError:
+        try:
+            record = self.plan(name, partitions, configs)
+        except KafkaError as error:
+            return error
+        self._claim(name)
+        return record
+
+    async def _make_places_of_each(self, planned: Sequence[TopicRecord]) -> dict[str, KafkaError]:
+        """Make the directories of all the topics but those that are returned, with the reason."""
+        refused: dict[str, KafkaError] = {}
+        while True:
+            places = {
+                partition: topic_id
+                for record in planned
+                if record.name not in refused
+                for partition, topic_id in places_of(record).items()
+            }
+            try:
+                await asyncio.to_thread(self._logs.directories.make, places)
+            except NameTakenError as error:
+                refused[error.partition.topic] = _name_taken(error)
+            except OSError as error:
+                failed = storage_error(error)
+                return {record.name: refused.get(record.name, failed) for record in planned}
+            else:
+                return refused
+
+    def _commit_new_or_error(self, record: TopicRecord) -> Topic | KafkaError:
+        try:
+            return self._commit_new(record)
+        except KafkaError as error:
+            return error
+
+    def _commit_new(self, record: TopicRecord) -> Topic:
+        """Open the logs of a topic whose directories were made, and append its record."""
+        try:
+            topic = self._opened(record)
+            self._metadata.commit(record)
+        except (KafkaError, OSError) as error:
+            self._discard(places_of(record))
+            raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self._add(topic)
-        _log.info("created a topic", extra=fields(topic=name, partitions=partitions))
+        _log.info(
+            "created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions))
+        )
         return topic
 
     def delete(self, name: str) -> None:
-        """Remove a topic and its records. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION,
-        KAFKA_STORAGE_ERROR.
+        """Remove a topic; its records and its offsets go with the next `durable`.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
         self.answers.clear()
-        del self._topics[name], self._names[topic.id], self._collisions[collision_key(name)]
+        del self._topics[name], self._names[topic.id]
+        self._disclaim(name)
         for log in topic.partitions:
-            self._remove(log.topic_partition)
+            self._logs.retire(log.topic_partition)
+            self._to_remove[log.topic_partition] = topic.id
+        self._to_tell.add(name)
         _log.info("deleted a topic", extra=fields(topic=name))
-        for tell in self.on_deleted:
-            tell(frozenset((name,)))
 
     def plan_partitions(self, name: str, total: int) -> Topic:
         """The topic, if it can grow to `total` partitions. Raises KafkaError as `add_partitions`
@@ -229,11 +364,32 @@ class Topics:
         UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
         """
         topic = self.plan_partitions(name, total)
-        added = self._open_new(name, range(len(topic.partitions), total), topic.effective)
-        self._commit_or_remove(self._record(topic, partitions=total), added)
+        self._make_places(self._places_to_add(topic, total))
+        return self._commit_growth(topic, total)
+
+    async def grow(self, name: str, total: int) -> Topic:
+        """`add_partitions`, with the disk waited for in another thread.
+
+        To be called with `changing` held.
+        """
+        topic = self.plan_partitions(name, total)
+        await asyncio.to_thread(self._make_places, self._places_to_add(topic, total))
+        return self._commit_growth(topic, total)
+
+    def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
+        return places_of(topic.record(partitions=total), len(topic.partitions))
+
+    def _commit_growth(self, topic: Topic, total: int) -> Topic:
+        grown = topic.record(partitions=total)
+        try:
+            added = self._open_logs(self._places_to_add(topic, total), topic.effective)
+            self._metadata.commit(grown)
+        except (KafkaError, OSError) as error:
+            self._discard(self._places_to_add(topic, total))
+            raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self.answers.clear()
         topic.partitions += added
-        _log.info("grew a topic", extra=fields(topic=name, partitions=total))
+        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=total))
         return topic
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
@@ -242,7 +398,7 @@ class Topics:
         """
         topic = self._existing(name)
         valid = validate_topic_configs(configs)
-        self._metadata.commit(self._record(topic, configs=valid))
+        self._metadata.commit(topic.record(configs=valid))
         self.answers.clear()
         topic.configs = valid
         topic.effective = effective_topic_configs(valid, self._config)
@@ -259,95 +415,84 @@ class Topics:
             )
         return topic
 
-    def _record(self, topic: Topic, **changes: Any) -> TopicRecord:
-        kept: dict[str, Any] = {"partitions": len(topic.partitions), "configs": topic.configs}
-        return TopicRecord(id=topic.id, name=topic.name, internal=topic.internal, **kept | changes)
+    # Names
 
-    def _commit_or_remove(self, record: TopicRecord, logs: tuple[Log, ...]) -> None:
-        try:
-            self._metadata.commit(record)
-        except KafkaError:
-            for log in logs:
-                self._remove(log.topic_partition)
-            raise
+    def _refuse_collision(self, name: str) -> None:
+        if name in self._topics or self._claimed.get(collision_key(name)) == name:
+            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        for key in self._keys(name):
+            if (other := self._claimed.get(key)) is not None:
+                raise KafkaError(
+                    ErrorCode.invalid_topic_exception,
+                    f"Topic '{name}' collides with existing topic: {other}",
+                )
+
+    def _keys(self, name: str) -> tuple[str, ...]:
+        """All that no two topics' names may have in common."""
+        if self._logs.directories.is_case_insensitive:
+            return collision_key(name), f"~{name.casefold()}"
+        return (collision_key(name),)
+
+    def _claim(self, name: str) -> None:
+        self._claimed |= dict.fromkeys(self._keys(name), name)
+
+    def _disclaim(self, name: str) -> None:
+        for key in self._keys(name):
+            self._claimed.pop(key, None)
 
     # Logs
 
-    def _open(self, record: TopicRecord) -> None:
+    def _opened(self, record: TopicRecord) -> Topic:
         effective = effective_topic_configs(record.configs, self._config)
+        return Topic(record, self._open_logs(places_of(record), effective), effective)
+
+    def _open_logs(
+        self, places: Iterable[TopicPartition], effective: Mapping[str, Any]
+    ) -> tuple[Log, ...]:
         settings = topic_log_config(effective, self._config)
-        wanted = (TopicPartition(record.name, index) for index in range(record.partitions))
-        self._add(
-            Topic(record, tuple(self._logs.open(each, settings) for each in wanted), effective)
-        )
+        return tuple(self._logs.open(each, settings) for each in places)
 
     def _add(self, topic: Topic) -> None:
         self.answers.clear()
         self._topics[topic.name] = topic
-        self._names[topic.id] = self._collisions[collision_key(topic.name)] = topic.name
+        self._names[topic.id] = topic.name
+        self._claim(topic.name)
 
-    def _open_new(
-        self, name: str, indexes: Iterable[int], effective: Mapping[str, Any]
-    ) -> tuple[Log, ...]:
-        """Empty logs for new partitions: all of them, or none. Raises KafkaError
-        KAFKA_STORAGE_ERROR.
-        """
-        settings = topic_log_config(effective, self._config)
-        opened: list[Log] = []
+    def _make_places(self, places: Mapping[TopicPartition, UUID]) -> None:
+        """Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION."""
         try:
-            for index in indexes:
-                opened += (self._open_empty(TopicPartition(name, index), settings),)
+            self._logs.directories.make(places)
+        except NameTakenError as error:
+            raise _name_taken(error) from error
         except OSError as error:
-            for log in opened:
-                self._remove(log.topic_partition)
             raise storage_error(error) from error
-        return tuple(opened)
 
-    def _open_empty(self, wanted: TopicPartition, settings: LogConfig) -> Log:
-        log = self._logs.open(wanted, settings)
-        if log.end_offset == 0:
-            return log
-        # A topic of this name was deleted and its files could not be removed then: they are not
-        # this topic's.
-        self._logs.remove(wanted)
-        return self._logs.open(wanted, settings)
+    def _discard(self, places: Mapping[TopicPartition, UUID]) -> None:
+        """Remove directories that were made for a change that failed."""
+        for partition, topic_id in places.items():
+            self._remove_now(partition, topic_id)
+
+    def _remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Remove a partition of a deleted topic, unless somebody else has done it."""
+        if self._to_remove.get(partition) == topic_id:
+            del self._to_remove[partition]
+            self._remove_now(partition, topic_id)
+
+    def _remove_now(self, partition: TopicPartition, topic_id: UUID) -> None:
+        try:
+            self._logs.remove(partition, topic_id)
+        except OSError as error:
+            _log.warning(
+                "could not remove the records of a partition; the next start sets them aside",
+                extra=fields(partition=str(partition), why=error),
+            )
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))
 
-    def _remove(self, gone: TopicPartition) -> None:
-        try:
-            self._logs.remove(gone)
-        except OSError as error:
-            _log.warning(
-                "could not remove a log; the next start will",
-                extra=fields(log=str(gone), why=error),
-            )
 
-    def _remove_leftovers(self) -> None:
-        counts = {record.name: record.partitions for record in self._metadata.state.topics.values()}
-        for found in list(self._logs.names()):
-            if found != METADATA and found.partition >= counts.get(found.topic, 0):
-                _log.info("removing a log that belongs to no topic", extra=fields(log=str(found)))
-                self._remove(found)
-
-
-def new_topic_id() -> UUID:
-    """A random id whose text form, as Kafka's tools show and take it, does not look like an option."""
-    while True:
-        topic_id = uuid4()
-        if not base64_id(topic_id).startswith("-"):
-            return topic_id
-
-
-def new_cluster_id() -> str:
-    """Random, in the form of Kafka's."""
-    return base64_id(new_topic_id())
-
-
-def base64_id(topic_id: UUID) -> str:
-    """The 22 letters, digits, dashes and underscores that Kafka's tools show an id as."""
-    return urlsafe_b64encode(topic_id.bytes)[:22].decode()
+def _name_taken(error: NameTakenError) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_topic_exception, str(error))
 
 
 def _validate_total(partitions: int) -> None:

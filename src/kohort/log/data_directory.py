@@ -1,0 +1,242 @@
+"""What is Kohort's below a data directory, and how it comes and goes.
+
+Rules:
+
+- Only directories with a mark (`partition_mark`) are ever moved or removed. A directory that has
+  the name of a partition and no mark is somebody else's, and stays as it is.
+- A directory gets its name when its mark is on the disk: it is made as `~new-…`, marked, synced,
+  renamed, and the data directory is synced. So no power loss leaves a partition without a mark.
+- A marked directory that belongs to no topic is renamed `<partition>.<id>-stray` and kept for
+  `stray.retention.ms`. A deleted topic's directories are renamed `~removed-…` and removed.
+
+Everything here blocks on the disk, and may be called in any thread.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+from uuid import UUID
+
+from kohort.log.directory_format import FORMAT_FILE, DirectoryFormat, encode_format
+from kohort.log.durability import sync_all
+from kohort.log.files import read_file, replace_file
+from kohort.log.partition_directories import NameTakenError
+from kohort.log.partition_mark import MARK, NEW_MARK, read_mark, write_mark
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+_NEW: Final = "~new-"
+_REMOVED: Final = "~removed-"
+"""No topic can have a tilde in its name."""
+_STRAY: Final = "-stray"
+_STRAY_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-stray")
+_MAX_NAME: Final = 255
+_AT_ONCE: Final = 256
+"""Directories that are made, synced and renamed together."""
+
+
+class DataDirectory:
+    """The `PartitionDirectories` of a directory on disk."""
+
+    def __init__(
+        self,
+        path: Path,
+        executor: Executor,
+        found: DirectoryFormat | None,
+        *,
+        is_case_insensitive: bool | None = None,
+    ) -> None:
+        """`path` is locked by this process and has the format `found`; `executor` runs syncs beside
+        each other.
+
+        `is_case_insensitive` is found out if it is None.
+        """
+        self.cluster_id = None if found is None else found.cluster_id
+        self.written_by = "0.1" if found is None else found.written_by
+        self.is_case_insensitive = (
+            _ignores_case(path) if is_case_insensitive is None else is_case_insensitive
+        )
+        self._path = path
+        self._executor = executor
+        for leftover in _with_prefix(path, _REMOVED):
+            # Version 0.1 made them without marks.
+            executor.submit(remove_partition_directory, leftover, marked=found is not None)
+        for leftover in _with_prefix(path, _NEW):
+            executor.submit(_remove_unfinished, leftover)
+
+    def __repr__(self) -> str:
+        return f"<DataDirectory {self._path} cluster={self.cluster_id}>"
+
+    def marks(self) -> dict[TopicPartition, UUID | None]:
+        return {each: read_mark(self._at(each)) for each in partition_names(self._path)}
+
+    def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        names = list(partitions)
+        self._free(names)
+        published: list[str] = []
+        try:
+            for start in range(0, len(names), _AT_ONCE):
+                some = {each: partitions[each] for each in names[start : start + _AT_ONCE]}
+                self._make_some(some, published)
+            sync_all((str(self._path),))
+        except OSError:
+            for path in published:
+                with contextlib.suppress(OSError):
+                    remove_partition_directory(path, marked=True)
+            raise
+
+    def _make_some(self, partitions: Mapping[TopicPartition, UUID], published: list[str]) -> None:
+        unfinished = [f"{self._path}/{_NEW}{token_hex(16)}" for _ in partitions]
+        try:
+            for path in unfinished:
+                os.mkdir(path)
+            self._beside_each_other(_mark_and_sync, unfinished, partitions.values())
+            for path, partition in zip(unfinished, partitions, strict=True):
+                os.rename(path, self._at(partition))
+                published.append(self._at(partition))
+        except OSError:
+            for path in unfinished:
+                _remove_unfinished(path)
+            raise
+
+    def _free(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have no place with one of these names, or raise."""
+        taken = [each for each in partitions if os.path.lexists(self._at(each))]
+        for each in taken:
+            if read_mark(self._at(each)) is None:
+                raise NameTakenError(each, f"{self._path}/{each}")
+        for each in taken:
+            self.set_aside(each)
+
+    def mark(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        paths = [self._at(each) for each in partitions]
+        self._beside_each_other(_mark_and_sync, paths, partitions.values())
+
+    def _beside_each_other(self, work: object, *arguments: Iterable[object]) -> None:
+        for _ in self._executor.map(work, *arguments):  # type: ignore[arg-type]
+            pass
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        suffix = f".{token_hex(16)}{_STRAY}"
+        name = str(partition)[: _MAX_NAME - len(suffix)] + suffix
+        aside = f"{self._path}/{name}"
+        os.rename(self._at(partition), aside)
+        os.utime(aside)  # its time is counted from now
+        sync_all((str(self._path),))
+        logger.warning(
+            "renamed the directory %s, which belongs to no topic, to %s", partition, name
+        )
+        return name
+
+    def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        if read_mark(self._at(partition)) != topic_id:
+            return
+        # Renamed, it is gone at once and for good; deleting the files of a large log takes its
+        # time.
+        removed = f"{self._path}/{_REMOVED}{token_hex(16)}"
+        os.rename(self._at(partition), removed)
+        self._executor.submit(remove_partition_directory, removed, marked=True)
+
+    def remove_strays(self, now: int, retention_ms: int) -> None:
+        """Remove what was set aside more than `retention_ms` ago; -1 keeps it. Raises OSError."""
+        if retention_ms < 0:
+            return
+        for path in _with_suffix(self._path, _STRAY):
+            since = os.stat(path).st_mtime_ns // 1_000_000
+            if now - since > retention_ms and read_mark(path) is not None:
+                logger.warning(
+                    "removing %s, which was set aside %d ms ago (stray.retention.ms is %d)",
+                    path, now - since, retention_ms,
+                )  # fmt: skip
+                self._executor.submit(remove_partition_directory, path, marked=True)
+
+    def settle(self, cluster_id: str) -> None:
+        content = encode_format(cluster_id)
+        path = f"{self._path}/{FORMAT_FILE}"
+        if read_file(path) != content:
+            replace_file(path, content, durable=True)
+            sync_all((str(self._path),))
+        self.cluster_id = cluster_id
+
+    def _at(self, partition: TopicPartition) -> str:
+        return f"{self._path}/{checked_name(partition)}"
+
+
+def checked_name(partition: TopicPartition) -> str:
+    """The name of a partition's directory. Raises ValueError for one that leads elsewhere."""
+    name = str(partition)
+    if "/" in name or "\0" in name or name.startswith("~"):
+        raise ValueError(f"{name!r} cannot be the name of a directory")
+    return name
+
+
+def partition_names(path: Path) -> list[TopicPartition]:
+    """What has the name of a partition and is a directory, in order. Raises OSError."""
+    found: list[TopicPartition] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            topic, dash, partition = entry.name.rpartition("-")
+            if (
+                dash
+                and topic
+                and "~" not in topic
+                and re.fullmatch("0|[1-9][0-9]{0,9}", partition)
+                and entry.is_dir()
+            ):
+                found.append(TopicPartition(topic, int(partition)))
+    return sorted(found)
+
+
+def remove_partition_directory(path: str, *, marked: bool) -> None:
+    """Remove the files of a partition and its directory, the mark last; `marked`: only if it is.
+
+    What is interrupted is still marked, and is completed at the next start. Directories inside are
+    not Kohort's: then the rest stays. Raises OSError.
+    """
+    if marked and read_mark(path) is None:
+        with contextlib.suppress(OSError):  # all but the directory itself may be gone already
+            os.rmdir(path)
+        return
+    for name in sorted(os.listdir(path), key=lambda name: name == MARK):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{path}/{name}")
+    os.rmdir(path)
+
+
+def _remove_unfinished(path: str) -> None:
+    """Remove a directory that was never given its name, if it is as `make` leaves it."""
+    with contextlib.suppress(OSError):
+        if set(os.listdir(path)) <= {MARK, NEW_MARK}:
+            for name in (NEW_MARK, MARK):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{path}/{name}")
+            os.rmdir(path)
+
+
+def _mark_and_sync(path: str, topic_id: UUID) -> None:
+    write_mark(path, topic_id)
+    sync_all((path,))
+
+
+def _with_prefix(path: Path, prefix: str) -> Iterator[str]:
+    return (f"{path}/{name}" for name in os.listdir(path) if name.startswith(prefix))
+
+
+def _with_suffix(path: Path, suffix: str) -> Iterator[str]:
+    return (
+        f"{path}/{name}"
+        for name in os.listdir(path)
+        if name.endswith(suffix) and _STRAY_NAME.fullmatch(name)
+    )
+
+
+def _ignores_case(path: Path) -> bool:
+    """Whether `.lock`, which is there, is found under another case."""
+    return (path / ".LOCK").exists()

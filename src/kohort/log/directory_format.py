@@ -1,0 +1,115 @@
+"""The format of a data directory: whose it is, and which version of Kohort can read it.
+
+`kohort.properties` at the top of a data directory is written before anything else in it:
+
+    version=1
+    cluster.id=8oQ1vAqlT6mNcPYxJ1k0zw
+    written.by=0.1.0
+
+| found at the start | what happens |
+|---|---|
+| nothing, or an empty directory | it becomes a data directory of the current format |
+| `kohort.properties` of this format | it is used |
+| `kohort.properties` of a later format | refused: that version of Kohort is needed |
+| no such file, but `__cluster_metadata-0` as version 0.1 made it | migrated (see `Topics`) |
+| Kafka's `meta.properties`, or any other files | refused, and left as it is |
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kohort import __version__
+from kohort.errors import KohortError
+
+FORMAT_FILE: Final = "kohort.properties"
+VERSION: Final = 1
+"""The format that this version of Kohort writes, and the latest that it reads."""
+
+_METADATA: Final = "__cluster_metadata-0"
+_OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FILE + ".new"))
+"""All that a server of any version leaves that was killed before it had its metadata log."""
+_NOT_COUNTED: Final = frozenset(("lost+found", ".DS_Store", ".snapshot"))
+"""Made by file systems and operating systems, also where nobody has put anything."""
+_KAFKA: Final = ("meta.properties", "bootstrap.checkpoint", "replication-offset-checkpoint")
+_MOST_NAMED: Final = 3
+
+
+class DirectoryFormat(NamedTuple):
+    """What `kohort.properties` says."""
+
+    version: int
+    cluster_id: str
+    written_by: str
+    """The version of Kohort that last served from the directory."""
+
+
+def examine(path: Path) -> DirectoryFormat | None:
+    """The format of the data directory `path`, which is only looked at; None if it has none yet.
+
+    Without a format the directory is new, or version 0.1 has left it. Raises KohortError if the
+    directory is not Kohort's, or needs a later version; the text says what to do. Raises OSError.
+    """
+    try:
+        names = set(os.listdir(path))
+    except FileNotFoundError:
+        return None
+    if (
+        any((path / name).is_file() for name in _KAFKA)
+        or (path / _METADATA / "quorum-state").exists()
+    ):
+        raise KohortError(
+            f"{path} is a data directory of Apache Kafka; Kohort neither reads nor changes it. "
+            "Give Kohort a directory of its own with --data"
+        )
+    if FORMAT_FILE in names:
+        return _readable(path, (path / FORMAT_FILE).read_bytes())
+    if _METADATA not in names:
+        _refuse_foreign(path, names - _OURS_BEFORE_METADATA - _NOT_COUNTED)
+    return None
+
+
+def _refuse_foreign(path: Path, foreign: set[str]) -> None:
+    if foreign:
+        shown = ", ".join(sorted(foreign)[:_MOST_NAMED])
+        more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
+        raise KohortError(
+            f"{path} is not a data directory of Kohort, and not empty: it has {shown}{more}. "
+            "Give Kohort an empty or a new directory with --data"
+        )
+
+
+def _readable(path: Path, content: bytes) -> DirectoryFormat:
+    found = decode_format(content)
+    if found is None:
+        raise KohortError(
+            f"{path / FORMAT_FILE} is damaged: it has no version and cluster.id. Restore the file "
+            f"from a copy, or write it again with the lines 'version={VERSION}' and "
+            "'cluster.id=…' ('kohort_build_info' in the metrics shows the id)"
+        )
+    if found.version > VERSION:
+        raise KohortError(
+            f"{path} was written by Kohort {found.written_by} in format {found.version}; this is "
+            f"Kohort {__version__}, which reads formats up to {VERSION}. Start Kohort "
+            f"{found.written_by} or later"
+        )
+    return found
+
+
+def encode_format(cluster_id: str) -> bytes:
+    """The content of `kohort.properties` as this version writes it."""
+    return (f"version={VERSION}\ncluster.id={cluster_id}\nwritten.by={__version__}\n").encode()
+
+
+def decode_format(content: bytes) -> DirectoryFormat | None:
+    """What a `kohort.properties` says, None if it does not say enough; unknown lines may follow."""
+    lines = content.decode(errors="replace").splitlines()
+    fields = {name.strip(): value.strip() for name, _, value in (x.partition("=") for x in lines)}
+    version, cluster_id = fields.get("version", ""), fields.get("cluster.id", "")
+    if not re.fullmatch(r"[0-9]{1,9}", version, re.ASCII) or not int(version):
+        return None
+    later = int(version) > VERSION
+    if not later and not cluster_id:
+        return None
+    return DirectoryFormat(int(version), cluster_id, fields.get("written.by", "unknown"))

@@ -1,0 +1,88 @@
+"""The mark of a partition's directory: `partition.metadata`, by Kafka's name and in its form.
+
+    version: 0
+    topic_id: 3hlZVxe5RYeJjPSSBhMCkA
+
+The mark says which topic the directory was made for. A directory without a mark was not made by
+Kohort, whatever its name is. Marks came with format 1 of the data directory; version 0.1 made none.
+"""
+
+import errno
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from secrets import token_bytes
+from typing import Final
+from uuid import UUID
+
+MARK: Final = "partition.metadata"
+NEW_MARK: Final = MARK + ".new"
+"""A mark while it is being written."""
+
+_VERSION: Final = "0"
+_MAX_BYTES: Final = 1_024
+
+
+def new_topic_id() -> UUID:
+    """A random id whose text form, as Kafka's tools show and take it, does not look like an option."""
+    while True:
+        topic_id = UUID(bytes=token_bytes(16), version=4)
+        if not base64_id(topic_id).startswith("-"):
+            return topic_id
+
+
+def new_cluster_id() -> str:
+    """Random, in the form of Kafka's."""
+    return base64_id(new_topic_id())
+
+
+def base64_id(topic_id: UUID) -> str:
+    """The 22 letters, digits, dashes and underscores that Kafka's tools show an id as."""
+    return urlsafe_b64encode(topic_id.bytes)[:22].decode()
+
+
+def encode_mark(topic_id: UUID) -> bytes:
+    """The content of the mark, as Kafka's PartitionMetadataFile writes it."""
+    return f"version: {_VERSION}\ntopic_id: {base64_id(topic_id)}".encode()
+
+
+def decode_mark(content: bytes) -> UUID | None:
+    """The topic id in a mark, None if `content` is no mark."""
+    fields = {
+        name.strip(): value.strip()
+        for name, _, value in (
+            line.partition(":") for line in content.decode(errors="replace").splitlines()
+        )
+    }
+    text = fields.get("topic_id", "")
+    if fields.get("version") != _VERSION or len(text) != 22:
+        return None
+    try:
+        return UUID(bytes=urlsafe_b64decode(text + "=="))
+    except ValueError:
+        return None
+
+
+def write_mark(directory: str, topic_id: UUID) -> None:
+    """Mark a directory, whole or not at all; `directory` is yet to be synced. Raises OSError."""
+    path = f"{directory}/{MARK}"
+    descriptor = os.open(f"{directory}/{NEW_MARK}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        content = encode_mark(topic_id)
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(f"{directory}/{NEW_MARK}", path)
+
+
+def read_mark(directory: str) -> UUID | None:
+    """The id of the topic that a directory was made for, None if it has no mark. Raises OSError."""
+    try:
+        descriptor = os.open(f"{directory}/{MARK}", os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return decode_mark(os.read(descriptor, _MAX_BYTES))
+    finally:
+        os.close(descriptor)

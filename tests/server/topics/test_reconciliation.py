@@ -1,0 +1,237 @@
+"""Whose directories the server takes, at the start and when topics are created."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log.local import LocalDirectory
+from kohort.log.partition_mark import MARK, read_mark, write_mark
+from kohort.server.config.config import Config
+from kohort.server.topics.cluster_metadata import METADATA, METADATA_ID
+from kohort.server.topics.topics import NewTopic, Topics
+from kohort.types import TopicPartition
+from server.handlers.bench import START, batch_of
+
+
+class Server:
+    """Topics on one data directory, started and stopped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs: LocalDirectory | None = None
+
+    def start(self, *, is_case_insensitive: bool | None = None) -> Topics:
+        self.stop()
+        self.logs = LocalDirectory(self.path, is_case_insensitive=is_case_insensitive)
+        return Topics(self.logs, Config(), lambda: START)
+
+    def stop(self) -> None:
+        if self.logs is not None:
+            self.logs.close()
+            self.logs = None
+
+    def strays(self) -> list[Path]:
+        return sorted(self.path.glob("*-stray"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    made = Server(tmp_path / "data")
+    yield made
+    made.stop()
+
+
+def fill(topics: Topics, topic: str, value: bytes = b"a") -> None:
+    topics.log(topic, 0).append(batch_of(value), START)  # type: ignore[union-attr]
+
+
+def as_version_0_1(path: Path) -> None:
+    """Make the directory what version 0.1 left: neither a format nor marks."""
+    (path / "kohort.properties").unlink()
+    for mark in path.glob(f"*/{MARK}"):
+        mark.unlink()
+
+
+class TestForeignDirectories:
+    def test_they_are_left_as_they_are(
+        self, server: Server, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.start().create("orders", 1)
+        mine = server.path / "experiment-42"
+        mine.mkdir()
+        (mine / f"{0:020}.log").write_bytes(b"results")
+        server.start()
+        assert (mine / f"{0:020}.log").read_bytes() == b"results"
+        assert sorted(os.listdir(mine)) == [f"{0:020}.log"]
+        assert caplog.text.count("Kohort did not make them; they are left") == 1
+
+    async def test_a_topic_of_that_name_is_refused(self, server: Server) -> None:
+        topics = server.start()
+        (server.path / "experiment-1").mkdir()
+        with pytest.raises(KafkaError, match="Move it out of the data directory") as caught:
+            topics.create("experiment", 2)
+        assert caught.value.code is ErrorCode.invalid_topic_exception
+        async with topics.changing:
+            created = await topics.create_each(
+                [NewTopic("a", 1), NewTopic("experiment", 2), NewTopic("b", 1)]
+            )
+        assert [each.code if isinstance(each, KafkaError) else each.name for each in created] == [
+            "a",
+            ErrorCode.invalid_topic_exception,
+            "b",
+        ]
+        topics.create("experiment", 1)
+        with pytest.raises(KafkaError, match="experiment-1"):
+            topics.add_partitions("experiment", 2)
+        assert {each.name for each in server.start().all()} == {"a", "b", "experiment"}
+
+    def test_in_the_place_of_a_known_partition(self, server: Server) -> None:
+        server.start().create("orders", 1)
+        server.stop()
+        (server.path / "orders-0" / MARK).unlink()
+        with pytest.raises(KohortError) as caught:
+            server.start()
+        assert "the directory orders-0 has the name of a partition" in str(caught.value)
+        assert "topic_id: " in str(caught.value)
+
+
+class TestLeftovers:
+    def test_a_namesake_never_gets_the_records(self, server: Server) -> None:
+        topics = server.start()
+        first = topics.create("orders", 1)
+        fill(topics, "orders")
+        topics.delete("orders")
+        topics.create("orders", 1)
+        server.stop()
+        # the directory of the first, as if it had never been removed
+        shutil.rmtree(server.path / "orders-0")
+        (server.path / "orders-0").mkdir()
+        write_mark(str(server.path / "orders-0"), first.id)
+        (server.path / "orders-0" / f"{0:020}.log").write_bytes(batch_of(b"old"))
+        topics = server.start()
+        assert topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
+        (stray,) = server.strays()
+        assert read_mark(str(stray)) == first.id
+        assert (stray / f"{0:020}.log").read_bytes() == batch_of(b"old")
+
+    def test_a_growth_that_was_cut_short(self, server: Server) -> None:
+        topics = server.start()
+        orders = topics.create("orders", 1)
+        assert server.logs is not None
+        server.logs.directories.make({TopicPartition("orders", 1): orders.id})
+        assert len(server.start().create("more", 1).partitions) == 1
+        assert [each.name.split(".")[0] for each in server.strays()] == ["orders-1"]
+
+    def test_a_partition_that_is_missing_is_made_again(
+        self, server: Server, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        orders = server.start().create("orders", 2)
+        server.stop()
+        shutil.rmtree(server.path / "orders-1")
+        topics = server.start()
+        assert "directories of partitions are missing" in caplog.text
+        assert topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
+        assert read_mark(str(server.path / "orders-1")) == orders.id
+
+
+class TestVersion01:
+    def test_it_is_marked_at_the_first_start(self, server: Server) -> None:
+        topics = server.start()
+        orders = topics.create("orders", 2)
+        fill(topics, "orders")
+        cluster_id = topics.cluster_id
+        server.stop()
+        as_version_0_1(server.path)
+        (server.path / "experiment-42").mkdir()
+        (server.path / "mine").mkdir()
+        topics = server.start()
+        assert topics.cluster_id == cluster_id
+        assert topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        assert read_mark(str(server.path / "orders-1")) == orders.id
+        assert read_mark(str(server.path / f"{METADATA}")) == METADATA_ID
+        assert os.listdir(server.path / "experiment-42") == []
+        assert f"cluster.id={cluster_id}" in (server.path / "kohort.properties").read_text()
+        assert server.strays() == []
+
+    def test_a_migration_that_was_cut_short_is_completed(self, server: Server) -> None:
+        topics = server.start()
+        orders = topics.create("orders", 2)
+        fill(topics, "orders")
+        server.stop()
+        as_version_0_1(server.path)
+        write_mark(str(server.path / "orders-0"), orders.id)
+        topics = server.start()
+        assert topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        assert read_mark(str(server.path / "orders-1")) == orders.id
+
+    def test_its_interrupted_removals_are_completed(self, server: Server) -> None:
+        server.start()
+        server.stop()
+        as_version_0_1(server.path)
+        (server.path / "~removed-77-0").mkdir()
+        (server.path / "~removed-77-0" / f"{0:020}.log").touch()
+        server.start()
+        server.stop()
+        assert list(server.path.glob("~removed*")) == []
+
+
+class TestMixedDirectories:
+    def test_without_its_metadata(self, server: Server) -> None:
+        server.start().create("orders", 1)
+        server.stop()
+        shutil.rmtree(server.path / str(METADATA))
+        with pytest.raises(KohortError, match=r"orders-0.*restore that directory from a copy"):
+            server.start()
+        assert (server.path / "orders-0").is_dir()
+
+    def test_with_the_metadata_of_another_cluster(self, server: Server, tmp_path: Path) -> None:
+        server.start().create("orders", 1)
+        server.stop()
+        other = Server(tmp_path / "other")
+        other.start()
+        other.stop()
+        shutil.rmtree(server.path / str(METADATA))
+        shutil.copytree(other.path / str(METADATA), server.path / str(METADATA))
+        with pytest.raises(KohortError, match="restore both from one copy"):
+            server.start()
+        assert (server.path / "orders-0").is_dir()
+
+
+class TestCase:
+    async def test_names_that_differ_only_in_case(self, server: Server) -> None:
+        topics = server.start(is_case_insensitive=True)
+        topics.create("orders", 1)
+        with pytest.raises(KafkaError, match="Topic 'Orders' collides with existing topic: orders"):
+            topics.create("Orders", 1)
+        async with topics.changing:
+            created = await topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+        assert [isinstance(each, KafkaError) for each in created] == [False, True]
+        topics.delete("orders")
+        topics.create("Orders", 1)
+        assert {each.name for each in server.start(is_case_insensitive=True).all()} == {
+            "A",
+            "Orders",
+        }
+
+    def test_where_case_matters_both_are_kept_apart(self, server: Server) -> None:
+        topics = server.start()
+        for name in ("orders", "Orders"):
+            topics.create(name, 1)
+        fill(topics, "Orders")
+        assert topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
+        with pytest.raises(KohortError, match="tells upper from lower case"):
+            server.start(is_case_insensitive=True)
+
+
+async def test_names_collide_within_one_request_too(server: Server) -> None:
+    topics = server.start()
+    async with topics.changing:
+        created = await topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
+        assert [isinstance(each, KafkaError) for each in created] == [False, True]
+    topics.delete("a.b")
+    assert topics.create("a_b", 1).id != UUID(int=0)
