@@ -138,6 +138,18 @@ class Groups:
         self._timers.had_request = True
         return self._host(group).heartbeat(group, generation, member_id, instance_id)
 
+    def heartbeats_of(
+        self, group: str, generation: int, member_id: str, instance_id: str | None
+    ) -> Callable[[], ErrorCode]:
+        """`heartbeat` of this member, for callers that make many."""
+        heartbeat, timers = self._host(group).heartbeat, self._timers
+
+        def again() -> ErrorCode:
+            timers.had_request = True
+            return heartbeat(group, generation, member_id, instance_id)
+
+        return again
+
     def commit(
         self,
         answer: "Callable[[ErrorCode], None]",

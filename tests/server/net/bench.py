@@ -10,6 +10,7 @@ import asyncio
 import struct
 from collections.abc import Callable, Hashable
 from contextlib import AsyncExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Self
 from uuid import UUID
@@ -61,6 +62,9 @@ class FakeGroups:
         self.submitted.append(request)
         answer = self.answers[Heartbeat]
         return (answer(request) if callable(answer) else answer).error
+
+    def heartbeats_of(self, *member: Any) -> Callable[[], Any]:
+        return partial(self.heartbeat, *member)
 
     def connection_closed(self, connection: Hashable) -> None:
         self.closed.append(connection)

@@ -4,7 +4,6 @@ v1 adds the throttle time, in front of the error; v3 static members (KIP-345); v
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
@@ -35,7 +34,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     member = read_heartbeat(frame, body_at, version) if len(frame) <= _USUAL_BYTES else None
     if member is None:
         return False
-    heartbeat = partial(services.groups.heartbeat, *member)
+    heartbeat = services.groups.heartbeats_of(*member)
     exchange.expect_again(RepeatedHeartbeat(frame, version, heartbeat))
     error = heartbeat()
     exchange.respond_encoded(response_fast_path.heartbeat(version, error), (error,))
@@ -50,16 +49,18 @@ FAST_PATHS: Final = dict.fromkeys(
 class RepeatedHeartbeat(RepeatedRequest):
     """A member's heartbeat between two rebalances: the same bytes but for the correlation id."""
 
-    __slots__ = ("_before_id", "_behind_id", "_heartbeat", "_id", "_version")
+    __slots__ = ("_before_id", "_behind_id", "_heartbeat", "_id", "_success", "_version")
+
+    api_key = HEARTBEAT.key
 
     def __init__(self, frame: bytes, version: int, heartbeat: Callable[[], ErrorCode]) -> None:
         """`heartbeat` asks the group's shard about the member of the request in `frame`."""
-        super().__init__(HEARTBEAT.key)
         self._version = version
         self._heartbeat = heartbeat
         self._before_id = frame[:CORRELATION_ID]
         self._behind_id = frame[AFTER_CORRELATION_ID:]
         self._id = b""
+        self._success = response_fast_path.heartbeat_frame(version, ErrorCode.none)
 
     def __repr__(self) -> str:
         return f"<RepeatedHeartbeat v{self._version}>"
@@ -77,5 +78,7 @@ class RepeatedHeartbeat(RepeatedRequest):
         respond(self._heartbeat())
 
     def response(self, error: ErrorCode) -> bytes:
-        before_id, behind_id = response_fast_path.heartbeat_frame(self._version, error)
+        before_id, behind_id = (
+            response_fast_path.heartbeat_frame(self._version, error) if error else self._success
+        )
         return before_id + self._id + behind_id

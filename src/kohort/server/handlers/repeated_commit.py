@@ -12,6 +12,7 @@ from typing import Final
 from kohort.coordinator.requests import Committer, OffsetColumns
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.packing import pack_int32
 from kohort.protocol.request_fast_path import OFFSET_BYTES, Columns, read_offsets
 from kohort.server.net import AFTER_CORRELATION_ID, CORRELATION_ID, Exchange, RepeatedRequest
@@ -43,6 +44,8 @@ class RepeatedCommit(RepeatedRequest):
     __slots__ = ("_before_id", "_behind_id", "_columns", "_commit", "_committer", "_count", "_end", "_first", "_id",
                  "_key", "_only", "_size", "_success", "_success_size", "_topic", "_topics", "_version")  # fmt: skip
 
+    api_key = BY_NAME["offset_commit"].key
+
     def __init__(
         self,
         services: Services,
@@ -53,7 +56,6 @@ class RepeatedCommit(RepeatedRequest):
         columns: OffsetColumns,
     ) -> None:
         """`frame` ends with its only topic, `read` from it and made into `columns` for the shard."""
-        super().__init__(exchange.api_key)
         self._version = exchange.version
         self._topics = services.topics
         self._topic = services.topics.get(columns[0])

@@ -123,7 +123,15 @@ class Connection(asyncio.Protocol):
         if self.is_open:
             self._metrics.bytes_in += len(data)
             self.last_active = self._connections.ticks
-            alone = len(data) <= UNMETERED and self._is_at_rest
+            # At rest the frame is all there is to do, and need not go through the reader.
+            alone = (
+                len(data) <= UNMETERED
+                and self._current is None
+                and self._starved
+                and self._writable
+                and not self._draining
+                and self._reader.is_empty
+            )
             if alone and self._repeated is not None and self._repeat(data, self._repeated):
                 return
             if alone and self._reader.is_one_frame(data):
@@ -166,6 +174,7 @@ class Connection(asyncio.Protocol):
     def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
         """End the request in progress (None: it has no response) and go on with the next."""
         self._end(exchange.api_key, errors)
+        self._give_memory_back()
         if body is not None:
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if not self._pumping:
@@ -223,24 +232,16 @@ class Connection(asyncio.Protocol):
 
     # Requests
 
-    @property
-    def _is_at_rest(self) -> bool:
-        """Whether the next frame would be all there is to do: it need not go through the reader."""
-        able = self._writable and not self._draining
-        return able and self._current is None and self._starved and self._reader.is_empty
-
     def _begin(self, request: Exchange | RepeatedRequest) -> None:
         self._current = request
         self._metrics.requests[request.api_key] += 1
 
-    def _end(self, api_key: int, errors: Iterable[int]) -> None:
+    def _end(self, api_key: int, errors: Iterable[int] = ()) -> None:
         self._current = None
         self.last_active = self._connections.ticks
         for error in errors:
             if error:
                 self._metrics.errors[api_key, error] += 1
-        if self._memory:
-            self._give_memory_back()
 
     def _repeat(self, frame: bytes, request: RepeatedRequest) -> bool:
         """Whether `frame` is `request` again; if so, it is in progress or has ended."""
@@ -262,9 +263,9 @@ class Connection(asyncio.Protocol):
         except Exception as failure:  # the caller calls back many
             self.fail(failure)
             return
-        self._end(request.api_key, (error,))
+        self._end(request.api_key, (error,) if error else ())
         if self._starved and self._reading and not (self._draining or self._ended):
-            self._write((frame,), len(frame))
+            self._write(frame)
         else:
             self._out.append(frame)
             self._out_size += len(frame)
@@ -376,16 +377,20 @@ class Connection(asyncio.Protocol):
         if self._out:
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
-            self._write((b"".join(out),) if size < JOIN_BELOW else out, size)
+            if size < JOIN_BELOW:
+                self._write(b"".join(out))
+            else:
+                self._write_pieces(out, size)
 
-    def _write(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
-        """Give the transport `size` bytes, in pieces."""
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._metrics.bytes_out += len(data)
+            self._transport.write(data)
+
+    def _write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         if self._transport is not None:
             self._metrics.bytes_out += size
-            if len(pieces) == 1:
-                self._transport.write(pieces[0])
-            else:
-                self._transport.writelines(pieces)
+            self._transport.writelines(pieces)
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:

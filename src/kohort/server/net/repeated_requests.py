@@ -7,7 +7,7 @@ the same request. Only the comparison is saved: the request is judged anew each 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from kohort.errors import ErrorCode
 
@@ -19,10 +19,9 @@ AFTER_CORRELATION_ID: Final = CORRELATION_ID + 4
 class RepeatedRequest(ABC):
     """A request that its connection may send again, and its state while it is in progress."""
 
-    __slots__ = ("api_key",)
+    __slots__ = ()
 
-    def __init__(self, api_key: int) -> None:
-        self.api_key = api_key
+    api_key: ClassVar[int]
 
     @abstractmethod
     def matches(self, frame: bytes) -> bool:
