@@ -181,7 +181,7 @@ async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
     connection = await opened(fake)
     await asyncio.gather(connection.send("heartbeat", **HEARTBEAT), return_exceptions=True)
     assert connection.closed
-    assert "nobody asked for" in connection.reason
+    assert "a response to no request" in connection.reason
 
 
 @settings(
