@@ -15,7 +15,7 @@ from effort import examples
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.fetch.context import FetchContext
 from kohort.server.fetch.partitions import Partitions
-from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
 from kohort.server.fetch.sessions import EVICTION_MS, FetchSessions
 from kohort.types import Instant
 
@@ -47,8 +47,8 @@ class FakeLog:
             callback()
 
 
-def wanted(*partitions: int, offset: int = 0, topic: Any = "t") -> list[Wanted]:
-    return [Wanted(topic, partition, offset, 1_000) for partition in partitions]
+def wanted(*partitions: int, offset: int = 0, topic: Any = "t") -> list[PartitionRequest]:
+    return [PartitionRequest(topic, partition, offset, 1_000) for partition in partitions]
 
 
 def begin(
@@ -62,12 +62,16 @@ def due(context: FetchContext) -> list[int]:
     return [each.partition for each in context.due]
 
 
-def idle(context: FetchContext, end: int = 0) -> list[Fetched]:
+def idle(context: FetchContext, end: int = 0) -> list[FetchPartitionData]:
     """Every partition is there and has nothing; no log tells when that changes."""
-    return [Fetched(each, high_watermark=end, log_start_offset=0) for each in context.due]
+    return [
+        FetchPartitionData(each, high_watermark=end, log_start_offset=0) for each in context.due
+    ]
 
 
-def answer(context: FetchContext, found: Sequence[Fetched]) -> tuple[int, list[Fetched]]:
+def answer(
+    context: FetchContext, found: Sequence[FetchPartitionData]
+) -> tuple[int, list[FetchPartitionData]]:
     context.took(found)
     session_id, told = context.finish()
     return session_id, list(told)
@@ -119,7 +123,9 @@ def test_records_are_told_until_the_offset_moves() -> None:
     session_id = opened(sessions, 0)
     for epoch in (1, 2):
         context = begin(sessions, session_id, epoch)
-        found = [Fetched(context.due[0], high_watermark=1, log_start_offset=0, records=b"x")]
+        found = [
+            FetchPartitionData(context.due[0], high_watermark=1, log_start_offset=0, records=b"x")
+        ]
         assert answer(context, found)[1] == found
     context = begin(sessions, session_id, 3, wanted(0, offset=1))
     assert context.due[0].offset == 1
@@ -131,7 +137,7 @@ def test_an_error_is_told_until_it_is_over_and_then_the_offsets() -> None:
     session_id = opened(sessions, 0)
     for epoch in (1, 2):
         context = begin(sessions, session_id, epoch)
-        found = [Fetched(context.due[0], ErrorCode.offset_out_of_range)]
+        found = [FetchPartitionData(context.due[0], ErrorCode.offset_out_of_range)]
         assert answer(context, found)[1] == found
     context = begin(sessions, session_id, 3)
     assert len(answer(context, idle(context))[1]) == 1
@@ -142,7 +148,7 @@ def test_partitions_are_added_and_forgotten() -> None:
     session_id = opened(sessions, 0, 1)
     context = begin(sessions, session_id, 1, wanted(7), forgotten=[("t", 0), ("other", 1)])
     assert due(context) == [1, 7]
-    assert [each.wanted.partition for each in answer(context, idle(context))[1]] == [7]
+    assert [each.request.partition for each in answer(context, idle(context))[1]] == [7]
 
 
 def test_who_gave_records_is_read_last_next_time() -> None:
@@ -200,14 +206,16 @@ def test_after_the_last_epoch_comes_the_first() -> None:
     begin(sessions, session_id, 1)
 
 
-def found_in(logs: Sequence[FakeLog], each: Wanted) -> Fetched:
+def found_in(logs: Sequence[FakeLog], each: PartitionRequest) -> FetchPartitionData:
     """What a read of the partition would give."""
     log: Any = logs[each.partition]
     records = b"x" * (log.end_offset - each.offset)
-    return Fetched(each, ErrorCode.none, log.end_offset, log.start_offset, records, log=log)
+    return FetchPartitionData(
+        each, ErrorCode.none, log.end_offset, log.start_offset, records, log=log
+    )
 
 
-def read(logs: Sequence[FakeLog], context: FetchContext) -> list[Fetched]:
+def read(logs: Sequence[FakeLog], context: FetchContext) -> list[FetchPartitionData]:
     return [found_in(logs, each) for each in context.due]
 
 
@@ -304,7 +312,7 @@ class TestMore:
         await task
         assert due(context) == [2]
         _, told = answer(context, read(logs, context))
-        assert [(each.wanted.partition, bytes(each.records)) for each in told] == [
+        assert [(each.request.partition, bytes(each.records)) for each in told] == [
             (0, b""), (1, b""), (2, b"x"), (3, b"")
         ]  # fmt: skip
         context.close()
@@ -372,9 +380,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.asked = set(partitions)
         self.learn(told)
 
-    def learn(self, told: list[Fetched]) -> None:
+    def learn(self, told: list[FetchPartitionData]) -> None:
         for each in told:
-            self.known[each.wanted.partition] = (each.log_start_offset, each.high_watermark)
+            self.known[each.request.partition] = (each.log_start_offset, each.high_watermark)
 
     @rule(partition=st.integers(0, 4), trimmed=st.booleans())
     def change(self, partition: int, trimmed: bool) -> None:
@@ -393,7 +401,8 @@ class SessionMachine(RuleBasedStateMachine):
         for partition in added:
             self.offsets[partition] = self.logs[partition].end_offset
         asked = [
-            Wanted("t", partition, self.offsets[partition], 1_000) for partition in sorted(added)
+            PartitionRequest("t", partition, self.offsets[partition], 1_000)
+            for partition in sorted(added)
         ]
         context = begin(
             self.sessions,
@@ -412,7 +421,7 @@ class SessionMachine(RuleBasedStateMachine):
         session_id, told = answer(context, read(self.logs, context))
         assert session_id == self.session_id
         self.learn(told)
-        given = {each.wanted.partition for each in told if each.records}
+        given = {each.request.partition for each in told if each.records}
         for partition in self.asked:
             assert self.known[partition] == (
                 self.logs[partition].start_offset,

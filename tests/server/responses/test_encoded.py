@@ -9,18 +9,18 @@ from kohort.protocol.batch_validation import RecordError
 from kohort.protocol.building import response
 from kohort.protocol.messages import encode
 from kohort.server.fetch import response as fetch
-from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
 from kohort.server.responses import produce
-from kohort.server.responses.produce import Produced
+from kohort.server.responses.produce import PartitionProduceResponse
 
 ID = UUID(int=0x1234567890ABCDEF1234567890ABCDEF)
 RECORDS = b"records" * 40
 
 PRODUCED = [
-    Produced(0, ErrorCode.none, 17, 1_700_000_000_000, 3),
-    Produced(1, ErrorCode.none, 2**40, -1, 0),
-    Produced(2, ErrorCode.unknown_topic_or_partition),
-    Produced(
+    PartitionProduceResponse(0, ErrorCode.none, 17, 1_700_000_000_000, 3),
+    PartitionProduceResponse(1, ErrorCode.none, 2**40, -1, 0),
+    PartitionProduceResponse(2, ErrorCode.unknown_topic_or_partition),
+    PartitionProduceResponse(
         3,
         ErrorCode.invalid_record,
         log_start_offset=5,
@@ -30,7 +30,9 @@ PRODUCED = [
 ]
 
 
-def produce_entity(version: int, topics: list[tuple[str, UUID | None, list[Produced]]]) -> bytes:
+def produce_entity(
+    version: int, topics: list[tuple[str, UUID | None, list[PartitionProduceResponse]]]
+) -> bytes:
     return encode(
         response(
             0,
@@ -75,28 +77,32 @@ def test_produce_to_nothing(version: int) -> None:
     assert produce.pack(version, []) == produce_entity(version, [])
 
 
-def fetched(version: int) -> list[Fetched]:
+def fetched(version: int) -> list[FetchPartitionData]:
     one, other = ("orders", "payments") if version < 13 else (ID, None)
     return [
-        Fetched(Wanted(one, 0, 5, 100), ErrorCode.none, 17, 3, memoryview(RECORDS)),
-        Fetched(Wanted(one, 1, 5, 100), ErrorCode.none, 2**40, 0, b""),
-        Fetched(Wanted(one, 2, 5, 100), ErrorCode.offset_out_of_range),
-        Fetched(Wanted(other, 3, 5, 100), ErrorCode.unknown_topic_or_partition),
-        Fetched(Wanted(other, 4, 5, 100), ErrorCode.unknown_topic_id),
-        Fetched(Wanted(one, 7, 5, 100), ErrorCode.none, 1, 0, b"r" * 20_000),
+        FetchPartitionData(
+            PartitionRequest(one, 0, 5, 100), ErrorCode.none, 17, 3, memoryview(RECORDS)
+        ),
+        FetchPartitionData(PartitionRequest(one, 1, 5, 100), ErrorCode.none, 2**40, 0, b""),
+        FetchPartitionData(PartitionRequest(one, 2, 5, 100), ErrorCode.offset_out_of_range),
+        FetchPartitionData(
+            PartitionRequest(other, 3, 5, 100), ErrorCode.unknown_topic_or_partition
+        ),
+        FetchPartitionData(PartitionRequest(other, 4, 5, 100), ErrorCode.unknown_topic_id),
+        FetchPartitionData(PartitionRequest(one, 7, 5, 100), ErrorCode.none, 1, 0, b"r" * 20_000),
     ]
 
 
 def fetch_entity(version: int, isolation_level: int, session_id: int) -> bytes:
-    topics: dict[object, list[Fetched]] = {}
+    topics: dict[object, list[FetchPartitionData]] = {}
     for each in fetched(version):
-        topics.setdefault(each.wanted.topic, []).append(each)
+        topics.setdefault(each.request.topic, []).append(each)
 
-    def partition(each: Fetched) -> dict[str, object]:
+    def partition(each: FetchPartitionData) -> dict[str, object]:
         unknown = each.error in (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
         committed = isolation_level == 1 and each.error is ErrorCode.none
         return {
-            "partition_index": each.wanted.partition,
+            "partition_index": each.request.partition,
             "error_code": each.error,
             "high_watermark": each.high_watermark,
             "last_stable_offset": each.high_watermark,

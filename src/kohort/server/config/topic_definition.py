@@ -1,5 +1,5 @@
 """What one topic config is, and how its text becomes a value: Kafka's rules, and the words of its
-refusals.
+responses.
 
 The broker's own configuration has rules of its own (`config_def.py`), which help a person at a
 terminal. These are answered to clients, where tools and tests compare the text, so they say what

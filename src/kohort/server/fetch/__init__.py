@@ -2,7 +2,13 @@
 
 from kohort.server.fetch.context import NO_SESSION, FetchContext
 from kohort.server.fetch.partitions import PartitionKey
-from kohort.server.fetch.reading import Limits, Reading, TopicKey, Wanted, read_all
+from kohort.server.fetch.reading import (
+    FetchLimits,
+    PartitionRequest,
+    ReadResult,
+    TopicKey,
+    read_all,
+)
 from kohort.server.fetch.response import FIRST_WITH_IDS, pack, pack_error
 from kohort.server.fetch.sessions import FINAL_EPOCH, FetchSessions
 
@@ -11,12 +17,12 @@ __all__ = [
     "FIRST_WITH_IDS",
     "NO_SESSION",
     "FetchContext",
+    "FetchLimits",
     "FetchSessions",
-    "Limits",
     "PartitionKey",
-    "Reading",
+    "PartitionRequest",
+    "ReadResult",
     "TopicKey",
-    "Wanted",
     "pack",
     "pack_error",
     "read_all",

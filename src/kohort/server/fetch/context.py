@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from kohort.server.fetch.partitions import PartitionKey, Partitions
-from kohort.server.fetch.reading import Fetched, Wanted
+from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
 from kohort.types import Instant
 
 NO_SESSION: Final = 0
@@ -34,7 +34,7 @@ class FetchSession:
         self.last_used = now
         self._told: dict[PartitionKey, tuple[int, int]] = {}
 
-    def update(self, wanted: Iterable[Wanted], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, wanted: Iterable[PartitionRequest], forgotten: Iterable[PartitionKey]) -> None:
         """One request: the epoch moves on."""
         for each in wanted:
             self.partitions.want(each)
@@ -43,19 +43,19 @@ class FetchSession:
             self._told.pop(key, None)
         self.epoch = self.epoch % MAX_EPOCH + 1
 
-    def knows(self, fetched: Fetched) -> bool:
+    def knows(self, fetched: FetchPartitionData) -> bool:
         """Whether the client was told these offsets."""
         offsets = (fetched.high_watermark, fetched.log_start_offset)
-        return self._told.get((fetched.wanted.topic, fetched.wanted.partition)) == offsets
+        return self._told.get((fetched.request.topic, fetched.request.partition)) == offsets
 
-    def news(self, fetched: Iterable[Fetched]) -> list[Fetched]:
+    def news(self, fetched: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
         """What of it the client does not know yet, and now is told."""
         return [each for each in fetched if self._is_news(each)]
 
-    def _is_news(self, fetched: Fetched) -> bool:
-        if not self.partitions.wants(fetched.wanted):
+    def _is_news(self, fetched: FetchPartitionData) -> bool:
+        if not self.partitions.wants(fetched.request):
             return True
-        key = (fetched.wanted.topic, fetched.wanted.partition)
+        key = (fetched.request.topic, fetched.request.partition)
         if fetched.error or fetched.diverging:
             self._told.pop(key, None)  # it is told until it is over
             return True
@@ -82,12 +82,12 @@ class FetchContext(ABC):
     `finish`, or `more` and another pass.
     """
 
-    _read: Sequence[Fetched] = ()
+    _read: Sequence[FetchPartitionData] = ()
     """What the last pass gave."""
 
     @property
     @abstractmethod
-    def due(self) -> Sequence[Wanted]:
+    def due(self) -> Sequence[PartitionRequest]:
         """What the next pass has to read, in this order."""
 
     @property
@@ -95,7 +95,7 @@ class FetchContext(ABC):
     def any_settled(self) -> bool:
         """Whether there are partitions besides, of which only their logs can tell news."""
 
-    def took(self, fetched: Sequence[Fetched]) -> None:
+    def took(self, fetched: Sequence[FetchPartitionData]) -> None:
         """What was due was read."""
         self._read = fetched
 
@@ -104,7 +104,7 @@ class FetchContext(ABC):
         """Wait as `Partitions.more`."""
 
     @abstractmethod
-    def finish(self) -> tuple[int, Sequence[Fetched]]:
+    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
         """(session id, what to answer)"""
 
     @abstractmethod
@@ -117,15 +117,17 @@ class FullFetch(FetchContext):
     room.
     """
 
-    def __init__(self, wanted: Iterable[Wanted], open_session: _OpenSession | None) -> None:
+    def __init__(
+        self, wanted: Iterable[PartitionRequest], open_session: _OpenSession | None
+    ) -> None:
         self._wanted = list({(each.topic, each.partition): each for each in wanted}.values())
         self._open_session = open_session
         self._partitions: Partitions | None = None
         """None until it waits: most are answered after the first pass."""
-        self._found: dict[Wanted, Fetched] = {}
+        self._found: dict[PartitionRequest, FetchPartitionData] = {}
 
     @property
-    def due(self) -> Sequence[Wanted]:
+    def due(self) -> Sequence[PartitionRequest]:
         return self._wanted if self._partitions is None else self._partitions.due
 
     @property
@@ -136,15 +138,15 @@ class FullFetch(FetchContext):
         if self._partitions is None:
             self._partitions = Partitions(self._wanted)
         for each in self._read:
-            self._found[each.wanted] = each
+            self._found[each.request] = each
             # if nothing comes, it is answered as it was found
             self._partitions.watch(each, settled=each.is_all)
         await self._partitions.more(missing, deadline)
 
-    def finish(self) -> tuple[int, Sequence[Fetched]]:
+    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
         found = self._read
         if self._found:
-            found = list((self._found | {each.wanted: each for each in self._read}).values())
+            found = list((self._found | {each.request: each for each in self._read}).values())
         if self._open_session is None:
             return NO_SESSION, found
         session = self._open_session(self._partitions or Partitions(self._wanted))
@@ -166,7 +168,7 @@ class IncrementalFetch(FetchContext):
         self._session = session
 
     @property
-    def due(self) -> Sequence[Wanted]:
+    def due(self) -> Sequence[PartitionRequest]:
         return self._session.partitions.due
 
     @property
@@ -179,7 +181,7 @@ class IncrementalFetch(FetchContext):
             partitions.watch(each, settled=each.is_all and self._session.knows(each))
         await partitions.more(missing, deadline)
 
-    def finish(self) -> tuple[int, Sequence[Fetched]]:
+    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
         return self._session.id, self._session.news(self._read)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from kohort.log.base import Log
-from kohort.server.fetch.reading import Fetched, TopicKey, Wanted
+from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest, TopicKey
 
 PartitionKey: TypeAlias = tuple[TopicKey, int]
 
@@ -25,8 +25,8 @@ class Partitions:
 
     __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches")
 
-    def __init__(self, wanted: Iterable[Wanted] = ()) -> None:
-        self._wanted: dict[PartitionKey, Wanted] = {}
+    def __init__(self, wanted: Iterable[PartitionRequest] = ()) -> None:
+        self._wanted: dict[PartitionKey, PartitionRequest] = {}
         self._due: dict[PartitionKey, None] = {}
         self._watches: dict[PartitionKey, _Watch] = {}
         self._waiting: dict[asyncio.Future[None], int] = {}
@@ -39,7 +39,7 @@ class Partitions:
         return len(self._wanted)
 
     @property
-    def due(self) -> list[Wanted]:
+    def due(self) -> list[PartitionRequest]:
         """Those to read, in the order in which to read them."""
         wanted = self._wanted
         return [wanted[key] for key in self._due]
@@ -48,7 +48,7 @@ class Partitions:
     def any_settled(self) -> bool:
         return len(self._due) < len(self._wanted)
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: PartitionRequest) -> None:
         """Fetch it; in place of what was said of that partition before."""
         key = (wanted.topic, wanted.partition)
         self._wanted[key] = wanted
@@ -62,7 +62,7 @@ class Partitions:
         if watch is not None:
             watch.stop()
 
-    def wants(self, wanted: Wanted) -> bool:
+    def wants(self, wanted: PartitionRequest) -> bool:
         """Whether nothing else was said of the partition since it was read."""
         return self._wanted.get((wanted.topic, wanted.partition)) is wanted
 
@@ -71,15 +71,15 @@ class Partitions:
         self._due.pop(key, None)
         self._due[key] = None
 
-    def watch(self, fetched: Fetched, *, settled: bool = False) -> None:
+    def watch(self, fetched: FetchPartitionData, *, settled: bool = False) -> None:
         """Be told when the log that was read changes; with `settled`, the partition is not due
         until then.
 
         Not to be called if anything else ran since it was read.
         """
         log = fetched.log
-        key = (fetched.wanted.topic, fetched.wanted.partition)
-        if self._closed or log is None or self._wanted.get(key) is not fetched.wanted:
+        key = (fetched.request.topic, fetched.request.partition)
+        if self._closed or log is None or self._wanted.get(key) is not fetched.request:
             return
         known = self._watches.get(key)
         if known is not None and known.log is not log:  # the topic was deleted and made again

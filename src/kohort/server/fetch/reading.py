@@ -1,18 +1,13 @@
-"""What a Fetch asks of one partition, and what it is given; reading a whole request within its
-limits.
-"""
+"""Reading the partitions of one Fetch from their logs, within the limits of the request."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LEADER_EPOCH, Log
 from kohort.protocol.batches import iterate
-from kohort.server.topics import judge
-
-if TYPE_CHECKING:
-    from kohort.server.topics import Topic, Topics
+from kohort.server.topics import Topic, Topics, judge
 
 UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
@@ -20,99 +15,96 @@ TopicKey: TypeAlias = str | UUID | None
 """A topic as the request names it: up to v12 by name, from v13 on by id (None: the zero id)."""
 
 
-class Wanted(NamedTuple):
-    """One partition to read."""
+class PartitionRequest(NamedTuple):
+    """One partition of a Fetch request."""
 
     topic: TopicKey
     partition: int
     offset: int
     max_bytes: int
     leader_epoch: int = -1
-    """The epoch that the client believes in, -1 if it does not say."""
+    """The leader epoch that the client knows, -1 if it sends none."""
     last_fetched_epoch: int = -1
-    """The epoch of the last record that it has, -1 if it does not say."""
+    """The epoch of the last record that it has, -1 if it sends none."""
 
 
-class Fetched(NamedTuple):
-    """What one partition gives. Offsets are -1 with an error."""
+class FetchPartitionData(NamedTuple):
+    """One partition of a Fetch response. Offsets are -1 with an error."""
 
-    wanted: Wanted
+    request: PartitionRequest
     error: ErrorCode = ErrorCode.none
     high_watermark: int = -1
     log_start_offset: int = -1
     records: bytes | memoryview = b""
     diverging: bool = False
-    """The client says that it read further than the log goes in this epoch (KIP-595): it is told
-    where that ends.
-    """
+    """Whether the client read beyond the end of its epoch here (KIP-595); it gets that end."""
     log: Log | None = None
-    """What was read, None with an error."""
+    """The log that was read, None with an error."""
 
     @property
     def is_all(self) -> bool:
-        """Whether the client has all that there is."""
-        return self.wanted.offset == self.high_watermark and not (self.error or self.diverging)
+        """Whether the client has every record of the partition."""
+        return self.request.offset == self.high_watermark and not (self.error or self.diverging)
 
     @property
     def has_more(self) -> bool:
         """Whether the limits, or the end of a segment, kept records back."""
         if not self.records:
-            return self.wanted.offset < self.high_watermark
+            return self.request.offset < self.high_watermark
         *_, (_, last) = iterate(self.records)
         return last.last_offset + 1 < self.high_watermark
 
 
-class Limits(NamedTuple):
-    """What holds for a request as a whole."""
+class FetchLimits(NamedTuple):
+    """Limits of a Fetch request as a whole."""
 
     max_bytes: int
-    """For all records, but for a first batch that is larger."""
+    """Limit for all records, which only a larger first batch exceeds."""
     min_bytes: int
-    """The answer waits for so many."""
+    """Bytes of records that the response waits for."""
     max_wait_s: float
     from_replica: bool = False
-    """A broker asks; there is none that replicates from here."""
+    """Whether a broker sent the request; none replicates from this one."""
 
 
-class Reading(NamedTuple):
-    """One pass over all partitions of a request."""
+class ReadResult(NamedTuple):
+    """The result of one pass over all partitions of a request."""
 
-    partitions: list[Fetched]
+    partitions: list[FetchPartitionData]
     size: int
     """Bytes of all records."""
     failed: bool
     """Whether a partition that exists has an error, or diverges."""
     waitable: bool
-    """Whether any partition exists: one that doesn't is told when the others have their answer."""
+    """Whether any partition exists: errors of others are sent with the response to those."""
 
 
-def find(topics: "Topics", key: TopicKey) -> "Topic | None":
+def find(topics: Topics, key: TopicKey) -> Topic | None:
     """The topic of that name or id."""
     return topics.get(key) if isinstance(key, str) else None if key is None else topics.by_id(key)
 
 
-def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Reading:
-    """Read the partitions in their order, until the limits are reached; all of them get at least
-    their offsets.
+def read_all(topics: Topics, wanted: Iterable[PartitionRequest], limits: FetchLimits) -> ReadResult:
+    """Read the partitions in their order until the limits are reached; all get their offsets.
 
-    The first partition that has anything gives its first batch whole, whatever its size: else a
-    consumer with small limits would never get past it (KIP-74).
+    The first batch that is read is whole, whatever its size: else a consumer with small limits
+    would never get past it (KIP-74).
     """
     left, size, failed, waitable = max(0, limits.max_bytes), 0, False, False
-    fetched: list[Fetched] = []
+    fetched: list[FetchPartitionData] = []
     key: TopicKey = None
     topic: Topic | None = None
     for each in wanted:
-        if each.topic is not key:  # mostly they come by topic
+        if each.topic is not key:  # most requests are in order of topics
             key = each.topic
             topic = find(topics, key)
         try:
             one = _read(topic, each, min(each.max_bytes, left), size == 0, limits.from_replica)
         except KafkaError as error:
-            one = Fetched(each, error.code)
+            one = FetchPartitionData(each, error.code)
             failed = failed or error.code not in UNKNOWN
         except OSError:
-            one = Fetched(each, ErrorCode.kafka_storage_error)
+            one = FetchPartitionData(each, ErrorCode.kafka_storage_error)
             failed = True
         fetched.append(one)
         failed = failed or one.diverging
@@ -120,12 +112,16 @@ def read_all(topics: "Topics", wanted: Iterable[Wanted], limits: Limits) -> Read
         if one.records:
             size += len(one.records)
             left = max(0, left - len(one.records))
-    return Reading(fetched, size, failed, waitable)
+    return ReadResult(fetched, size, failed, waitable)
 
 
 def _read(
-    topic: "Topic | None", wanted: Wanted, max_bytes: int, at_least_one: bool, from_replica: bool
-) -> Fetched:
+    topic: Topic | None,
+    wanted: PartitionRequest,
+    max_bytes: int,
+    at_least_one: bool,
+    from_replica: bool,
+) -> FetchPartitionData:
     """Raises KafkaError with the code of the partition, OSError."""
     if topic is None and not isinstance(wanted.topic, str):
         raise KafkaError(ErrorCode.unknown_topic_id)
@@ -136,15 +132,15 @@ def _read(
         raise KafkaError(ErrorCode.not_leader_or_follower)
     if error := judge(wanted.leader_epoch):
         raise KafkaError(error)
-    # an epoch that never was: nothing can be said of its end
+    # an epoch that never was has no end
     if wanted.last_fetched_epoch > LEADER_EPOCH:
         raise KafkaError(ErrorCode.offset_out_of_range)
     start, end = log.start_offset, log.end_offset
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.offset > end:
-        return Fetched(wanted, ErrorCode.none, end, start, diverging=True, log=log)
+        return FetchPartitionData(wanted, ErrorCode.none, end, start, diverging=True, log=log)
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     if wanted.offset == end or not (at_least_one or max_bytes > 0):
-        return Fetched(wanted, ErrorCode.none, end, start, b"", False, log)
+        return FetchPartitionData(wanted, ErrorCode.none, end, start, b"", False, log)
     records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one)
-    return Fetched(wanted, ErrorCode.none, end, start, records, False, log)
+    return FetchPartitionData(wanted, ErrorCode.none, end, start, records, False, log)

@@ -21,7 +21,7 @@ from kohort.protocol.packing import (
     pack_uuid,
     pack_varint,
 )
-from kohort.server.fetch.reading import UNKNOWN, Fetched, TopicKey
+from kohort.server.fetch.reading import UNKNOWN, FetchPartitionData, TopicKey
 
 Pieces: TypeAlias = list[bytes | memoryview]
 
@@ -56,12 +56,16 @@ _TAILS: Final = {
 
 
 def pack(
-    version: int, fetched: Iterable[Fetched], *, session_id: int = 0, isolation_level: int = 0
+    version: int,
+    fetched: Iterable[FetchPartitionData],
+    *,
+    session_id: int = 0,
+    isolation_level: int = 0,
 ) -> Pieces:
     """FetchResponse v4-18, in pieces: the records among them are those of the log."""
-    topics: dict[TopicKey, list[Fetched]] = {}
+    topics: dict[TopicKey, list[FetchPartitionData]] = {}
     for each in fetched:
-        topics.setdefault(each.wanted.topic, []).append(each)
+        topics.setdefault(each.request.topic, []).append(each)
     flexible = version >= FIRST_FLEXIBLE
     parts: Pieces = [_head(version, ErrorCode.none, session_id, len(topics))]
     for topic, partitions in topics.items():
@@ -94,7 +98,9 @@ def _topic(version: int, topic: TopicKey) -> bytes:
     return pack_uuid(topic)
 
 
-def _add_partition(parts: Pieces, version: int, each: Fetched, isolation_level: int) -> None:
+def _add_partition(
+    parts: Pieces, version: int, each: FetchPartitionData, isolation_level: int
+) -> None:
     wanted, error, high_watermark, log_start_offset, records, diverging, _ = each
     # Without transactions everything below the high watermark is stable.
     if version >= 5:

@@ -30,7 +30,7 @@ from kohort.server.fetch.context import (
     IncrementalFetch,
 )
 from kohort.server.fetch.partitions import PartitionKey, Partitions
-from kohort.server.fetch.reading import Wanted
+from kohort.server.fetch.reading import PartitionRequest
 from kohort.types import Instant
 
 FINAL_EPOCH: Final = -1
@@ -53,7 +53,7 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[Wanted],
+        wanted: Iterable[PartitionRequest],
         forgotten: Iterable[PartitionKey],
         *,
         by_id: bool,

@@ -10,17 +10,17 @@ from kohort.coordinator.requests import DeleteGroup
 from kohort.coordinator.responses import DeleteGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-from kohort.server.responses import Gather
+from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     groups = tuple(dict.fromkeys(request.groups_names))
-    gather = Gather(exchange.callback(_respond, groups))
+    collector = ResponseCollector(exchange.callback(_respond, groups))
     for group in groups:
-        services.groups.submit(DeleteGroup(request_id=gather.question(), group=group))
-    gather.seal()
+        services.groups.submit(DeleteGroup(request_id=collector.callback(), group=group))
+    collector.seal()
 
 
 def _respond(

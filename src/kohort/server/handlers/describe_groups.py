@@ -12,7 +12,7 @@ from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, Gather
+from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, ResponseCollector
 from kohort.server.services import Services
 
 
@@ -20,14 +20,14 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group; answer when all have answered."""
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
-    gather = Gather(
+    collector = ResponseCollector(
         exchange.callback(_respond, GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED)
     )
     for group in request.groups:
         services.groups.submit(
-            DescribeGroup(request_id=gather.question(), version=version, group=group)
+            DescribeGroup(request_id=collector.callback(), version=version, group=group)
         )
-    gather.seal()
+    collector.seal()
 
 
 def _respond(

@@ -23,11 +23,11 @@ from kohort.server.fetch import (
     FIRST_WITH_IDS,
     NO_SESSION,
     FetchContext,
-    Limits,
+    FetchLimits,
     PartitionKey,
-    Reading,
+    PartitionRequest,
+    ReadResult,
     TopicKey,
-    Wanted,
     pack,
     pack_error,
     read_all,
@@ -64,11 +64,11 @@ def _begin(services: Services, version: int, request: Any) -> FetchContext:
     )
 
 
-def _wanted(request: Any, by_id: bool) -> Iterator[Wanted]:
+def _wanted(request: Any, by_id: bool) -> Iterator[PartitionRequest]:
     for topic in request.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
         for each in topic.partitions:
-            yield Wanted(
+            yield PartitionRequest(
                 key,
                 each.partition,
                 each.fetch_offset,
@@ -84,9 +84,9 @@ def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
             yield (topic.topic_id if by_id else topic.topic), partition
 
 
-def _limits(services: Services, request: Any) -> Limits:
+def _limits(services: Services, request: Any) -> FetchLimits:
     replica = request.replica_state if hasattr(request, "replica_state") else request
-    return Limits(
+    return FetchLimits(
         max_bytes=min(request.max_bytes, services.config["fetch.max.bytes"]),
         min_bytes=request.min_bytes,
         max_wait_s=request.max_wait.total_seconds(),
@@ -94,14 +94,14 @@ def _limits(services: Services, request: Any) -> Limits:
     )
 
 
-def _read(services: Services, context: FetchContext, limits: Limits) -> Reading:
+def _read(services: Services, context: FetchContext, limits: FetchLimits) -> ReadResult:
     """One pass over what is due."""
     reading = read_all(services.topics, context.due, limits)
     context.took(reading.partitions)
     return reading
 
 
-def _is_enough(reading: Reading, limits: Limits, context: FetchContext) -> bool:
+def _is_enough(reading: ReadResult, limits: FetchLimits, context: FetchContext) -> bool:
     if reading.failed or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
         return True
     if not (reading.waitable or context.any_settled):
@@ -124,7 +124,7 @@ async def _respond_later(
     exchange: Exchange,
     request: Any,
     context: FetchContext,
-    limits: Limits,
+    limits: FetchLimits,
 ) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.max_wait_s

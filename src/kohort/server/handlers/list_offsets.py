@@ -20,7 +20,7 @@ from kohort.server.topics import LEADER_EPOCH, judge
 API_KEY = 2
 
 
-class Named(IntEnum):
+class SpecialTimestamp(IntEnum):
     """Timestamps that are names (Kafka's ListOffsetsRequest)."""
 
     LATEST = -1
@@ -32,17 +32,17 @@ class Named(IntEnum):
 
 
 FIRST_VERSION: Final[dict[int, int]] = {
-    Named.LATEST: 1,
-    Named.EARLIEST: 1,
-    Named.MAX_TIMESTAMP: 7,
-    Named.EARLIEST_LOCAL: 8,
-    Named.LATEST_TIERED: 9,
-    Named.EARLIEST_PENDING_UPLOAD: 11,
+    SpecialTimestamp.LATEST: 1,
+    SpecialTimestamp.EARLIEST: 1,
+    SpecialTimestamp.MAX_TIMESTAMP: 7,
+    SpecialTimestamp.EARLIEST_LOCAL: 8,
+    SpecialTimestamp.LATEST_TIERED: 9,
+    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,
 }
 """Version from which on a name is understood; other negative timestamps never are."""
 
 
-class Found(NamedTuple):
+class ListedOffset(NamedTuple):
     """One partition's answer: -1 is Kafka's word for "none"."""
 
     offset: int = -1
@@ -61,7 +61,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
         for each in topic.partitions:
             twice = times[topic.name, each.partition_index] > 1
             found = (
-                Found(error_code=ErrorCode.invalid_request)
+                ListedOffset(error_code=ErrorCode.invalid_request)
                 if twice
                 else _find(services, exchange, topic.name, each)
             )
@@ -82,36 +82,36 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
 
 
-def _find(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Found:
+def _find(services: Services, exchange: Exchange, topic: str, wanted: Any) -> ListedOffset:
     log = services.topics.log(topic, wanted.partition_index)
     if log is None:
-        return Found(error_code=ErrorCode.unknown_topic_or_partition)
+        return ListedOffset(error_code=ErrorCode.unknown_topic_or_partition)
     if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(
         wanted.timestamp, exchange.version + 1
     ):
-        return Found(error_code=ErrorCode.unsupported_version)
+        return ListedOffset(error_code=ErrorCode.unsupported_version)
     error = judge(getattr(wanted, "current_leader_epoch", -1))
     if error:
-        return Found(error_code=error)
+        return ListedOffset(error_code=error)
     try:
         return find(log, wanted.timestamp)
     except KafkaError as failure:
-        return Found(error_code=failure.code)
+        return ListedOffset(error_code=failure.code)
     except OSError:
-        return Found(error_code=ErrorCode.kafka_storage_error)
+        return ListedOffset(error_code=ErrorCode.kafka_storage_error)
 
 
-def find(log: Log, timestamp: int) -> Found:
+def find(log: Log, timestamp: int) -> ListedOffset:
     """The offset that `timestamp`, or a name for one, stands for in `log`. Raises OSError."""
     match timestamp:
-        case Named.LATEST:
-            return Found(log.end_offset, leader_epoch=LEADER_EPOCH)
-        case Named.EARLIEST | Named.EARLIEST_LOCAL:
-            return Found(log.start_offset, leader_epoch=LEADER_EPOCH)
-        case Named.LATEST_TIERED | Named.EARLIEST_PENDING_UPLOAD:
-            return Found()
-        case Named.MAX_TIMESTAMP:
+        case SpecialTimestamp.LATEST:
+            return ListedOffset(log.end_offset, leader_epoch=LEADER_EPOCH)
+        case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+            return ListedOffset(log.start_offset, leader_epoch=LEADER_EPOCH)
+        case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+            return ListedOffset()
+        case SpecialTimestamp.MAX_TIMESTAMP:
             place = log.max_timestamp()
         case _:
             place = log.offset_for_timestamp(timestamp)
-    return Found() if place is None else Found(*place, leader_epoch=LEADER_EPOCH)
+    return ListedOffset() if place is None else ListedOffset(*place, leader_epoch=LEADER_EPOCH)

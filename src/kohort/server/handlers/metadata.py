@@ -40,7 +40,7 @@ def handle(
         exchange.respond(_refusal(exchange.version, request))
         return None
     question = (API_KEY, exchange.version, request)
-    known = services.topics.answers.get(question)
+    known = services.topics.responses.get(question)
     if known is not None:
         exchange.respond_encoded(known)
         return None
@@ -132,7 +132,7 @@ def _respond(
     errors = {entry["error_code"] for entry in entries if "error_code" in entry}
     # A request that names a topic many times is not to be kept.
     if not errors and len(request.topics or ()) <= len(entries):
-        services.topics.answers.put((API_KEY, exchange.version, request), body)
+        services.topics.responses.put((API_KEY, exchange.version, request), body)
     exchange.respond_encoded(body, errors)
 
 

@@ -25,21 +25,21 @@ from kohort.protocol.request_fast_path import Columns, read_member, read_offset_
 from kohort.server.handlers import milliseconds
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
-from kohort.server.responses import Refusals
+from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Refuse what does not exist, hand the rest to the group's shard."""
     version = exchange.version
-    refusals = Refusals()
-    offsets = _existing(services, version, request, refusals)
+    responses = PartitionResponses()
+    offsets = _existing(services, version, request, responses)
     if not offsets:
-        _respond(exchange, refusals, OffsetCommitResponse(()))
+        _respond(exchange, responses, OffsetCommitResponse(()))
         return
     services.groups.submit(
         OffsetCommit(
-            request_id=exchange.callback(_respond, refusals),
+            request_id=exchange.callback(_respond, responses),
             version=version,
             group=request.group_id,
             generation=request.generation_id_or_member_epoch,
@@ -106,7 +106,7 @@ def _respond_columns(exchange: Exchange, topics: Sequence[Columns], error: Error
 
 
 def _existing(
-    services: Services, version: int, request: Any, refusals: Refusals
+    services: Services, version: int, request: Any, responses: PartitionResponses
 ) -> tuple[OffsetToCommit, ...]:
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
@@ -123,7 +123,7 @@ def _existing(
                 if version >= 10
                 else ErrorCode.unknown_topic_or_partition
             )
-            refusals.refuse(key, (each.partition_index for each in asked.partitions), error)
+            responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
             continue
         count = len(topic.partitions)
         here = [each for each in asked.partitions if 0 <= each.partition_index < count]
@@ -131,8 +131,8 @@ def _existing(
             missing = (
                 p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count
             )
-            refusals.refuse(key, missing, ErrorCode.unknown_topic_or_partition)
-        refusals.let_pass(key, len(here))
+            responses.add_errors(key, missing, ErrorCode.unknown_topic_or_partition)
+        responses.expect(key, len(here))
         # The id goes with every offset, so that one of a topic deleted since is never taken for its
         # namesake's.
         name, id_, has_epoch = topic.name, topic.id, version >= 6
@@ -150,7 +150,9 @@ def _existing(
     return tuple(offsets)
 
 
-def _respond(exchange: Exchange, refusals: Refusals, response: OffsetCommitResponse) -> None:
-    topics = refusals.with_results(response.results)
+def _respond(
+    exchange: Exchange, responses: PartitionResponses, response: OffsetCommitResponse
+) -> None:
+    topics = responses.merged_with(response.results)
     errors = {error for _, _, partitions in topics for _, error in partitions}
     exchange.respond_encoded(response_fast_path.offset_commit(exchange.version, topics), errors)

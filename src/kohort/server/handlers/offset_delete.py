@@ -12,25 +12,27 @@ from kohort.coordinator.responses import NONE, OffsetDeleteResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-from kohort.server.responses import Refusals
+from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
 from kohort.types import TopicPartition
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Refuse what does not exist, hand the rest to the group's shard."""
-    refusals = Refusals()
-    partitions = _existing(services, request, refusals)
+    responses = PartitionResponses()
+    partitions = _existing(services, request, responses)
     services.groups.submit(
         OffsetDelete(
-            request_id=exchange.callback(_respond, refusals),
+            request_id=exchange.callback(_respond, responses),
             group=request.group_id,
             partitions=partitions,
         )
     )
 
 
-def _existing(services: Services, request: Any, refusals: Refusals) -> tuple[TopicPartition, ...]:
+def _existing(
+    services: Services, request: Any, responses: PartitionResponses
+) -> tuple[TopicPartition, ...]:
     existing: list[TopicPartition] = []
     for asked in request.topics:
         topic = services.topics.get(asked.name)
@@ -39,13 +41,15 @@ def _existing(services: Services, request: Any, refusals: Refusals) -> tuple[Top
         here = [index for index in indexes if 0 <= index < count]
         if topic is None or len(here) < len(indexes):
             missing = (index for index in indexes if not 0 <= index < count)
-            refusals.refuse((asked.name, None), missing, ErrorCode.unknown_topic_or_partition)
-        refusals.let_pass((asked.name, None), len(here))
+            responses.add_errors((asked.name, None), missing, ErrorCode.unknown_topic_or_partition)
+        responses.expect((asked.name, None), len(here))
         existing += [TopicPartition(asked.name, index) for index in here]
     return tuple(existing)
 
 
-def _respond(exchange: Exchange, refusals: Refusals, response: OffsetDeleteResponse) -> None:
+def _respond(
+    exchange: Exchange, responses: PartitionResponses, response: OffsetDeleteResponse
+) -> None:
     topics = []
     if response.error is NONE:
         topics = [
@@ -53,7 +57,7 @@ def _respond(exchange: Exchange, refusals: Refusals, response: OffsetDeleteRespo
                 "name": name,
                 "partitions": [{"partition_index": p, "error_code": e} for p, e in partitions],
             }
-            for name, _, partitions in refusals.with_results(response.results)
+            for name, _, partitions in responses.merged_with(response.results)
         ]
     answer = new_response(
         exchange.api_key, exchange.version, error_code=response.error, topics=topics

@@ -18,7 +18,7 @@ from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchRespons
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.net import Exchange
-from kohort.server.responses import Gather
+from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
 from kohort.types import TopicPartition
 
@@ -32,18 +32,18 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     groups = [
         _Group(services, version, each) for each in (request.groups if version >= 8 else (request,))
     ]
-    gather = Gather(exchange.callback(_respond, groups))
+    collector = ResponseCollector(exchange.callback(_respond, groups))
     for group in groups:
         services.groups.submit(
             OffsetFetch(
-                request_id=gather.question(),
+                request_id=collector.callback(),
                 group=group.id,
                 partitions=group.partitions(),
                 require_stable=request.require_stable if version >= 7 else False,
                 topic_ids=group.topic_ids(),
             )
         )
-    gather.seal()
+    collector.seal()
 
 
 def _respond(

@@ -21,7 +21,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.batches import InvalidRecordsError, PayloadError, validate
 from kohort.server.net import Exchange
-from kohort.server.responses import FIRST_WITH_IDS, Produced, pack
+from kohort.server.responses import FIRST_WITH_IDS, PartitionProduceResponse, pack
 from kohort.server.services import Services
 from kohort.server.topics import Topic, Topics
 
@@ -31,10 +31,10 @@ VALID_ACKS = (-1, NO_ACKS, 1)
 _BATCH_AT_FAULT = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 _MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
 
-Answer: TypeAlias = list[tuple[str | UUID | None, list[Produced]]]
+TopicResponses: TypeAlias = list[tuple[str | UUID | None, list[PartitionProduceResponse]]]
 
 
-class Request(NamedTuple):
+class ProduceContext(NamedTuple):
     """What is the same for all partitions of a request."""
 
     topics: Topics
@@ -50,13 +50,13 @@ def handle(
     if request.acks not in VALID_ACKS:
         _respond(exchange, _refused(exchange.version, request))
         return None
-    common = Request(
+    context = ProduceContext(
         services.topics,
         exchange.version,
         request.transactional_id is not None,
         services.clock.now(),
     )
-    answer, logs = _append_all(common, request)
+    answer, logs = _append_all(context, request)
     if request.acks == NO_ACKS:
         _end_unanswered(exchange, answer)
     elif logs and services.config["durability"] == "fsync":
@@ -66,24 +66,26 @@ def handle(
     return None
 
 
-def _respond(exchange: Exchange, answer: Answer) -> None:
+def _respond(exchange: Exchange, answer: TopicResponses) -> None:
     errors = {each.error for _, partitions in answer for each in partitions}
     exchange.respond_encoded(pack(exchange.version, answer), errors)
 
 
-def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, int], Log]]:
+def _append_all(
+    context: ProduceContext, request: Any
+) -> tuple[TopicResponses, dict[tuple[int, int], Log]]:
     """The answer, and the logs that were appended to, by their place in it."""
-    answer: Answer = []
+    answer: TopicResponses = []
     appended: dict[tuple[int, int], Log] = {}
     for wanted in request.topic_data:
-        key, topic, unknown = _find(common, wanted)
-        results: list[Produced] = []
+        key, topic, unknown = _find(context, wanted)
+        results: list[PartitionProduceResponse] = []
         for data in wanted.partition_data:
             if topic is None or not 0 <= data.index < len(topic.partitions):
-                results.append(Produced(data.index, unknown))
+                results.append(PartitionProduceResponse(data.index, unknown))
                 continue
             log = topic.partitions[data.index]
-            results.append(_append(common, topic, log, data))
+            results.append(_append(context, topic, log, data))
             if not results[-1].error:
                 appended[len(answer), len(results) - 1] = log
         if results:
@@ -91,28 +93,30 @@ def _append_all(common: Request, request: Any) -> tuple[Answer, dict[tuple[int, 
     return answer, appended
 
 
-def _find(common: Request, wanted: Any) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
+def _find(
+    context: ProduceContext, wanted: Any
+) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
     """How the answer names the topic, the topic, and the error of partitions that do not exist."""
-    if common.version < FIRST_WITH_IDS:
-        return wanted.name, common.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
-    topic = None if wanted.topic_id is None else common.topics.by_id(wanted.topic_id)
+    if context.version < FIRST_WITH_IDS:
+        return wanted.name, context.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
+    topic = None if wanted.topic_id is None else context.topics.by_id(wanted.topic_id)
     unknown = ErrorCode.unknown_topic_id if topic is None else ErrorCode.unknown_topic_or_partition
     return wanted.topic_id, topic, unknown
 
 
-def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
+def _append(context: ProduceContext, topic: Topic, log: Log, data: Any) -> PartitionProduceResponse:
     index, records = data.index, data.records
     try:
-        _validate_request(common, topic, records)
+        _validate_request(context, topic, records)
     except KafkaError as error:
-        return Produced(index, error.code)
+        return PartitionProduceResponse(index, error.code)
     try:
         batch = validate(
-            records, log.config.rules, common.now, zstd=common.version >= FIRST_WITH_ZSTD
+            records, log.config.rules, context.now, zstd=context.version >= FIRST_WITH_ZSTD
         )
-        placed = log.append(batch, common.now)
+        placed = log.append(batch, context.now)
     except InvalidRecordsError as error:
-        return Produced(
+        return PartitionProduceResponse(
             index,
             error.code,
             log_start_offset=log.start_offset,
@@ -121,18 +125,24 @@ def _append(common: Request, topic: Topic, log: Log, data: Any) -> Produced:
         )
     except PayloadError as error:
         corrupt = error.code is ErrorCode.corrupt_message
-        return Produced(index, error.code, message=error.message if corrupt else None)
+        return PartitionProduceResponse(
+            index, error.code, message=error.message if corrupt else None
+        )
     except KafkaError as error:
         # As in Kafka the code says it all, and the log's start is told unless the batch itself is
         # at fault.
         start = -1 if error.code in _BATCH_AT_FAULT else log.start_offset
-        return Produced(index, error.code, log_start_offset=start)
+        return PartitionProduceResponse(index, error.code, log_start_offset=start)
     except OSError as error:
-        return Produced(index, ErrorCode.kafka_storage_error, message=error.strerror)
-    return Produced(index, ErrorCode.none, placed.base_offset, placed.append_time, log.start_offset)
+        return PartitionProduceResponse(
+            index, ErrorCode.kafka_storage_error, message=error.strerror
+        )
+    return PartitionProduceResponse(
+        index, ErrorCode.none, placed.base_offset, placed.append_time, log.start_offset
+    )
 
 
-def _validate_request(common: Request, topic: Topic, records: bytes | None) -> None:
+def _validate_request(context: ProduceContext, topic: Topic, records: bytes | None) -> None:
     """What is refused before anybody looks into the batch. Raises KafkaError."""
     if topic.internal:
         raise KafkaError(
@@ -140,7 +150,7 @@ def _validate_request(common: Request, topic: Topic, records: bytes | None) -> N
         )
     if records is None:  # Kafka never answers this one
         raise KafkaError(ErrorCode.invalid_record, "There are no records.")
-    if not common.transactional and _is_transactional(records):
+    if not context.transactional and _is_transactional(records):
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)
 
 
@@ -152,12 +162,12 @@ def _is_transactional(records: bytes) -> bool:
     )
 
 
-def _refused(version: int, request: Any) -> Answer:
+def _refused(version: int, request: Any) -> TopicResponses:
     return [
         (
             topic.name if version < FIRST_WITH_IDS else topic.topic_id,
             [
-                Produced(data.index, ErrorCode.invalid_required_acks)
+                PartitionProduceResponse(data.index, ErrorCode.invalid_required_acks)
                 for data in topic.partition_data
             ],
         )
@@ -165,7 +175,7 @@ def _refused(version: int, request: Any) -> Answer:
     ]
 
 
-def _end_unanswered(exchange: Exchange, answer: Answer) -> None:
+def _end_unanswered(exchange: Exchange, answer: TopicResponses) -> None:
     failed = next(_errors(answer), None)
     if failed is None:
         exchange.end_without_response()
@@ -173,7 +183,7 @@ def _end_unanswered(exchange: Exchange, answer: Answer) -> None:
         exchange.hang_up(f"Produce with acks=0 failed: {failed}")
 
 
-def _errors(answer: Answer) -> Iterator[str]:
+def _errors(answer: TopicResponses) -> Iterator[str]:
     for topic, partitions in answer:
         for each in partitions:
             if each.error:
@@ -181,7 +191,7 @@ def _errors(answer: Answer) -> Iterator[str]:
 
 
 async def _respond_when_durable(
-    exchange: Exchange, answer: Answer, logs: dict[tuple[int, int], Log]
+    exchange: Exchange, answer: TopicResponses, logs: dict[tuple[int, int], Log]
 ) -> None:
     outcomes = await asyncio.gather(
         *(log.durable() for log in logs.values()), return_exceptions=True
@@ -192,7 +202,9 @@ async def _respond_when_durable(
             code = (
                 outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
             )
-            partitions[within] = Produced(partitions[within].partition, code, message=str(outcome))
+            partitions[within] = PartitionProduceResponse(
+                partitions[within].partition, code, message=str(outcome)
+            )
         elif outcome is not None:
             raise outcome
     _respond(exchange, answer)

@@ -6,10 +6,10 @@ from kohort.server.responses.authorized_operations import (
     OPERATIONS_NOT_REQUESTED,
     TOPIC_OPERATIONS,
 )
-from kohort.server.responses.gather import Gather
-from kohort.server.responses.partition_errors import Refusals
-from kohort.server.responses.produce import FIRST_WITH_IDS, Produced, pack
+from kohort.server.responses.partition_responses import PartitionResponses
+from kohort.server.responses.produce import FIRST_WITH_IDS, PartitionProduceResponse, pack
 from kohort.server.responses.replicas import validate_replicas
+from kohort.server.responses.response_collector import ResponseCollector
 
 __all__ = [
     "CLUSTER_OPERATIONS",
@@ -17,9 +17,9 @@ __all__ = [
     "GROUP_OPERATIONS",
     "OPERATIONS_NOT_REQUESTED",
     "TOPIC_OPERATIONS",
-    "Gather",
-    "Produced",
-    "Refusals",
+    "PartitionProduceResponse",
+    "PartitionResponses",
+    "ResponseCollector",
     "pack",
     "validate_replicas",
 ]

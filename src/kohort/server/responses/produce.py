@@ -31,7 +31,7 @@ _NO_ERRORS: Final = pack_array(0) + pack_string(None)
 _NO_ERRORS_FLEXIBLE: Final = pack_compact_array(0) + pack_compact_string(None) + _NO_TAGS
 
 
-class Produced(NamedTuple):
+class PartitionProduceResponse(NamedTuple):
     """What became of one partition's records. Offsets and times are -1 where there is none."""
 
     partition: int
@@ -44,7 +44,9 @@ class Produced(NamedTuple):
     message: str | None = None
 
 
-def pack(version: int, topics: Sequence[tuple[str | UUID | None, Sequence[Produced]]]) -> bytes:
+def pack(
+    version: int, topics: Sequence[tuple[str | UUID | None, Sequence[PartitionProduceResponse]]]
+) -> bytes:
     """ProduceResponse v3-13; topics by name, from v13 on by id."""
     if version < FIRST_FLEXIBLE:
         parts = [pack_array(len(topics))]
@@ -61,27 +63,27 @@ def pack(version: int, topics: Sequence[tuple[str | UUID | None, Sequence[Produc
     return b"".join(parts)
 
 
-def _legacy(version: int, partitions: Iterable[Produced]) -> Iterable[bytes]:
+def _legacy(version: int, partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
     for each in partitions:
         yield _V3(*each[:4]) if version < 5 else _V5(*each[:5])
         if version >= 8:
             yield _legacy_errors(each)
 
 
-def _legacy_errors(each: Produced) -> bytes:
+def _legacy_errors(each: PartitionProduceResponse) -> bytes:
     if not each.error:
         return _NO_ERRORS
     errors = [pack_int32(index) + pack_string(message) for index, message in each.record_errors]
     return b"".join((pack_array(len(errors)), *errors, pack_string(each.message)))
 
 
-def _flexible(partitions: Iterable[Produced]) -> Iterable[bytes]:
+def _flexible(partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
     for each in partitions:
         yield _V5(*each[:5])
         yield _flexible_errors(each)
 
 
-def _flexible_errors(each: Produced) -> bytes:
+def _flexible_errors(each: PartitionProduceResponse) -> bytes:
     if not each.error:
         return _NO_ERRORS_FLEXIBLE
     errors = [

@@ -1,28 +1,31 @@
-"""Encoded answers about topics, kept until a topic changes.
+"""Encoded responses about topics, kept until a topic changes.
 
-Encoding a Metadata answer takes half a millisecond for a hundred partitions, and a thousand clients
-ask for the same one when they start.
+Encoding a Metadata response takes half a millisecond for a hundred partitions, and a thousand
+clients send the same request when they start.
 """
 
 from collections.abc import Hashable
 from typing import Final
 
-MAX_ANSWERS: Final = 64
+MAX_RESPONSES: Final = 64
 
 
-class AnswerCache:
-    """Bodies by what was asked; the oldest goes when there are too many."""
+class ResponseCache:
+    """Response bodies by their request; the oldest goes when there are too many."""
 
     def __init__(self) -> None:
         self._bodies: dict[Hashable, bytes] = {}
 
-    def get(self, question: Hashable) -> bytes | None:
-        return self._bodies.get(question)
+    def __len__(self) -> int:
+        return len(self._bodies)
 
-    def put(self, question: Hashable, body: bytes) -> None:
-        if len(self._bodies) >= MAX_ANSWERS:
+    def get(self, request: Hashable) -> bytes | None:
+        return self._bodies.get(request)
+
+    def put(self, request: Hashable, body: bytes) -> None:
+        if len(self._bodies) >= MAX_RESPONSES:
             del self._bodies[next(iter(self._bodies))]
-        self._bodies[question] = body
+        self._bodies[request] = body
 
     def clear(self) -> None:
         self._bodies.clear()

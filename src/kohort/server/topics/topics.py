@@ -47,7 +47,7 @@ from kohort.server.topics.reconciliation import (
     places_of,
     reconcile,
 )
-from kohort.server.topics.response_cache import AnswerCache
+from kohort.server.topics.response_cache import ResponseCache
 from kohort.types import Instant, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -108,7 +108,7 @@ class Topics:
         self._names: dict[UUID, str] = {}
         self._claimed: dict[str, str] = {}
         """Topics, and those being made, by all that no other topic's name may equal."""
-        self.answers = AnswerCache()
+        self.responses = ResponseCache()
         """Emptied by every change of a topic."""
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
         """Called with the names of topics that are gone, when no power loss can bring them back."""
@@ -332,7 +332,7 @@ class Topics:
         """
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
-        self.answers.clear()
+        self.responses.clear()
         del self._topics[name], self._names[topic.id]
         self._disclaim(name)
         for log in topic.partitions:
@@ -387,7 +387,7 @@ class Topics:
         except (KafkaError, OSError) as error:
             self._discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
-        self.answers.clear()
+        self.responses.clear()
         topic.partitions += added
         _log.info("grew a topic", extra=fields(topic=topic.name, partitions=total))
         return topic
@@ -399,7 +399,7 @@ class Topics:
         topic = self._existing(name)
         valid = validate_topic_configs(configs)
         self._metadata.commit(topic.record(configs=valid))
-        self.answers.clear()
+        self.responses.clear()
         topic.configs = valid
         topic.effective = effective_topic_configs(valid, self._config)
         settings = topic_log_config(topic.effective, self._config)
@@ -453,7 +453,7 @@ class Topics:
         return tuple(self._logs.open(each, settings) for each in places)
 
     def _add(self, topic: Topic) -> None:
-        self.answers.clear()
+        self.responses.clear()
         self._topics[topic.name] = topic
         self._names[topic.id] = topic.name
         self._claim(topic.name)
