@@ -1,11 +1,16 @@
-"""Setup of every test run: Hypothesis profiles, distribution over workers, and a list of reruns."""
+"""Setup of every test run: Hypothesis profiles, JVM flags, workers, and a list of reruns."""
+
+import os
 
 import pytest
 
 import spreading
 from effort import load_profiles
+from peers.kafka import QUICK_START
 
 load_profiles()
+# Every Spark driver that a test starts, in this process or in one of its own.
+os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)
 
 RERUN_LINES = 8
 """Lines of a failure that the list of reruns shows."""

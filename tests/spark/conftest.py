@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from peers.kafka import QUICK_START
 from spark.servers import KAFKA, KOHORT, server
 from spark.topics import Topics
 
@@ -26,7 +25,6 @@ def java() -> None:
     from kohort.errors import ConfigError
     from kohort.spark.java import java_environment
 
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)  # of every driver, here or beside
     try:
         os.environ.update(java_environment())
     except ConfigError as error:
