@@ -2,12 +2,11 @@
 
     decode(fetched, topic="orders", partition=0) -> pyarrow.RecordBatch
 
-`schema` names the columns (Spark's Kafka source's), `selection` says which batches count,
-`payloads` checks, inflates and gathers them, `kernels` are the loops over bytes, `columns` gives
-their buffers to Arrow, `decoding` is the whole.
+`schema` names the columns (Spark's Kafka source's), `selection` selects batches, and `payloads`
+checks, decompresses and gathers them. `kernels` has the loops over bytes, `columns` gives their
+buffers to Arrow, and `decoding` combines all of it.
 
-numba takes half a second to import, so `decode` and `decode_batches` are imported when they are
-first asked for.
+numba takes half a second to import, so `decode` and `decode_batches` are imported when first used.
 """
 
 from typing import TYPE_CHECKING, Any

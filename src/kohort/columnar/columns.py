@@ -1,4 +1,4 @@
-"""What the kernels wrote, as Arrow columns: buffers are handed over, nothing is copied."""
+"""Arrow columns of the buffers that the kernels wrote, without a copy."""
 
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -15,8 +15,9 @@ _LEAST_TOPICS: Final = 1 << 14
 
 
 class Buffer:
-    """Memory of Arrow's pool and an array on it; the pool keeps what was freed: fresh pages cost
-    more than decoding.
+    """Memory of Arrow's pool and an array on it.
+
+    The pool keeps freed memory; fresh pages cost more than decoding.
     """
 
     __slots__ = ("array", "memory")
@@ -58,15 +59,16 @@ def bitmap(rows: int) -> Buffer:
 
 
 def topic_column(topic: str, rows: int) -> pa.Array:
-    """`topic`, `rows` times: a slice of a column that is made once for each topic and power of two."""
+    """`topic`, `rows` times, as a slice of a column cached for each topic and power of two."""
     return _topics(topic, max(_LEAST_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(
         0, rows
     )
 
 
 def partition_column(partition: int, rows: int) -> pa.Array:
-    """`partition`, `rows` times. (From a buffer: `pa.array` and `pa.scalar` import pandas, which
-    takes 0.6 s.)
+    """A column of `partition`, `rows` times.
+
+    It is made from a buffer, because `pa.array` and `pa.scalar` import pandas, which takes 0.6 s.
     """
     numbers = Buffer(rows, np.int32)
     numbers.array.fill(partition)
@@ -112,7 +114,7 @@ def header_column(data: Array, headers_at: Array, totals: Array) -> pa.Array:
 
 
 def _valid_utf8(names: pa.Array) -> pa.Array:
-    """`names`, with U+FFFD for what is not UTF-8, as Java reads it."""
+    """`names` with U+FFFD for invalid UTF-8, as Java reads it."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:

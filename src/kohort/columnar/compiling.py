@@ -1,13 +1,13 @@
-"""How the kernels of this room are compiled: by numba, with explicit types, and kept on disk.
+"""Compiles the kernels of this room with numba, with explicit types, and caches them on disk.
 
-With explicit types a kernel is compiled, or loaded, when its module is imported: about 2 s the
-first time, some milliseconds from then on. The machine code lies beside the module, or in the
-user's cache directory where that cannot be written (or where `NUMBA_CACHE_DIR` says); where nothing
-can be written it is compiled in every process.
+With explicit types a kernel is compiled, or loaded, when its module is imported. That takes about 2
+s the first time, and milliseconds from then on. The machine code is kept beside the module, or in
+the user's cache directory if that is not writable (or in `NUMBA_CACHE_DIR`). If none is writable,
+every process compiles.
 
-The kernels release the GIL, so that threads decode beside each other. None of them allocates, so
-numba's runtime is left out (`_nrt`): it would count references to each array at each call of a
-helper, 67 ns a record instead of 11.
+The kernels release the GIL, so threads decode in parallel. None of them allocates, so numba's
+runtime is left out (`_nrt`). It would count references to each array at each call of a helper: 67
+ns a record instead of 11.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,9 @@ def kernel(*arguments: Any, returns: Any = NUMBER) -> Callable[[_Function], _Fun
 
 
 def helper(function: _Function) -> _Function:
-    """A function that kernels call: compiled with each of them, so it belongs into their module
-    (the cache looks at the age of that file only).
+    """Compile a function that kernels of the same module call.
+
+    It is compiled with each of them. The cache checks the age of that one file only.
     """
     compiled: _Function = _njit(nogil=True, forceinline=True, _nrt=False)(function)
     return compiled
@@ -66,8 +67,9 @@ def helper(function: _Function) -> _Function:
 
 @_intrinsic  # type: ignore[untyped-decorator]
 def copy(_context: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
-    """`target[target_at : target_at + size] = source[source_at : source_at + size]`, as memcpy;
-    checks nothing.
+    """`target[target_at : target_at + size] = source[source_at : source_at + size]`, unchecked.
+
+    It is a memcpy.
     """
     signature = types.void(target, target_at, source, source_at, size)
 

@@ -1,13 +1,12 @@
-"""Record batches, as a Fetch response or a log has them, to Arrow record batches.
+"""Decodes record batches of a Fetch response or a log to Arrow record batches.
 
-The bytes are several batches one after the other and maybe the start of one more, which is left
-out. Their headers are read at once; those with records to read are checked against their CRC, and
-their records (inflated first where they are compressed) go in one loop of machine code into Arrow's
+The bytes are several consecutive batches, and maybe the start of one more, which is left out. Their
+headers are read at once. Batches with requested records are checked against their CRC. Their
+records are decompressed if necessary, and one loop of machine code writes them into Arrow's
 buffers.
 
-Batches are taken together until they are `max_rows` records or 4 MiB. So memory is bounded however
-well something was compressed, and no column outgrows the 32-bit offsets that Arrow's (and Spark's)
-binary columns have.
+Batches are combined up to `max_rows` records or 4 MiB. So memory is bounded whatever the
+compression ratio, and no column exceeds the 32-bit offsets of Arrow's (and Spark's) binary columns.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,16 +25,17 @@ from kohort.protocol.aborted_transactions import AbortedTransaction
 from kohort.protocol.compression import Buffer as Input
 
 MAX_ROWS: Final = 50_000
-"""Rows of a record batch, unless other is asked for: Spark takes such ones the fastest."""
+"""Default number of rows of a record batch, the fastest for Spark."""
 _TOGETHER: Final = PayloadLimits(MAX_ROWS, 4 * 1024 * 1024)
-"""4 MiB stay in the processor's cache and in the allocators' pools: 16 MiB take a tenth longer, 64
-MiB many times.
+"""4 MiB fit into the processor's cache and the allocators' pools.
+
+16 MiB take a tenth longer, 64 MiB many times.
 """
 _END: Final = 2**63 - 1
 
 
 class RecordRange(NamedTuple):
-    """Which records to read, and how."""
+    """The records to read, and whether with headers."""
 
     topic: str
     partition: int
@@ -86,14 +86,13 @@ def decode_batches(
     check_crcs: bool = True,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `data` with offsets in [from_offset, to_offset), in order, at most `max_rows`
-    at a time.
+    """The records of `data` with offsets in [from_offset, to_offset), `max_rows` at a time.
 
-    Markers are left out, and what belongs to the `aborted` transactions (producer id, first
+    Control records are left out, and records of the `aborted` transactions (producer id, first
     offset), as a Fetch response under read_committed names them.
 
-    Raises KafkaError: CORRUPT_MESSAGE if the bytes are no batches or not what was sent,
-    MESSAGE_TOO_LARGE if a batch inflates beyond 64 MiB, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: CORRUPT_MESSAGE if the bytes are damaged, MESSAGE_TOO_LARGE if a batch
+    exceeds 64 MiB after decompression, UNSUPPORTED_COMPRESSION_TYPE.
     """
     wanted = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers

@@ -1,11 +1,11 @@
-"""Arrow columns to the records of batches: what a producer sends, encoded many at once.
+"""Encodes Arrow columns as the records of batches, for a producer.
 
     rows = Rows.of(record_batch, now)                  # columns key, value, headers, timestamp
     chosen = partitions_of(rows, 6, None, filled=0, stay_bytes=262_144)
     for batch in encode(rows, chosen, batch_size=262_144, max_size=1_048_576): …
 
-The batches come without header, uncompressed, with deltas from 0: as `Producer.send_encoded` takes
-them. Each is good until the next one is asked for: they share their memory, as new memory for each
+The batches have no header, are uncompressed, and have deltas from 0, as `Producer.send_encoded`
+needs. They share their memory, so each is valid until the next one is produced: new memory for each
 would cost more than encoding it.
 """
 
@@ -35,9 +35,7 @@ class Strings(NamedTuple):
 
     @classmethod
     def of(cls, column: pa.Array) -> Self:
-        """From a string or binary column, slices and nulls included; nothing is copied but the
-        nulls.
-        """
+        """From a string or binary column, with slices and nulls; only the nulls are copied."""
         if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
             column = column.cast(pa.binary())
         data = column.buffers()[2]
@@ -102,10 +100,9 @@ class Rows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, now: int) -> Self:
-        """From the columns `value`, and, where they are, `key`, `headers` and `timestamp`: `now`
-        (ms) where it is null.
+        """From the column `value`, and `key`, `headers` and `timestamp` if they are there.
 
-        Raises KafkaError INVALID_RECORD.
+        A null timestamp becomes `now` (ms). Raises KafkaError INVALID_RECORD.
         """
         names, count = set(batch.schema.names), batch.num_rows
         return cls(
@@ -129,8 +126,7 @@ def _milliseconds(column: pa.Array, now: int) -> Array:
 def partitions_of(
     rows: Rows, partitions: int, given: pa.Array | None, *, filled: int, stay_bytes: int
 ) -> Array:
-    """The partition of each row, int32: the `given` one; by its key, as Java's producer has it; the
-    one being filled.
+    """The partition of each row, int32: the `given` one, else by its key, as Java's producer does.
 
     Rows with neither go to partition `filled`, and to the next one after each `stay_bytes` of
     values (KIP-794).

@@ -1,14 +1,13 @@
-"""The two loops that write: which partition each key belongs to, and columns into the records of a
-batch.
+"""The two loops that write: partitions of keys, and columns into the records of a batch.
 
-Both read columns that Arrow has validated: offsets lead into their data. What is written is
-measured first, so that nothing is written beyond the buffer that the caller allotted.
+Both read columns that Arrow has validated: offsets lead into their data. The size of a record is
+computed before it is written, so no byte is written beyond the caller's buffer.
 
-A column of byte strings comes as three arrays: the data, where each string ends (one more than
-there are rows, the first one where row 0 starts), and 1 for each null (an empty array if there are
-none).
+A column of byte strings is three arrays: the data, the end of each string (preceded by the start of
+row 0), and 1 for each null (an empty array if there are none).
 
-`protocol.records` and `client.partitioner` do the same in Python; the tests compare.
+`protocol.records` and `client.produce.partitioner` do the same in Python;
+`tests/columnar/test_encoding.py` compares them on random input.
 """
 
 from typing import Any, Final, TypeAlias
@@ -32,7 +31,7 @@ Array: TypeAlias = Any
 Number: TypeAlias = Any
 """An int64, whatever numpy calls it."""
 
-# What is told of the records written.
+# Totals of the records written.
 SIZE: Final = 0
 MAX_TIMESTAMP: Final = 1
 ENCODED_TOTALS: Final = 2
@@ -70,10 +69,9 @@ def _murmur2(data: Array, at: Number, size: Number) -> Number:
 def partition_keys(
     data: Array, ends: Array, nulls: Array, partitions: Number, chosen: Array
 ) -> Number:
-    """Where `chosen` is negative, choose the partition that Java's producer takes for the key; rows
-    without one stay.
+    """Where `chosen` is negative, choose the partition of the key, as Java's producer does.
 
-    Returns how many stay.
+    Rows without a key stay negative. Returns their number.
     """
     left = np.int64(0)
     for row in range(len(chosen)):
@@ -157,11 +155,11 @@ def write_records(
     out: Array,
     totals: Array,
 ) -> Number:
-    """Write `rows`, in this order, as the records of one batch, as many as `out` has room for.
+    """Write `rows`, in this order, as the records of one batch, as many as fit into `out`.
 
-    The first row's timestamp (ms) is the batch's. `list_ends` says which entries are a row's
-    headers, and is empty if there are none. Returns how many were written; -size if not even the
-    first has room, which takes so many bytes.
+    The first row's timestamp (ms) is the batch's. `list_ends` maps rows to entries of their
+    headers, and is empty if there are none. Returns the number of written rows, or -size if not
+    even the first fits, which has that size.
     """
     at = written = np.int64(0)
     base = latest = timestamps[rows[0]]

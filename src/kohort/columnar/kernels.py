@@ -1,12 +1,12 @@
-"""The two loops over bytes: batch headers into a table, records into the buffers of Arrow columns.
+"""The two loops that read: batch headers into a table, records into buffers of Arrow columns.
 
-Both read what strangers wrote. Every read is checked against the end of its record, batch or buffer
-first; a number that leads outside ends the loop, which then says where, and nothing is written
-beyond what the caller allotted: a batch of n bytes holds at most n bytes of keys and values and n/7
+Both read untrusted bytes. Every read is checked against the end of its record, batch or buffer
+first. A number that leads outside ends the loop, which returns the position. No byte is written
+beyond the caller's buffers: a batch of n bytes holds at most n bytes of keys and values and n/7
 records.
 
-`protocol.batch_format` and `protocol.records` describe the layouts and read them in Python; the
-tests compare.
+`protocol.batch_format` and `protocol.records` describe the layouts and do the same in Python;
+`tests/columnar/test_decoding.py` compares them on random input.
 """
 
 from typing import Any, Final, TypeAlias
@@ -43,7 +43,7 @@ COUNT: Final = 8
 CRC: Final = 9
 BATCH_COLUMNS: Final = 10
 
-# What is told of the records read.
+# Totals of the records read.
 ROWS: Final = 0
 KEY_BYTES: Final = 1
 VALUE_BYTES: Final = 2
@@ -111,9 +111,7 @@ def scan(data: Array, table: Array) -> Number:
 
 @helper
 def _varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
-    """The zigzag varint at `at`, and where it ends: -1 if that is beyond `end`, or if it has more
-    than 64 bits.
-    """
+    """The zigzag varint at `at` and its end; -1 as the end if it exceeds `end` or 64 bits."""
     raw = np.uint64(0)
     for shift in range(0, 70, 7):
         if at >= end:
@@ -145,7 +143,7 @@ def _small(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
 
 @helper
 def _skip_headers(data: Array, at: Number, end: Number, totals: Array) -> Number:
-    """Where the headers at `at` end, -1 if that is not within their record; counts them."""
+    """The end of the headers at `at`, -1 if it is outside their record; counts them in `totals`."""
     count, at = _small(data, at, end)
     if at < 0 or count < 0:
         return -1
@@ -207,9 +205,9 @@ def read_records(
 ) -> Number:
     """Read the records of `batches` that are in [from_offset, to_offset) into columns.
 
-    A batch's POSITION and SIZE are those of its (inflated) records in `data`. `headers_at` has room
-    for each record, or none if nobody asks. Validity bitmaps come zeroed. Returns -1, or the index
-    of a batch that is not what its header says.
+    A batch's POSITION and SIZE are those of its decompressed records in `data`. `headers_at` has
+    room for each record, or is empty if headers are not needed. Validity bitmaps are zeroed by the
+    caller. Returns -1, or the index of a batch that contradicts its header.
     """
     row = key_at = value_at = np.int64(0)
     key_ends[0] = value_ends[0] = 0
@@ -290,11 +288,10 @@ def read_headers(
     contents: Array,
     content_validity: Array,
 ) -> Number:
-    """Read the headers that `read_records` found sound into the buffers of a list of (name,
-    content).
+    """Read the headers that `read_records` checked into the buffers of a list of (name, content).
 
-    A record without headers is null, as in Spark's Kafka source. Returns how many contents are
-    null.
+    A record without headers is null, as in Spark's Kafka source. Returns the number of null
+    contents.
     """
     end = len(data)
     entry = name_at = content_at = nulls = np.int64(0)

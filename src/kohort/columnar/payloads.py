@@ -1,8 +1,7 @@
-"""From chosen batches to payloads: checked against their CRC, inflated, and taken together for the
-kernel.
+"""Payloads of selected batches: CRC-checked, decompressed, and combined for the kernel.
 
-Batches that are not compressed stay where they are. Compressed ones are inflated behind each other
-into memory that each thread keeps: new memory for every 4 MiB would cost as much as decoding them.
+Uncompressed batches stay where they are. Compressed ones are decompressed into memory that each
+thread keeps, because new memory for every 4 MiB would cost as much as decoding them.
 """
 
 import threading
@@ -25,16 +24,14 @@ _LEAST_RECORD: Final = 7
 
 
 class Payload(NamedTuple):
-    """Records of some batches: bytes, and the table of the batches with the places of their records
-    in these bytes.
-    """
+    """Records of some batches: bytes, and the table of the batches with their positions in them."""
 
     data: Array
     batches: Table
 
 
 class PayloadLimits(NamedTuple):
-    """How much is taken together, unless one batch alone is more."""
+    """The size up to which batches are combined; a single batch may be larger."""
 
     rows: int
     size: int
@@ -49,7 +46,7 @@ def as_bytes(data: Buffer) -> Array:
 
 
 class _Scratch(threading.local):
-    """Memory for what is inflated; it grows to what was ever taken together."""
+    """Memory for decompressed records; it grows to the largest combined size."""
 
     def __init__(self) -> None:
         self._data: Array = np.empty(0, np.uint8)
@@ -101,8 +98,8 @@ def payloads(
 ) -> Iterator[Payload]:
     """The records of `batches`, some batches at a time.
 
-    Raises KafkaError: CORRUPT_MESSAGE if a batch is not what was sent, or cannot hold the records
-    it says it has; what `decompress` raises.
+    Raises KafkaError: CORRUPT_MESSAGE if a batch is damaged or cannot hold its record count, and
+    the errors of `decompress`.
     """
     view = memoryview(data)
     together = _Together(compressed=False)

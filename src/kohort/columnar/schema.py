@@ -17,8 +17,9 @@ RECORDS: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""`timestampType` is 0 for CreateTime, 1 for LogAppendTime. No timestamp is -1 ms, as in Spark's
-source.
+"""`timestampType` is 0 for CreateTime, 1 for LogAppendTime.
+
+A missing timestamp is -1 ms, as in Spark's source.
 """
 
 RECORDS_WITH_HEADERS: Final = RECORDS.append(pa.field("headers", HEADERS))
@@ -26,5 +27,5 @@ RECORDS_WITH_HEADERS: Final = RECORDS.append(pa.field("headers", HEADERS))
 
 
 def record_schema(*, include_headers: bool) -> pa.Schema:
-    """The schema that `decode` answers with."""
+    """The schema of `decode`'s result."""
     return RECORDS_WITH_HEADERS if include_headers else RECORDS

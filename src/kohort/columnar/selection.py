@@ -57,7 +57,7 @@ def select(
 
 
 def _excluded(table: Table, data: Buffer, aborted: Iterable[AbortedTransaction]) -> Any:
-    """Which batches are control batches or belong to `aborted` transactions."""
+    """Flags of the batches that are control batches or belong to `aborted` transactions."""
     transactions = AbortedTransactions(aborted)
     rows = table[:, _FILTERED_BY].tolist()
     found = [

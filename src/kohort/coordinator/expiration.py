@@ -8,7 +8,8 @@
 | simple (no protocol type) | the retention has passed since the commit |
 
 A commit with an expiry of its own (OffsetCommit v2-4) expires at that time instead. An Empty group
-without offsets expires too, unless it has a pending member id.
+without offsets expires too, unless it has a pending member id. If the time at which a group became
+Empty is unknown, the time of the commit counts.
 """
 
 from kohort.coordinator.admin import tombstones

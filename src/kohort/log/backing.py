@@ -1,6 +1,4 @@
-"""What a log needs from where it is kept: segments, and the few things beside them that survive a
-restart.
-"""
+"""The place where a log is kept: its segments, and the other files that survive a restart."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,7 +7,7 @@ from kohort.log.segment import Segment
 
 
 class Checkpoint(NamedTuple):
-    """What a log knows beside its segments."""
+    """State of a log that its segments do not contain."""
 
     start_offset: int = 0
     recovery_point: int = 0
@@ -19,22 +17,21 @@ class Checkpoint(NamedTuple):
 
 
 class Backing(Protocol):
-    """Where one log lives."""
+    """The storage of one log."""
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
-        """An empty segment; nothing is stored before the first append. `interval` is that of its
-        index, in bytes.
+        """Create an empty segment.
+
+        Nothing is stored before the first append. `interval` is that of its index, in bytes.
         """
         ...
 
     def sealed(self, segment: Segment) -> None:
-        """Nothing is appended to `segment` any more."""
+        """Note that nothing more is appended to `segment`."""
         ...
 
     def unsynced_names(self) -> list[str]:
-        """The directories whose entries have changed, if files were made since this was last
-        called.
-        """
+        """The directories whose entries changed since the last call."""
         ...
 
     def recovery_point(self) -> int:
@@ -54,7 +51,7 @@ class Backing(Protocol):
         ...
 
     def load_producers(self) -> bytes:
-        """What `save_producers` stored, b"" if nothing. Raises OSError."""
+        """The bytes that `save_producers` stored, b"" if there are none. Raises OSError."""
         ...
 
     def compaction_target(self, base_offset: int) -> Segment:
@@ -62,7 +59,8 @@ class Backing(Protocol):
         ...
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
-        """Put a compacted segment in the place of those it was made from; a crash leaves either.
-        Raises OSError.
+        """Replace the segments `old` by the compacted segment `new`.
+
+        After a crash either is there. Raises OSError.
         """
         ...

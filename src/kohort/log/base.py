@@ -1,16 +1,16 @@
 """The log: one abstraction for user topics, group state and cluster metadata.
 
-A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base
-offset and leader epoch lie outside the CRC and are patched). There is one node, so the high
-watermark is the end offset.
+A log is one partition's append-only sequence of Kafka v2 record batches. They are stored as they
+came: base offset and leader epoch lie outside the CRC and are patched. There is one node, so the
+high watermark is the end offset.
 
-Appending and reading are synchronous: a write to the page cache takes microseconds, and the one
-loop thread that owns every log is what makes group decisions and their records atomic. Only waiting
-is asynchronous: for more data (`wait_beyond`), or for what was appended to be as durable as
-configured (`durable`).
+Appending and reading are synchronous. A write to the page cache takes microseconds, and because one
+loop thread owns every log, a group decision and its records are atomic. Only waiting is
+asynchronous: for more data (`wait_beyond`), or until appended data is as durable as configured
+(`durable`).
 
-Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep segments and do all the
-rest with the same code (`partition.PartitionLog`); only where the bytes of a segment are differs.
+Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep segments and share
+`partition.PartitionLog`; they differ only in where the bytes of a segment are.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,17 +30,19 @@ _DAY = 86_400_000
 
 
 class Appended(NamedTuple):
-    """Where a batch went."""
+    """The position of an appended batch."""
 
     base_offset: int
     last_offset: int
     append_time: int
-    """ms since the epoch if the log stamps batches (LogAppendTime), else -1; of a duplicate, as in
-    Kafka, always the timestamp that was stored.
+    """Append time in ms since the epoch if the log stamps batches (LogAppendTime), else -1.
+
+    For a duplicate it is always the stored timestamp, as in Kafka.
     """
     duplicate: bool = False
-    """True if an idempotent producer sent this batch before; the offsets are those of the first
-    time.
+    """True if an idempotent producer sent this batch before.
+
+    The offsets are then the first ones.
     """
 
 
@@ -49,12 +51,12 @@ class LogConfig:
     """The topic configs that act on a log, by Kafka's names and with Kafka's defaults."""
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
-    """Any of "delete" and "compact"; with neither, nothing is ever removed."""
+    """Any of "delete" and "compact"; with neither, no record is ever removed."""
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * _DAY
-    """-1: for ever."""
+    """Retention in ms; -1 means without limit."""
     retention_bytes: int = -1
     """-1: without limit."""
     delete_retention_ms: int = _DAY
@@ -69,11 +71,12 @@ class LogConfig:
     compression: Codec | None = None
     """`compression.type`; None is "producer": batches stay as they came."""
     producer_id_expiration_ms: int = _DAY
-    """Of the broker, not of the topic: how long an idempotent producer is remembered after its last
-    batch.
+    """Time that an idempotent producer is remembered after its last batch.
+
+    A setting of the broker.
     """
     rules: Rules = field(init=False)
-    """The part of it that `batches.validate` asks for."""
+    """The settings that `batches.validate` needs."""
 
     def __post_init__(self) -> None:
         rules = Rules(
@@ -90,9 +93,8 @@ class LogConfig:
 class Log(Protocol):
     """One partition of one topic.
 
-    A log that was removed answers everything with KafkaError UNKNOWN_TOPIC_OR_PARTITION, one that
-    was closed with NOT_LEADER_OR_FOLLOWER (clients ask again elsewhere, or later), but for the
-    plain properties, which stay.
+    Methods of a removed log raise KafkaError UNKNOWN_TOPIC_OR_PARTITION, those of a closed one
+    NOT_LEADER_OR_FOLLOWER, which clients retry. Its plain properties stay readable.
     """
 
     @property
@@ -121,89 +123,83 @@ class Log(Protocol):
         ...
 
     def append(self, batch: Buffer, now: Instant) -> Appended:
-        """Append one record batch that `batches.validate` let pass, or that `batches.build` made.
+        """Append one record batch that `batches.validate` accepted or `batches.build` made.
 
-        Raises KafkaError with the code to answer (nothing is appended then):
+        Raises KafkaError if the batch is refused, and appends nothing:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (no transaction is
-        open), RECORD_LIST_TOO_LARGE (larger than a segment). Raises OSError when the storage
-        failed; the log is as it was before, or refuses all appends until it is opened again.
+        open), RECORD_LIST_TOO_LARGE (larger than a segment). Raises OSError if the storage failed.
+        The log is then as before, or refuses all appends until it is opened again.
         """
         ...
 
     def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
-        """Append a batch of `count` records, encoded one after the other, all with the timestamp
-        `now`.
+        """Append a batch of `count` encoded records, all with the timestamp `now`.
 
-        What the server itself writes by the thousand: nothing has to be read from a batch again
-        that was just made. Raises as `append` does.
+        It is for the frequent batches that the server itself makes: their header is not parsed
+        again. Raises as `append` does.
         """
         ...
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
-        """Whole batches, starting with the one that holds `offset` or follows it, of at most
-        `max_bytes` together.
+        """Whole batches of at most `max_bytes`, from the one that holds or follows `offset` on.
 
-        With `at_least_one` the first batch is given even if it is larger. Empty at the end offset.
-        A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset,
-        end_offset], OSError.
+        With `at_least_one` the first batch is returned even if it is larger. The result is empty at
+        the end offset. A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE
+        outside [start_offset, end_offset], OSError.
         """
         ...
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record whose timestamp is at least `timestamp` (ms), or
-        None.
-        """
+        """(offset, timestamp) of the first record with at least that timestamp (ms), or None."""
         ...
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp, or None if the log is
-        empty.
+        """(offset, timestamp) of the first record with the largest timestamp.
+
+        None if there is none.
         """
         ...
 
     def trim(self, before: int) -> None:
-        """Move the start offset up to `before` (DeleteRecords); a lower one changes nothing.
+        """Move the start offset up to `before` (DeleteRecords); a lower one has no effect.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end, OSError.
         """
         ...
 
     def retain(self, now: Instant) -> int:
-        """Delete the segments that are due by retention.ms, retention.bytes or the start offset,
-        forget idle producers.
+        """Delete due segments, by retention.ms, retention.bytes or start offset; expire producers.
 
-        Returns the number of segments deleted. Costs about a microsecond if nothing is due.
+        Returns the number of deleted segments. It costs about a microsecond if none is due.
         """
         ...
 
     async def compact(self, now: Instant) -> bool:
-        """Compact the log if its policy asks for it and enough of it is dirty; True if it was.
+        """Compact the log if its policy has "compact" and enough of it is dirty; True if it was.
 
         The work is done in another thread while the log goes on appending and reading. Raises
-        OSError, and the log is as it was. Costs a few microseconds if nothing is due.
+        OSError, and the log is as before. It costs a few microseconds if nothing is due.
         """
         ...
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after every append (or trim, or removal) until the returned function is
-        called.
+        """Call `callback` after each append, trim and removal until the result is called.
 
-        It is called in the middle of `append`, so it must not raise, and nothing long.
+        It is called within `append`, so it must not raise and must be short.
         """
         ...
 
     async def wait_beyond(self, offset: int) -> None:
         """Return as soon as the end offset is greater than `offset`.
 
-        Raises KafkaError if the log is removed or closed meanwhile.
+        Raises KafkaError if the log is removed or closed before that.
         """
         ...
 
     async def durable(self) -> None:
-        """Return when all that is appended by now is as durable as the policy asks (group commit
-        under `fsync`).
+        """Return when all data appended so far is as durable as configured.
 
-        Raises OSError if that failed: what was appended may be lost, so the log refuses appends
+        Raises OSError if that failed. Appended data may then be lost, so the log refuses appends
         from then on.
         """
         ...
@@ -213,7 +209,7 @@ class Log(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush, and let go of the files. Idempotent."""
+        """Flush and close the files. Idempotent."""
         ...
 
 
@@ -261,5 +257,5 @@ class LogDirectory(Protocol):
         ...
 
     def close(self) -> None:
-        """Close every log and let go of the directory. Idempotent."""
+        """Close every log, and release the directory. Idempotent."""
         ...

@@ -1,25 +1,23 @@
-"""Compaction: the last record of every key is kept, older ones go (Kafka's Cleaner;
-`cleanup.policy=compact`).
+"""Compaction (`cleanup.policy=compact`): keeps the last record of every key, as Kafka's Cleaner.
 
-Only closed segments are touched. What was appended to them since the last time is the dirty part;
-its keys are read into a map of key → offset of its last record, and then all segments up to there
-are copied without the records that have a later one.
+Only closed segments are compacted. Data appended to them since the last run is the dirty part. Its
+keys are read into a map from key to the offset of the key's last record. All segments up to there
+are then copied without the records that have a later one.
 
-What a reader can rely on:
+Readers can rely on these rules:
 
-- offsets never change. A batch keeps its base offset and last offset though records in it are gone:
-offsets have gaps. - a tombstone (null value) is kept until `delete.retention.ms` after compaction
-first saw it, so that a reader that is
-  that far behind still learns of the deletion. That time is in the batch itself, as its delete horizon (KIP-534).
-- a batch whose records are all gone stays as a bare header if it holds the last sequence of a
-producer that is still
-  known (a retry must be recognised after a restart), or if it is the last of a segment (so that a segment always tells
-  where it ends). Otherwise the batch goes.
-- a batch that cannot be read stays as it is.
+- Offsets never change. A batch keeps its base offset and last offset when records in it are
+  removed, so offsets have gaps.
+- A tombstone (null value) is kept until `delete.retention.ms` after compaction first saw it, so
+  that slow readers see the deletion. That time is in the batch itself, as its delete horizon
+  (KIP-534).
+- A batch without records stays as a bare header in two cases, otherwise it is removed. One is that
+  it holds the last sequence of a known producer, whose retry must be recognised after a restart.
+  The other is that it is the last of a segment, so that a segment always shows where it ends.
+- A batch that cannot be read stays as it is.
 
-It is planned and installed on the loop thread and run in another one, on files that never change;
-readers see the old segments until the new ones are complete. Nothing is lost if it is interrupted
-anywhere.
+A run is planned and installed on the loop thread and executed in another one, on files that never
+change. Readers see the old segments until the new ones are complete. An interruption loses no data.
 """
 
 import contextlib
@@ -40,12 +38,12 @@ MAX_KEYS = 2_000_000
 """Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run.
 """
 
-# A thread that only computes lets the event loop run every 5 ms; a short sleep gives way at once.
+# A computing thread lets the event loop run every 5 ms; a short sleep yields at once.
 _WORK_S, _REST_S = 0.001, 0.0001
 
 
 class StoppedError(Exception):
-    """The run was told to end: its log is closed, or the server ends."""
+    """The run was stopped: its log was closed, or the server ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,9 @@ class Compaction:
     def plan(
         cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int
     ) -> "Compaction | None":
-        """What is to be done, None if too little is dirty. `cleaned` is the offset up to which the
-        last run came.
+        """Plan a run, None if too little is dirty.
+
+        `cleaned` is the offset where the last run ended.
         """
         old = list(_old_enough(segments[:-1], config, now))
         first_dirty = sum(segment.end_offset <= cleaned for segment in old)
@@ -91,11 +90,9 @@ class Compaction:
         return cls(tuple(old), first_dirty, config, now)
 
     def run(self, target: Callable[[int], Segment]) -> list[Cleaned]:
-        """Write the new segments, each made by `target` of its base offset. Blocks for as long as
-        it takes.
+        """Write the new segments, each created by `target` from its base offset; blocks until done.
 
-        Raises OSError, KafkaError CORRUPT_MESSAGE if a segment is not what was written,
-        StoppedError.
+        Raises OSError, StoppedError, and KafkaError CORRUPT_MESSAGE if a segment is damaged.
         """
         pieces: list[_Piece] = []
         for source in self.segments[: self._read_keys()]:
@@ -105,12 +102,15 @@ class Compaction:
         return [piece.finish() for piece in pieces]
 
     def _read_keys(self) -> int:
-        """Fill the map from the dirty segments; returns how many segments can be cleaned with it."""
+        """Fill the map from the dirty segments.
+
+        Returns how many segments can be cleaned with it.
+        """
         for number in range(self.first_dirty, len(self.segments)):
             if len(self.latest) >= MAX_KEYS:
                 return number
             for header, batch in self._batches(self.segments[number]):
-                # of a batch that cannot be read, and so replaces nothing
+                # A batch that cannot be read supersedes no record.
                 with contextlib.suppress(KafkaError):
                     self.latest.update(_keys(header, batch))
         return len(self.segments)
@@ -137,7 +137,7 @@ class Compaction:
             )
 
     def _filter(self, header: Header, batch: memoryview) -> Buffer | None:
-        """What is left of a batch, None for nothing."""
+        """The batch without superseded records, None if no byte of it is kept."""
         if header.is_control:
             return batch
         try:
@@ -181,7 +181,7 @@ class _Piece:
         self._result = result
         self._sources: list[Segment] = []
         self._dropped: Header | None = None
-        """The last batch so far, if nothing is left of it."""
+        """The last batch so far, if it was removed."""
 
     def has_room_for(self, source: Segment, segment_bytes: int) -> bool:
         span = source.end_offset - self._result.base_offset

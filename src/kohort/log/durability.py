@@ -1,12 +1,11 @@
-"""When an append is durable: the policy `fsync`, with group commit.
+"""Durability of appends under the policy `fsync`, with group commit.
 
-One fsync runs at a time for each log, in another thread. All who ask while it runs wait for the
-next one, which makes everything durable that was appended before it started. So however many
-appends wait, each waits for two fsyncs at most.
+One fsync runs at a time for each log, in another thread. Callers that arrive while it runs wait for
+the next one, which covers every append before its start. So however many appends wait, each waits
+for two fsyncs at most.
 
-An fsync that failed is not tried again: Linux may have thrown the pages away and would report
-success the next time. The log then takes no more appends until it is opened again and has looked at
-what is really there.
+A failed fsync is not repeated: Linux may have discarded the pages and would report success the next
+time. The log then refuses appends until it is opened again and its files were checked.
 """
 
 import asyncio
@@ -17,12 +16,11 @@ from concurrent.futures import Executor
 
 
 def sync_all(paths: Iterable[str]) -> None:
-    """fsync files and directories; one that is gone has no need of it. Raises the first OSError,
-    after trying all.
+    """fsync files and directories, ignoring deleted ones.
 
-    They are opened here, in the thread that syncs, so that however many logs wait for the disk, few
-    descriptors are open. A write error that nobody has been told of is reported to whoever syncs
-    next, by any descriptor.
+    Raises the first OSError, after all were synced. The files are opened here, in the thread that
+    syncs, so that few descriptors are open however many logs wait for the disk. Linux reports an
+    unreported write error to the next fsync of any descriptor.
     """
     failure: OSError | None = None
     for path in paths:
@@ -62,13 +60,13 @@ class GroupCommit:
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         self.failure: OSError | None = None
-        """Why nothing can be made durable any more."""
+        """The reason for which no append can become durable any more."""
 
     async def wait(self) -> None:
         """Return when all that was written before this call is durable. Raises OSError."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._round(self._running))
-            self._next.add_done_callback(_look_at)  # nobody may be left to wait for it
+            self._next.add_done_callback(_look_at)  # possibly no caller waits for it
         await asyncio.shield(self._next)
 
     async def _round(self, before: "asyncio.Task[None] | None") -> None:

@@ -1,9 +1,8 @@
-"""The files of one log: `<base offset, 20 digits>.log`, `.index`, `.timeindex` for each segment, as
-Kafka names them.
+"""The files of one log, named as Kafka's: `<base offset, 20 digits>.log`, `.index`, `.timeindex`.
 
-Beside them lie `checkpoint` (start offset and the like) and `producers` (a snapshot), each replaced
-as a whole. Names that end in `.cleaned`, `.swap`, `.deleted` or `.new` are work in progress, which
-`recovery` completes or removes.
+The directory also has `checkpoint` (start offset and the like) and `producers` (a snapshot), each
+replaced as a whole. Names that end in `.cleaned`, `.swap`, `.deleted` or `.new` are of unfinished
+work, which `recovery` completes or removes.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ def open_segment(
     interval: int = 4096,
     ending: str = "",
 ) -> Segment:
-    """The segment with that base offset, of `size` bytes; nothing is opened yet. Raises OSError."""
+    """The segment with that base offset, of `size` bytes; no file is opened yet. Raises OSError."""
 
     def store(suffix: str, size: int) -> FileStore:
         return FileStore(segment_path(directory, base_offset, suffix + ending), size, files)
@@ -83,7 +82,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> Checkpoint:
-    """What `encode_checkpoint` wrote, without what cannot be read."""
+    """Decode the content of a checkpoint file, ignoring lines that cannot be read."""
     known: dict[str, int] = {}
     for line in content.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
@@ -116,8 +115,10 @@ class FileBacking:
         durable: bool,
         on_failure: Callable[[], None],
     ) -> None:
-        """`durable`: what is replaced is synced first; `on_failure` is told that the disk refused
-        something.
+        """Keep the log in `path`.
+
+        With `durable`, files are synced before they replace others. `on_failure` is called when the
+        disk refused an operation.
         """
         self._path = path
         self._files = files
@@ -133,9 +134,7 @@ class FileBacking:
         return open_segment(self._path, base_offset, 0, self._files, interval)
 
     def sealed(self, segment: Segment) -> None:
-        """Bring it to the disk in the background, so that a crash of the machine does not put it in
-        doubt.
-        """
+        """Sync it in the background, so that a crash of the machine does not damage it."""
         path = segment.log.file()
         if path is not None:
             if self._syncing is None:
@@ -153,7 +152,8 @@ class FileBacking:
             end_offset, sync = self._syncing[0]
             if sync.exception() is not None:
                 self._on_failure()
-                break  # it stays: what follows is not contiguous with what is on the disk
+                # the file stays: the files that follow are not contiguous with those on the disk
+                break
             self._syncing.popleft()
             self._recovery_point = end_offset
         return self._recovery_point

@@ -1,16 +1,15 @@
-"""The sparse index of a segment: one entry for every 4 KiB or so (`index.interval.bytes`), in
-Kafka's file formats.
+"""The sparse index of a segment, in Kafka's formats: an entry per `index.interval.bytes` (4 KiB).
 
-    .index      (offset: int32 relative to the segment, position: int32)     last offset of a batch, and where it starts
+    .index      (offset: int32 relative to the segment, position: int32)     last offset of a batch, and its start
     .timeindex  (timestamp: int64, offset: int32 relative to the segment)    largest timestamp up to that batch
 
-Entries are searched where they lie, so an index that nobody reads costs no memory. The rows around
-the last lookup are kept (4 KiB of them): who reads a log from one end to the other looks there
-next, and only every 500th entry or so costs a search, of some ten small reads. The last few entries
-are kept back and written together, so an append seldom costs a second write; after a crash at most
-that many entries are missing, and the end of the segment is scanned from the last one on.
+Entries are searched in the file, so an unused index takes no memory. The rows around the last
+lookup are kept (4 KiB). A sequential reader finds its next entry there, and only about every 500th
+entry costs a search of some ten small reads. The last few entries are buffered and written
+together, so an append seldom costs a second write. After a crash at most these entries are missing,
+and the end of the segment is scanned from the last entry on.
 
-An index only saves work. It is checked where it is used, and made anew from the segment when it is
+An index only saves work. It is checked where it is used, and rebuilt from the segment if it is
 missing or wrong.
 """
 
@@ -77,9 +76,10 @@ class SparseIndex:
         return found[0], found[1]
 
     def _block_decides(self, target: int, column: int) -> bool:
-        """Whether the row looked for is in the block: one that is not beyond the target comes
-        before it (or it is the first row of all), and one that is comes after it (or it is the
-        last).
+        """Whether the wanted row is in the block.
+
+        A row that is not beyond the target must precede it, or it is the first row of all. A row
+        that is beyond the target must follow it, or it is the last.
         """
         block, row, start = self._block, self._row, self._block_start
         if not block or (start and row.unpack_from(block)[column] > target):
@@ -90,8 +90,7 @@ class SparseIndex:
     def _read_block(self, target: int, column: int) -> None:
         starts = range(_BLOCK, len(self), _BLOCK)
         start = _BLOCK * bisect_right(starts, target, key=lambda number: self[number][column])
-        # With the first row of the next block, which tells that what is looked for does not come
-        # later.
+        # The first row of the next block shows that the wanted row is not after this block.
         position, size = start * self._row.size, (_BLOCK + 1) * self._row.size
         stored = self.store.read(position, size) if position < self.store.size else b""
         unstored = position + len(stored) - self.store.size
@@ -132,7 +131,10 @@ class SegmentIndex:
             self._latest = max_timestamp
 
     def write(self) -> None:
-        """Bring the entries to their files. What cannot be written now is kept for the next time."""
+        """Bring the entries to their files.
+
+        What cannot be written now is kept for the next time.
+        """
         # Times first: the tail that is scanned after a crash begins at the last row of `offsets`.
         with contextlib.suppress(OSError):
             self.times.write()
@@ -145,10 +147,9 @@ class SegmentIndex:
         self._latest = -1
 
     def resume(self) -> tuple[int, int]:
-        """(largest timestamp, its offset) of what the files hold, (-1, 0) if nothing; `add` goes on
-        from there.
+        """(largest timestamp, its offset) of the files' content, (-1, 0) if they are empty.
 
-        Raises ValueError if the files are no index.
+        `add` continues from there. Raises ValueError if the files are no index.
         """
         if self.offsets.store.size % OFFSET_ROW.size or self.times.store.size % TIME_ROW.size:
             raise ValueError("half a row")

@@ -83,7 +83,7 @@ class LocalDirectory:
 
     @property
     def last_end(self) -> LastEnd:
-        """How the process that had the directory before has ended."""
+        """How the last process with this directory ended."""
         return self._lock.last_end
 
     def open(
@@ -145,9 +145,9 @@ class LocalDirectory:
         self.directories.remove_strays(now, self._stray_retention_ms)
 
     def close(self) -> None:
-        """Bring everything to the disk, close every log and let go of the directory. Idempotent.
+        """Sync all data, close every log and release the directory. Idempotent.
 
-        Raises OSError if something did not reach the disk; the next start then checks all of it.
+        Raises OSError if data did not reach the disk; the next start then checks all of it.
         """
         if self._closed:
             return

@@ -15,8 +15,9 @@ class DirectoryLock:
     """A locked data directory. The lock goes with the process, however that ends."""
 
     def __init__(self, path: Path) -> None:
-        """Lock `path`, making it if it does not exist. Raises KohortError if another process has
-        it, OSError.
+        """Lock `path`, created if it does not exist.
+
+        Raises KohortError if another process has locked it, OSError.
         """
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
@@ -48,12 +49,11 @@ class DirectoryLock:
         if marker.exists():
             marker.unlink()
             return LastEnd.CLEAN
-        # Without a boot id it cannot be told whether the machine went down, so the worst is
-        # assumed.
+        # Without a boot id a crash of the machine cannot be excluded, so it is assumed.
         return LastEnd.KILLED if boot and boot == boot_id() else LastEnd.CRASHED
 
     def mark_clean(self) -> None:
-        """Say that everything is on the disk, unless it is not; to be called last. Raises OSError."""
+        """Record that all data is on the disk, unless it is not; called last. Raises OSError."""
         if not self._distrusted:
             (self._path / _CLEAN).touch()
 
@@ -65,7 +65,7 @@ class DirectoryLock:
 
 
 def boot_id() -> str:
-    """Names the time since the machine was started; "" where the system does not tell."""
+    """Id of this start of the machine; "" on systems without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -102,7 +102,7 @@ def memory_log(topic_partition: TopicPartition, config: LogConfig = LogConfig())
 
 
 class MemoryBacking:
-    """Keeps nothing beside the segments, because nothing outlives them."""
+    """The storage of a log in memory, which keeps only segments."""
 
     __slots__ = ()
 

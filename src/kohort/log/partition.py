@@ -1,7 +1,6 @@
-"""The log of one partition: segments, what is known of producers, and who waits for more.
+"""The log of one partition: its segments, its idempotent producers, and its waiters.
 
-The same code runs on files and on memory; a `Backing` knows where its segments and the few other
-things are kept.
+The same code runs on files and on memory. A `Backing` stores segments and the other state.
 """
 
 import asyncio
@@ -31,9 +30,7 @@ from kohort.protocol.batches import (
 from kohort.types import Instant, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
-"""How much is appended between two snapshots of the producers: what has to be stepped over after a
-crash.
-"""
+"""Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
 
 
 class PartitionLog:
@@ -54,8 +51,9 @@ class PartitionLog:
         checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
         commit: GroupCommit | None = None,
     ) -> None:
-        """`segments` are in order, the last one ready to append; `commit` makes appends durable,
-        None if reaching the operating system is enough.
+        """Open the log on `segments`, which are in order, the last one ready to append.
+
+        `commit` makes appends durable; None if reaching the operating system is enough.
         """
         self.topic_partition = topic_partition
         self.configure(config)
@@ -72,7 +70,7 @@ class PartitionLog:
         self._since_snapshot = 0
         self._listeners: dict[object, Callable[[], None]] = {}
         self._closed: ErrorCode | None = None
-        """What everything is answered since the log was removed or closed."""
+        """Error code of every operation since the log was removed or closed."""
         self._compaction: Compaction | None = None
         """The run under way."""
 
@@ -84,7 +82,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Its segments in order, the last one active; to look at."""
+        """Its segments in order, the last one active, for reading only."""
         return self._segments
 
     def configure(self, config: LogConfig) -> None:
@@ -92,7 +90,7 @@ class PartitionLog:
         self._roll_bytes = min(config.segment_bytes, LARGEST)
         self._roll_ms = config.segment_ms
         if "compact" in config.cleanup_policy:
-            # what is active is never compacted
+            # The active segment is never compacted.
             self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
     # Appending
@@ -156,7 +154,7 @@ class PartitionLog:
         self.size += size
 
     def _stored(self, size: int) -> None:
-        """Take account of an append, once its producer is known."""
+        """Update sizes and waiters after an append."""
         self._since_snapshot += size
         if self._since_snapshot > _SNAPSHOT_BYTES:
             self._save_producers()
@@ -203,7 +201,7 @@ class PartitionLog:
             data = segment.read(offset, max_bytes, at_least_one)
             if data or segment.position(offset) < segment.size:
                 return data
-        return b""  # compaction may leave nothing up to the next segment's base
+        return b""  # compaction may leave no batch up to the next segment's base
 
     def _at(self, offset: int) -> int:
         return max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)
@@ -298,15 +296,13 @@ class PartitionLog:
         except FileNotFoundError:
             if self._closed is None and set(compaction.segments) <= set(self._segments):
                 raise
-            return False  # deleted meanwhile
+            return False  # deleted during the run
         finally:
             compaction.stopped = True  # if this was cancelled, the thread goes on
             self._compaction = None
 
     def _install(self, cleaned: Sequence[Cleaned]) -> bool:
-        """Take over what compaction wrote, unless the log was closed or what it was made from is
-        gone meanwhile.
-        """
+        """Install the compacted segments, unless the log was closed or the old ones are gone."""
         for piece in cleaned:
             first = self._at(piece.sources[0].base_offset)
             last = first + len(piece.sources)
@@ -387,7 +383,7 @@ class PartitionLog:
             await self._commit.wait()
 
     def unsynced(self) -> list[str]:
-        """The paths of what was written since this was last called."""
+        """The paths of files written since the last call."""
         paths: list[str] = []
         for segment in reversed(self._segments):
             if segment.size and not segment.unsynced:
@@ -423,7 +419,7 @@ class PartitionLog:
             )
 
     def end(self, code: ErrorCode) -> None:
-        """Let go of the files, answer everything with `code` from now on, and wake who waits."""
+        """Close the files, raise `code` from every operation from now on, and wake the waiters."""
         self._closed = code
         if self._compaction is not None:
             self._compaction.stopped = True

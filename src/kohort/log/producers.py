@@ -1,22 +1,24 @@
-"""What a log knows of idempotent producers (Kafka's ProducerStateManager, KIP-98), so that a retry
-is not stored twice.
+"""Idempotent producers of a log (Kafka's ProducerStateManager, KIP-98): no retry is stored twice.
 
 Each producer numbers its records per partition. The last five batches of each are remembered, as
 many as a producer may have in flight:
 
-| the batch | is answered | |---|---| | is one of the five, by its first and last sequence | the
-offsets of the first time | | has an older epoch | INVALID_PRODUCER_EPOCH | | has a newer epoch |
-accepted if it starts at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER | | follows the last sequence
-(0 follows 2^31-1) | accepted | | is of a producer that is not known | accepted, whatever its
-sequence: what it sent before may have been deleted | | is anything else |
-OUT_OF_ORDER_SEQUENCE_NUMBER | | is transactional | INVALID_TXN_STATE: no transaction is open |
+| the batch | response |
+|---|---|
+| is one of the five, by its first and last sequence | the offsets of the first time |
+| has an older epoch | INVALID_PRODUCER_EPOCH |
+| has a newer epoch | accepted from sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER |
+| follows the last sequence (0 follows 2^31-1) | accepted |
+| is of an unknown producer | accepted: its earlier batches may have been deleted |
+| is any other | OUT_OF_ORDER_SEQUENCE_NUMBER |
+| is transactional | INVALID_TXN_STATE: no transaction is open |
 
 A producer is forgotten `producer.id.expiration.ms` after its last batch, by this server's clock.
-(Kafka takes the timestamps of the records, so a producer of historical data loses its protection at
+(Kafka uses the timestamps of the records, so a producer of historical data loses its protection at
 the next check.)
 
-The state can always be read again from the batch headers. A snapshot saves that: it holds the state
-up to an offset, from which on headers are read.
+The state can always be rebuilt from the batch headers. A snapshot holds the state up to an offset,
+so that only later headers are read.
 """
 
 from collections.abc import Iterator
@@ -68,8 +70,9 @@ class Producers:
         return len(self._by_id)
 
     def validate(self, header: Header) -> SentBatch | None:
-        """None if the batch may be appended; the earlier one if it is a duplicate. Raises
-        KafkaError.
+        """None if the batch may be appended.
+
+        The earlier batch if it is a duplicate. Raises KafkaError.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is not None and producer.epoch == header.producer_epoch:
@@ -103,7 +106,7 @@ class Producers:
         return None
 
     def add(self, header: Header, base_offset: int, timestamp: int, now: int) -> None:
-        """Take account of a batch that was appended at `base_offset` with that max timestamp."""
+        """Record a batch that was appended at `base_offset` with that max timestamp."""
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._by_id[header.producer_id] = Producer(header.producer_epoch)
@@ -117,13 +120,14 @@ class Producers:
         producer.seen = now
 
     def last_offsets(self) -> frozenset[int]:
-        """The last offset of each producer's last batch: compaction keeps these batches, if only
-        their headers.
+        """The last offset of each producer's last batch.
+
+        Compaction keeps at least their headers.
         """
         return frozenset(producer.batches[-1].last_offset for producer in self._by_id.values())
 
     def expire(self, idle_since: int) -> None:
-        """Forget the producers that sent nothing since (ms)."""
+        """Forget the producers without a batch since `idle_since` (ms)."""
         if self._by_id:
             kept = {
                 number: producer
@@ -149,7 +153,7 @@ class Producers:
 
     @classmethod
     def load(cls, snapshot: bytes) -> tuple["Producers", int]:
-        """What `dump` wrote, and its offset. Raises ValueError if it is not whole."""
+        """Decode a snapshot of `dump` and its offset. Raises ValueError if it is damaged."""
         start = len(_MAGIC) + _CRC.size
         if snapshot[: len(_MAGIC)] != _MAGIC or len(snapshot) < start + _HEAD.size:
             raise ValueError("no snapshot of producers")

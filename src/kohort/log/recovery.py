@@ -1,14 +1,15 @@
-"""What a log finds when it is opened: the segments on disk, made whole again.
+"""Recovery: loads the segments on disk when a log is opened, and repairs them.
 
-What may have happened to them depends on how the last process ended:
+The possible damage depends on how the last process ended:
 
-CLEAN    it closed its logs, and they are on the disk.
-KILLED   it died, the machine did not: all that was written is there. The last batch may be cut, index entries may be
-         missing; so batches are checked from the last index entry of the last segment on.
-CRASHED  the machine went down: anything that was not synced may be missing or torn. Every batch from the recovery point
-         on is checked, and the log ends before the first one that is not whole.
+- CLEAN: it closed its logs, and they are on the disk.
+- KILLED: it died, the machine did not. All written data is there. The last batch may be cut, and
+  index entries may be missing, so batches are checked from the last index entry of the last segment
+  on.
+- CRASHED: the machine went down. Data that was not synced may be missing or torn. Every batch from
+  the recovery point on is checked, and the log ends before the first damaged one.
 
-After CLEAN the same is done as after KILLED, because it costs next to nothing.
+A CLEAN log is treated as a KILLED one, which costs very little.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ _LEFTOVER = (files.CLEANED, files.DELETED, files.NEW)
 
 
 class LastEnd(Enum):
-    """How the process that had the directory before has ended."""
+    """How the last process with this directory ended."""
 
     CLEAN = "clean"
     KILLED = "killed"
@@ -42,6 +43,7 @@ def load(
     path: str, open_files: OpenFiles, interval: int, last_end: LastEnd
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
+
     Raises OSError.
     """
     names = os.listdir(path)
@@ -67,11 +69,10 @@ def load(
 
 
 def _distrust(segments: list[Segment], recovery_point: int) -> None:
-    """What a killed process wrote may be in memory only: whoever is told that it is durable has to
-    wait for the disk.
+    """Mark the data of a killed process as unsynced, because it may be in memory only.
 
     A retry of a batch that was written and never acknowledged is a duplicate, and is acknowledged
-    as one.
+    once its first copy is durable.
     """
     for segment in segments:
         segment.unsynced = segment.size > 0 and segment.end_offset > recovery_point
@@ -85,9 +86,7 @@ def _found(path: str, base_offset: int, open_files: OpenFiles, interval: int) ->
 
 
 def _check_all(path: str, segments: list[Segment], recovery_point: int) -> list[Segment]:
-    """`segments` up to the first that is not whole, which is cut; those after it, beyond a hole,
-    are removed.
-    """
+    """Check `segments`: cut the first damaged one, and remove those after it."""
     for number, segment in enumerate(segments):
         is_active = number == len(segments) - 1
         if segment.end_offset <= recovery_point and not is_active:
@@ -112,7 +111,7 @@ def _check_all(path: str, segments: list[Segment], recovery_point: int) -> list[
 def _start_anew(
     path: str, segments: list[Segment], checkpoint: Checkpoint, open_files: OpenFiles, interval: int
 ) -> list[Segment]:
-    """One empty segment at the start offset: the log is new, or all that was not trimmed is lost."""
+    """Start with one empty segment, because the log is new or all its untrimmed data is lost."""
     for segment in segments:
         segment.close()
         _remove_files(path, segment.base_offset)
@@ -129,7 +128,7 @@ def _report(path: str, segment: Segment, cut: int) -> None:
 
 
 def _tidy(path: str, names: list[str]) -> None:
-    """Complete or remove what was under way."""
+    """Complete or remove unfinished work."""
     for name in names:
         if match := _SWAP.fullmatch(name):
             finish_swap(path, int(match[1]), int(match[2]), names)
@@ -140,14 +139,15 @@ def _tidy(path: str, names: list[str]) -> None:
 
 
 def finish_swap(path: str, base_offset: int, end_offset: int, names: list[str]) -> None:
-    """Put a compacted segment in its place: the segments that it was made from are still there, or
-    some, or none.
+    """Complete the replacement of segments by a compacted one.
+
+    All, some or none of them may exist.
     """
     for name in names:
         match = _SEGMENT.fullmatch(name)
         if match and base_offset <= int(match[1]) < end_offset:
             _remove_files(path, int(match[1]))
-    for suffix in (files.INDEX, files.TIMEINDEX):  # they may be of the old one: they are made anew
+    for suffix in (files.INDEX, files.TIMEINDEX):  # they may be of the old segment, and are rebuilt
         with contextlib.suppress(FileNotFoundError):
             os.unlink(files.segment_path(path, base_offset, suffix))
     swap = files.swap_path(path, base_offset, end_offset)

@@ -1,9 +1,8 @@
-"""Which segments are deleted: by retention.ms and retention.bytes (policy "delete"), or as they lie
-before the start.
+"""Retention: selects the segments to delete by age and size (policy "delete") or start offset.
 
-Segments are deleted whole and oldest first. One goes by time when its newest record is older than
-`retention.ms` (by its timestamp, or by the time of its last append if records have none); by size
-when the log without it still has `retention.bytes`.
+Segments are deleted whole and oldest first. A segment is too old when its newest record is older
+than `retention.ms`, by its timestamp, or by the time of its last append if records have none. A
+segment is too much when the log without it still has `retention.bytes`.
 """
 
 from collections.abc import Sequence
@@ -15,9 +14,7 @@ from kohort.log.segment import Segment
 def due_segments(
     segments: Sequence[Segment], config: LogConfig, start_offset: int, now: int
 ) -> int:
-    """How many of the first segments are to be deleted; the active one counts too, if it holds
-    anything.
-    """
+    """Number of leading segments to delete, including the active one if it has records."""
     due = 0
     while due + 1 < len(segments) and segments[due + 1].base_offset <= start_offset:
         due += 1

@@ -1,7 +1,7 @@
 """Walks over the batches in a store, header by header.
 
-A store is a file or memory that is read in chunks; `protocol.batch_format.iterate` is the walk over
-bytes at hand.
+A store is a file or memory that is read in chunks. `protocol.batch_format.iterate` is the walk over
+bytes in memory.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class _Window:
         return memoryview(chunk)[at : at + header.size]
 
     def _have(self, position: int, size: int) -> tuple[bytes, int]:
-        """A chunk that holds `size` bytes from `position` of the store, and where in it they are."""
+        """A chunk that holds `size` bytes from `position` of the store, and their position in it."""
         if position + size > self._start + len(self._chunk):
             self._chunk = self._store.read(position, max(size, self._chunk_bytes))
             self._start = position

@@ -1,12 +1,12 @@
-"""A segment: the batches from one offset up to the next segment's, one after the other, and their
-sparse index.
+"""A segment: consecutive batches from its base offset up to the next segment, with a sparse index.
 
 Only the last segment of a log, the active one, is appended to; the others never change. A segment
-is named by its base offset and holds nothing but batches, so any tool that reads Kafka's `.log`
-files reads it.
+is named by its base offset and holds only batches, so any tool that reads Kafka's `.log` files
+reads it.
 
-A position is found in three steps: where a read ended the next one begins, so most are remembered;
-else the index names a batch a little before; from there headers are stepped over.
+A position is found in up to three steps. A read usually starts where another one ended, and such
+positions are remembered. Otherwise the index gives a batch shortly before, from which headers are
+stepped over.
 """
 
 from collections.abc import Iterator
@@ -54,8 +54,7 @@ class Segment:
         self._index = index
         self._interval = interval
         self._resumed = not log.size
-        """What is known of the index and of timestamps is up to date: always so for the active
-        segment.
+        """Whether index and timestamps are up to date, as those of the active segment always are.
         """
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
@@ -82,7 +81,10 @@ class Segment:
     def append(
         self, parts: tuple[Buffer, ...], size: int, last_offset: int, max_timestamp: int, now: int
     ) -> None:
-        """Write one batch of `size` bytes at the end. Raises OSError, and the segment is as before."""
+        """Write one batch of `size` bytes at the end.
+
+        Raises OSError, and the segment is as before.
+        """
         position = self.log.size
         self.log.append(parts)
         self.unsynced = True
@@ -92,7 +94,7 @@ class Segment:
         self.note(position, size, last_offset, max_timestamp)
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take account of a batch that is in the log: now appended, or found when recovering."""
+        """Record a batch that is in the log: just appended, or found by recovery."""
         self.end_offset = last_offset + 1
         if not position:
             self.first_timestamp = max_timestamp
@@ -108,7 +110,7 @@ class Segment:
         self._since_entry += size
 
     def seal(self) -> None:
-        """Complete the index: nothing more is appended."""
+        """Complete the index of a segment that is not appended to any more."""
         if self._max_timestamp >= 0:
             self._index.add_time(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
         self._index.write()
@@ -141,8 +143,9 @@ class Segment:
             limit = position + start - 1  # the entry is the batch that does not fit
 
     def _last_entry_in(self, data: bytes, position: int, limit: int) -> int:
-        """Where in `data`, which is from `position` on, the last batch begins that the index names,
-        up to `limit`; 0 if it names none. Only what follows has to be stepped over.
+        """Position in `data` of the last indexed batch up to `limit`; 0 if there is none.
+
+        `data` starts at `position`. Only the batches that follow have to be stepped over.
         """
         while True:
             entry = self._index.offsets.floor(limit, column=1)
@@ -165,8 +168,9 @@ class Segment:
         remembered[offset] = position
 
     def position(self, offset: int) -> int:
-        """Where the batch starts that holds `offset` or is the first after it; the size of the
-        segment if none is.
+        """Position of the batch that holds or follows `offset`.
+
+        The size of the segment if there is none.
         """
         if not self._resumed:
             self.resume()
@@ -180,16 +184,18 @@ class Segment:
         return self.log.size
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
-        """(position, header) of every batch from `position` on. Raises KafkaError CORRUPT_MESSAGE
-        where none is.
+        """(position, header) of every batch from `position` on.
+
+        Raises KafkaError CORRUPT_MESSAGE.
         """
         return scan.headers(self.log, position)
 
     # Timestamps
 
     def offset_for_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record not before `start_offset` with at least that
-        timestamp.
+        """(offset, timestamp) of the first record with that timestamp or a later one.
+
+        Records before `start_offset` do not count.
         """
         if self.max_timestamp < timestamp:
             return None
@@ -203,8 +209,9 @@ class Segment:
         return None
 
     def latest_record(self, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp, of those not before
-        `start_offset`.
+        """(offset, timestamp) of the first record with the largest timestamp.
+
+        Records before `start_offset` do not count.
         """
         if start_offset <= self.base_offset:
             found = self.offset_for_timestamp(self.max_timestamp, start_offset)
@@ -233,17 +240,13 @@ class Segment:
     # Recovery
 
     def resume(self) -> None:
-        """Take up a segment that was found on disk: what its index says, if that can be true, else
-        what it is.
-        """
+        """Load the index of a segment that was found on disk, or rebuild it if it is wrong."""
         self._resumed = True
         if self._last_entry() is None:
             self.rebuild_index()
 
     def _last_entry(self) -> int | None:
-        """Take up what the index says; returns the position of its last entry, None if the index is
-        of no use.
-        """
+        """Load the index; returns the position of its last entry, None if the index is unusable."""
         try:
             latest, offset = self._index.resume()
         except ValueError:
@@ -255,7 +258,7 @@ class Segment:
         return 0 if entry is None else entry[1]
 
     def rebuild_index(self) -> None:
-        """Make the index anew. Raises OSError."""
+        """Rebuild the index from the segment. Raises OSError."""
         self._resumed = True
         end_offset = self.end_offset
         self._index.clear()
@@ -266,11 +269,10 @@ class Segment:
         self.seal()
 
     def recover(self, *, everything: bool) -> int:
-        """Find the end of what is whole, cut off what is not, and get ready to append; returns the
-        bytes cut off.
+        """Cut off the damaged end, and get ready to append; returns the bytes cut off.
 
-        Batches are checked by their CRC from the last index entry on, or with `everything` from the
-        first, when the machine went down and any page may not have reached the disk. Raises
+        Batches are checked by their CRC from the last index entry on. With `everything` they are
+        checked from the first, for after a crash of the machine any page may be missing. Raises
         OSError.
         """
         entry = 0 if everything else self._last_entry() or 0
@@ -303,7 +305,7 @@ class Segment:
         return scan.is_plausible(header) and header.last_offset == self.base_offset + entry[0]
 
     def close(self) -> None:
-        """Let go of the files, the index written as far as possible."""
+        """Close the files, after writing the index as far as possible."""
         self._index.write()
         self._index.close()
         self.log.close()

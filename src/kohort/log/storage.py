@@ -1,12 +1,12 @@
-"""Where the bytes of segments and indexes are: files, or memory.
+"""The bytes of segments and indexes: in files, or in memory.
 
-A store is a growing row of bytes with positional reads. An append is all or nothing: a short write
-is completed, and one that fails (ENOSPC, EIO) is cut off again, at the latest before the next
+A store is an append-only sequence of bytes with positional reads. An append is all or nothing. A
+short write is completed. A failed one (ENOSPC, EIO) is cut off again, at the latest before the next
 append.
 
 Files are opened when first used, and a bounded number of them is open at a time, however many
 partitions there are. Stores belong to the loop thread. Other threads (fsync, compaction) open files
-for themselves, because a descriptor that is closed here may be another file's a moment later.
+for themselves, because a descriptor that is closed here may soon be another file's.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class Store(Protocol):
         ...
 
     def create(self) -> None:
-        """Exist, though nothing was appended yet. Raises OSError."""
+        """Create the store, though no byte was appended yet. Raises OSError."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -48,13 +48,14 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file; the store opens it again when it is used again."""
+        """Close the file; the next use opens it again."""
         ...
 
 
 class OpenFiles:
-    """The descriptors that are open, at most `limit` of them: the least lately used ones are closed
-    (second chance).
+    """The open descriptors, at most `limit`.
+
+    The least recently used ones are closed (second chance).
     """
 
     __slots__ = ("_limit", "_open")

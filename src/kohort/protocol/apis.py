@@ -1,12 +1,12 @@
-"""The one table of what is served: API key -> name, versions, encoding.
+"""The table of served APIs: API key -> name, versions, encoding.
 
-`ApiVersions` is answered from it and requests are dispatched by it, so what is advertised and what
-is served cannot differ. The name is also the module under `server/handlers/` and kio's schema
-package. Ranges are those of Apache Kafka 4.3; an API that is not in the table is not advertised,
+The `ApiVersions` response is computed from it and requests are dispatched by it, so advertised and
+served versions cannot differ. The name is also the module under `server/handlers/` and kio's schema
+package. Ranges are those of Apache Kafka 4.3. An API that is not in the table is not advertised,
 and a request for it closes its connection.
 
-Clients pick the highest version that both sides know, except for those that never ask (kafka-go
-sends fixed old versions), so a lower end is as much of a promise as an upper one.
+Clients use the highest common version, except for those that never request versions: kafka-go sends
+fixed old ones. The lowest version therefore matters as much as the highest.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Api:
-    """One API: what is decoded, and what `ApiVersions` says of it."""
+    """One API: its decoding, and its entry in `ApiVersions`."""
 
     key: int
     name: str
@@ -31,7 +31,7 @@ class Api:
     """Lowest version in `ApiVersions`; lower than `min_version` only for Produce."""
 
     def serves(self, version: int) -> bool:
-        """Whether requests of `version` are decoded and answered."""
+        """Whether requests of `version` are served."""
         return self.min_version <= version <= self.max_version
 
     def flexible(self, version: int) -> bool:

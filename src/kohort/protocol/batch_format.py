@@ -30,7 +30,7 @@ MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 START = struct.Struct(">qii")
-"""Base offset, length, leader epoch: what the log writes anew, outside the CRC."""
+"""Base offset, length, leader epoch: the part that the log overwrites, outside the CRC."""
 SIZE_AT = 8
 SIZE_OVERHEAD = 12
 MAGIC_AT = 16
@@ -43,9 +43,7 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
 ABORT_KEY = b"\0\0\0\0"
-"""The key of a control record that ends a transaction whose records do not count: version 0, type
-0.
-"""
+"""The key of a control record that aborts a transaction: version 0, type 0."""
 
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
@@ -103,7 +101,7 @@ class Header(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """From when on (ms) compaction may drop the tombstones of this batch, if it has seen them."""
+        """Time (ms) from which on compaction may drop the batch's tombstones, if it has seen them."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
@@ -154,9 +152,7 @@ def crc_is_right(batch: Buffer, header: Header) -> bool:
 
 
 def inflate(batch: Buffer, header: Header) -> bytes:
-    """The bytes of a batch's records, decompressed. Raises KafkaError CORRUPT_MESSAGE or
-    MESSAGE_TOO_LARGE.
-    """
+    """Decompress the records of a batch. Raises KafkaError CORRUPT_MESSAGE or MESSAGE_TOO_LARGE."""
     if not header.record_count:
         # compaction may have emptied the batch, and what an empty payload is depends on the codec
         return b""

@@ -1,20 +1,22 @@
-"""What a produced payload is checked for (Kafka's ProduceRequest, UnifiedLog and LogValidator), in
-Kafka's order.
+"""Validation of a produced payload, in the order of Kafka's ProduceRequest and LogValidator.
 
-Everything in the header is always checked, and the CRC. Of the records:
+All fields of the header and the CRC are always checked. Of the records:
 
-- their number and lengths, always: a batch whose count is a lie, or whose records are no records,
-would stop every
-  consumer of the partition for good. That is 0.15 µs a record, and decompressing where the batch is compressed.
-- their insides (keys, timestamps: 1 µs a record) only where the answer depends on them: on a
-compacted topic, which
-  refuses records without a key; when `message.timestamp.before.max.ms` is set; when the header's timestamps are out of
-  range or contradict each other. Kafka always reads them, and mends a header whose max timestamp is wrong; here it is
-  mended if one of these reasons made us look, else believed. Only ListOffsets by timestamp and retention by time
-  depend on it.
+- Their number and lengths are always checked. A batch with a wrong count or broken records would
+  stop every consumer of the partition. That costs 0.15 µs a record, and decompression of a
+  compressed batch.
+- Their keys and timestamps (1 µs a record) are checked only where the response depends on them.
+  That is on a compacted topic, which refuses records without a key; when
+  `message.timestamp.before.max.ms` is set; and when the header's timestamps are out of range or
+  contradict each other.
 
-Codes that surprise were seen on Kafka 4.3: records that do not decompress are UNKNOWN_SERVER_ERROR,
-a cut batch is INVALID_RECORD (no whole batch is there), a cut second batch is dropped in silence.
+Kafka always reads the records, and corrects a header with a wrong max timestamp. Here it is
+corrected only if the records were read for one of these reasons. Only ListOffsets by timestamp and
+retention by time depend on it.
+
+Three error codes are unexpected, and were observed on Kafka 4.3. Records that do not decompress are
+UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there. A cut second batch
+is dropped without an error.
 """
 
 from collections.abc import Iterable
@@ -48,13 +50,13 @@ FOREVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The topic configs that decide what is taken (defaults: Kafka's)."""
+    """The topic configs that validation depends on, with Kafka's defaults."""
 
     max_message_bytes: int = 1_048_588
     compacted: bool = False
     """`cleanup.policy` has "compact": every record needs a key."""
     log_append_time: bool = False
-    """`message.timestamp.type` is LogAppendTime: what the producer says of time does not matter."""
+    """`message.timestamp.type` is LogAppendTime: the producer's timestamps are ignored."""
     timestamp_before_max_ms: int = FOREVER
     timestamp_after_max_ms: int = 3_600_000
     compression: Codec | None = None
@@ -62,20 +64,21 @@ class Rules:
 
 
 class RecordError(NamedTuple):
-    """One entry of `record_errors` in a Produce answer (KIP-467)."""
+    """One entry of `record_errors` in a Produce response (KIP-467)."""
 
     batch_index: int
     message: str
 
 
 class PayloadError(KafkaError):
-    """The bytes are no single batch that this request may bring: Kafka refuses them before it looks
-    at the log.
+    """The payload is not one batch that this request may contain.
+
+    Kafka refuses it before the log.
     """
 
 
 class InvalidRecordsError(KafkaError):
-    """Single records are refused, and with them their batch; `record_errors` tells which and why."""
+    """Records are refused, and with them their batch; `record_errors` has each of them."""
 
     def __init__(
         self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]
@@ -85,14 +88,13 @@ class InvalidRecordsError(KafkaError):
 
 
 def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> Buffer:
-    """The one batch in `payload` (one partition of a Produce request, v3+), to be given to
-    `Log.append`.
+    """The one batch of a partition in a Produce request (v3+), ready for `Log.append`.
 
     `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110).
     Whether a producer may write a transactional batch is not decided here. Raises KafkaError with
-    the code to answer for the partition: INVALID_RECORD (as `PayloadError` if there is no one
-    batch, as `InvalidRecordsError` if records are to blame, as INVALID_TIMESTAMP is),
-    CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
+    the partition's code: INVALID_RECORD (as `PayloadError` if there is not one batch),
+    INVALID_RECORD or INVALID_TIMESTAMP as `InvalidRecordsError`, CORRUPT_MESSAGE,
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
     """
     batch = _only_batch(payload)
     header = read_header(batch)
@@ -118,8 +120,9 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
 
 
 def _only_batch(payload: Buffer) -> Buffer:
-    """The first batch, if no second one follows; trailing bytes that cannot be a batch are not
-    stored.
+    """The first batch, if no second one follows.
+
+    Trailing bytes that cannot be a batch are dropped.
     """
     size = _batch_size(payload, 0)
     if size is None:
@@ -187,7 +190,7 @@ def _validate_header(header: Header) -> None:
 def _records(batch: Buffer, header: Header) -> tuple[bytes, int]:
     """Bytes that hold the batch's records, decompressed, and where in them these start."""
     if not header.codec and isinstance(batch, bytes):
-        # as they came: most producers compress nothing, and a copy is a tenth of the work
+        # Not copied: most producers do not compress, and a copy is a tenth of the work.
         return batch, HEADER_SIZE
     try:
         return inflate(batch, header), 0
@@ -216,7 +219,7 @@ def _must_read(header: Header, rules: Rules, now: int) -> bool:
 def _validate_records(
     batch: Buffer, header: Header, found: Iterable[records.RawRecord], rules: Rules, now: int
 ) -> Buffer:
-    """Read every record; the batch comes back with its max timestamp mended if that was wrong."""
+    """Check every record; returns the batch, with a corrected max timestamp if it was wrong."""
     earliest, latest = now - rules.timestamp_before_max_ms, now + rules.timestamp_after_max_ms
     refused: list[RecordError] = []
     code = ErrorCode.invalid_record

@@ -36,10 +36,10 @@ def build(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """A batch of `content`, whose records get consecutive offsets from `base_offset` on, whatever
-    theirs say.
+    """Build a batch of `content`, whose records get consecutive offsets from `base_offset` on.
 
-    `attributes` are further bits, such as TRANSACTIONAL; raises ValueError for no records.
+    The records' own offsets are ignored. `attributes` are further bits, such as TRANSACTIONAL.
+    Raises ValueError if there are no records.
     """
     if not content:
         raise ValueError("a batch has at least one record")
@@ -53,8 +53,9 @@ def build(
 
 
 def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> bytes:
-    """`build` of (key, value) pairs that share one timestamp and have no headers, four times as
-    fast: group state.
+    """`build` of (key, value) pairs with one timestamp and no headers, four times as fast.
+
+    It is for group state.
     """
     encoded = [records.encode_pair(key, value, delta) for delta, (key, value) in enumerate(pairs)]
     if not encoded:
@@ -71,8 +72,9 @@ def head(
     timestamp: int,
     attributes: int = 0,
 ) -> bytes:
-    """The header of a batch with `content`: `count` encoded records, not compressed, that all have
-    that timestamp.
+    """The header of a batch with `content`: `count` encoded, uncompressed records.
+
+    All of them have that timestamp.
     """
     body = _body.pack(attributes, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
     length = HEADER_SIZE - SIZE_OVERHEAD + len(content)
@@ -89,18 +91,15 @@ def _assemble(base_offset: int, leader_epoch: int, body: bytes, payload: bytes) 
 
 
 def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
-    """The header that a log with `message.timestamp.type=LogAppendTime` stores before the records
-    of `batch`.
+    """The header of `batch` as a log with `message.timestamp.type=LogAppendTime` stores it.
 
-    The records keep their deltas; a reader takes the append time (ms) for all of them.
+    The records keep their deltas; a reader uses the append time (ms) for all of them.
     """
     return replace_timestamps(batch, header, header.attributes | LOG_APPEND_TIME, now)
 
 
 def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_timestamp: int) -> bytes:
-    """The 61 bytes of `header` with other attributes and another max timestamp, and the CRC made
-    anew.
-    """
+    """The 61 bytes of `header` with other attributes, another max timestamp and a new CRC."""
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
                       header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)  # fmt: skip
     crc = _crc.pack(crc32c(memoryview(batch)[HEADER_SIZE : header.size], crc32c(body)))
@@ -122,11 +121,10 @@ def recompress(header: Header, content: bytes, codec: Codec) -> bytes:
 
 
 def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
-    """The batch `header` is of, with only the records `kept` (bytes as in the old batch): what
-    compaction writes.
+    """The batch of `header` with only the records `kept` (bytes as in the old batch).
 
-    Offsets, sequences, producer and codec stay as they were (a batch without records keeps its
-    header for them).
+    Compaction writes it. Offsets, sequences, producer and codec stay the same; a batch without
+    records keeps its header for them.
     """
     if not kept:
         attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON)
@@ -143,11 +141,10 @@ def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -
 
 
 def set_delete_horizon(header: Header, kept: Sequence[tuple[int, Record]], horizon: int) -> bytes:
-    """`replace_records` with (offset delta, record) pairs, for a batch with tombstones that
-    compaction first sees.
+    """`replace_records` with (offset delta, record) pairs, for tombstones new to compaction.
 
-    The base timestamp makes room for the time (ms) from which on they may be dropped (KIP-534), so
-    that the timestamp of every record is written anew.
+    The base timestamp is replaced by the time (ms) from which on they may be dropped (KIP-534), so
+    the timestamp of every record is encoded again.
     """
     payload = b"".join([records.encode(record, delta, horizon) for delta, record in kept])
     timestamp = (

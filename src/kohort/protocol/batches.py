@@ -1,8 +1,8 @@
 """Record batches, format v2: the unit that is produced, stored, fetched and compacted.
 
-Batches are bytes everywhere: `validate` what a client sent, give it to a log, send what the log
-reads. `Header` tells what a batch is without touching its records, `decode_records` reads them,
-`build` and `pack` make batches.
+Batches are bytes everywhere. `validate` checks those of a client, and a log stores and returns
+them. `Header` is read without the records, `decode_records` reads the records, `build` and `pack`
+create batches.
 
 The layout is described in `batch_format`, a record's in `records`.
 """
@@ -76,8 +76,8 @@ __all__ = [
 def decode_records(batch: Buffer, position: int = 0) -> Iterator[Record]:
     """The records of the batch at `position`, in order.
 
-    Raises KafkaError (CORRUPT_MESSAGE, INVALID_RECORD) where they are not what the header says; the
-    CRC is not checked.
+    Raises KafkaError (CORRUPT_MESSAGE, INVALID_RECORD) if they contradict the header. The CRC is
+    not checked.
     """
     header = read_header(batch, position)
     content = inflate(memoryview(batch)[position:], header)

@@ -1,13 +1,11 @@
-"""Sees whether an encoded message is as usual, so that kio can be let at it.
+"""Bounds checks of encoded messages, by a generated function for each message class.
 
-kio trusts the counts of its peer (`mending` says what comes of that), so every request with an
-array in it is walked over first, and an OffsetCommit or Fetch names hundreds of partitions. Hence,
-as for dataclasses and namedtuples, a function is generated for each message class: one line or two
-per field, a loop per array.
+kio trusts the counts of its peer (`lenient_decoding` describes the consequences), so every request
+with an array is walked over first. An OffsetCommit or Fetch names hundreds of partitions. Therefore
+a function is generated for each message class, with one line or two per field and a loop per array.
 
-It only says whether all is well: counts that the message can hold, nothing null that cannot be, no
-tagged fields, the end where it should be. Whatever else it meets it leaves to `mending`, which
-knows what to do, or what to say.
+The function accepts only ordinary messages: counts that the message can hold, no null where none is
+allowed, no tagged fields, the end where it should be. All others are left to `lenient_decoding`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,16 +16,19 @@ from kohort.protocol.packing import read_varint
 from kohort.protocol.schema import Shape, fixed_size, shape
 
 BoundsCheck: TypeAlias = Callable[[bytes, int, int], bool]
-"""(data, offset, elements allowed) -> all is well. IndexError at the end of the data, as does
-`MalformedError` for a length that is none: not well either.
+"""(data, offset, elements allowed) -> whether kio can read the message.
+
+Raises IndexError at the end of the data, `MalformedError` for an invalid length; kio cannot read it
+then either.
 """
 
 _INDENT: Final = "    "
 
 
 def bounds_check(entity_type: Any) -> BoundsCheck:
-    """A function for messages of this class. One without arrays is not looked at: kio reads it
-    safely.
+    """The check for messages of this class.
+
+    It always passes without arrays, which kio reads safely.
     """
     if not has_arrays(entity_type):
         return _no_arrays_to_check
@@ -77,7 +78,7 @@ def _struct_lines(entity_type: Any, depth: int) -> Iterator[str]:
 
 def _value_lines(of: Shape, flexible: bool, depth: int) -> Iterator[str]:
     if of.is_struct:
-        if of.nullable:  # rare; a byte in front says whether it is there
+        if of.nullable:  # rare; a byte before the struct says whether it is null
             yield "return False"
         else:
             yield from _struct_lines(of.inner, depth)

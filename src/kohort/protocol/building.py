@@ -1,8 +1,8 @@
-"""Builds kio's message of one version from values that know nothing of versions.
+"""Builds kio's message of one version from values that are independent of versions.
 
-A handler says what it answers once; what a version lacks is dropped here. kio's classes want
-durations as timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers will
-do.
+A handler builds a response once, and fields that a version lacks are dropped here. kio's classes
+need durations as timedelta, timestamps as datetime and errors as `ErrorCode`; here ms and numbers
+are accepted.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,11 +32,12 @@ _ZEROS: Final = {
 def response(api_key: int, version: int, /, **values: Any) -> Any:
     """kio's response of that version, from plain values.
 
-    Nested structs are mappings (or kio's own), arrays any iterable, durations and timestamps int in
-    ms (a duration `x_ms` of Kafka's schema may be called by that name or by kio's `x`; a timestamp
-    that may be missing is -1 or None then), errors `ErrorCode` or int. A field that the version
-    lacks is dropped; one that is not given takes the schema's default. Raises TypeError for a name
-    that no version has.
+    - Nested structs are mappings (or kio's own), arrays any iterable, errors `ErrorCode` or int.
+    - Durations and timestamps are int in ms. A duration `x_ms` of Kafka's schema may be passed by
+      that name or by kio's `x`. An absent timestamp is -1 or None.
+    - A field that the version lacks is dropped. A field without a value takes the schema's default.
+
+    Raises TypeError for a name that no version has.
     """
     return _builder(load_response_schema(api_key, version))(values)
 
@@ -72,7 +73,7 @@ def _builder(entity_type: Any) -> Callable[[Any], Any]:
 def _is_of_another_version(entity_type: Any, name: str) -> bool:
     """Whether this struct has that field, or its `_ms` form, in any version.
 
-    The nearest are looked at first, and no more than it takes: to load a version takes
+    The nearest versions come first and no version is loaded needlessly, because that takes
     milliseconds.
     """
     api_key, here = entity_type.__api_key__, entity_type.__version__
@@ -141,7 +142,7 @@ def _timestamp_or_none(value: int | datetime | None) -> datetime | None:
 
 
 def default(field: "Field[Any]") -> Any:
-    """The schema's default, else null, nothing, zero."""
+    """The schema's default, else null, empty or zero."""
     if field.default is not MISSING:
         return field.default
     of = shape(field)

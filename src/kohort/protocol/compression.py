@@ -1,12 +1,11 @@
 """The codecs of record batches (the low three bits of a batch's attributes), through cramjam.
 
-Only the records are compressed, never the batch header. Two things are not as their names say:
-"snappy" is either the raw format (librdkafka, Go) or the framing of xerial's snappy-java (Java,
-kafka-python), told apart by a magic number; "lz4" and "zstd" are whole frames, of which a client
-may write several.
+Only the records are compressed, never the batch header. Two names are ambiguous. "snappy" is either
+the raw format (librdkafka, Go) or the framing of xerial's snappy-java (Java, kafka-python); a magic
+number distinguishes them. "lz4" and "zstd" are whole frames, of which a client may write several.
 
-Compressed bytes come from strangers, and a kilobyte of zstd can hold gigabytes: nothing is inflated
-beyond a limit.
+Compressed bytes are untrusted, and a kilobyte of zstd can hold gigabytes, so decompression stops at
+a limit.
 """
 
 import struct
@@ -21,8 +20,9 @@ from kohort.errors import ErrorCode, KafkaError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_INFLATED = 64 * 1024 * 1024
-"""Bytes that the records of one batch may take when decompressed. Producers limit a batch before
-they compress it: to 1 MiB by default, to some more where they are tuned.
+"""Largest size of a batch's records after decompression.
+
+Producers limit a batch before they compress it, by default to 1 MiB.
 """
 
 
@@ -48,7 +48,10 @@ _uint32_le = struct.Struct("<I")
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """`data` as a Java client would send it; snappy in xerial's framing, which every client reads."""
+    """`data` as a Java client would send it.
+
+    Snappy in xerial's framing, which every client reads.
+    """
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -88,12 +91,11 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_INFLATED) -> Buffer:
 
 
 def _inflate(decompress_into: Callable[[Any, Any], int], data: Buffer, limit: int) -> Buffer:
-    """Decompress into a buffer that is a little larger than such data commonly needs, then larger
-    ones.
+    """Decompress into a buffer of the size that is usually enough, then into larger ones.
 
-    The streaming interface of cramjam has no bound, and its one-shot functions take what they are
-    given; writing into a buffer of fixed size is the one way that a bomb cannot grow. It costs
-    nothing when the first guess fits.
+    The streaming interface of cramjam has no bound, and its one-shot functions allocate as much as
+    the data claims. Only a buffer of fixed size keeps a bomb from growing. It costs no extra time
+    when the first size fits.
     """
     size = min(max(16 * 1024, 6 * len(data)), limit)
     while True:

@@ -1,4 +1,4 @@
-"""Which errors a response bears, wherever its schema has them."""
+"""Collects the error codes of a response, wherever its schema has them."""
 
 from collections.abc import Callable
 from dataclasses import fields

@@ -1,9 +1,8 @@
 """Frames: four bytes of size (big-endian, signed), then that many bytes.
 
-A push parser: bytes are fed as they come, whole frames are taken out. A frame is handed out *with*
-its size in front, which spares the usual case, one request in one read, any copying; its content
-starts at `CONTENT`. Nothing is kept beyond what was fed: a connection holds what its peer has sent
-and nobody has taken yet.
+A push parser: received bytes are fed, and whole frames are taken out. A frame is returned *with*
+its size in front, which avoids a copy in the usual case of one request in one read; its content
+starts at `CONTENT`. The reader holds only bytes that were fed and are not part of a returned frame.
 """
 
 from struct import Struct
@@ -12,7 +11,7 @@ from typing import Final
 from kohort.errors import KohortError
 
 CONTENT: Final = 4
-"""Where a frame's content begins."""
+"""Offset of a frame's content."""
 
 _SIZE: Final = Struct(">i")
 _unpack_size = _SIZE.unpack_from
@@ -34,12 +33,12 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._data = b""  # frames that nobody took yet start at `_at`; the last may be incomplete
+        self._data = b""  # frames not taken yet start at `_at`; the last may be incomplete
         self._at = 0
         self._partial = bytearray()  # a frame that takes several feeds; `_data` is used up then
 
     def feed(self, data: bytes) -> None:
-        """Add what the peer sent."""
+        """Add received bytes."""
         if self._partial:
             self._partial += data
         elif self._at == len(self._data):
@@ -50,14 +49,13 @@ class FrameReader:
             self._data, self._at = b"", 0
 
     def is_one_frame(self, data: bytes) -> bool:
-        """Whether `data` is exactly one frame: where nothing else is there, it need not be fed and
-        taken.
-        """
+        """Whether `data` is exactly one frame, which need not be fed if no other bytes are pending."""
         return len(data) > CONTENT and _unpack_size(data)[0] == len(data) - CONTENT <= self.limit
 
     def next_frame(self) -> bytes | None:
-        """The next whole frame, its size in front; None if more bytes are needed. Raises
-        `MalformedError`.
+        """The next whole frame, its size in front; None if more bytes are needed.
+
+        Raises `MalformedError`.
         """
         if self._partial:
             if len(self._partial) < self.wanted():
@@ -84,8 +82,9 @@ class FrameReader:
         return data[at : at + total]
 
     def wanted(self) -> int:
-        """Bytes of the frame that is next, its size included; `CONTENT` while even the size is
-        unknown.
+        """Bytes of the frame that is next, its size included.
+
+        `CONTENT` while even the size is unknown.
         """
         data, at = (self._partial, 0) if self._partial else (self._data, self._at)
         if len(data) - at < CONTENT:

@@ -1,16 +1,15 @@
-"""Mends encoded messages that Apache Kafka reads and kio would stumble over.
+"""Lenient decoding: rewrites encoded messages that Apache Kafka reads and kio refuses.
 
-kio's native reader is fast, in ways that a server cannot leave to its peers. It reserves memory for
-as many array elements as the sender *declares*, and a count of 2^35 ends the process: every count
-has to be held against the bytes that are left. It takes null for an array that cannot be null. And
-it refuses what Kafka accepts: tagged fields that it does not know (that is what tags are for: a
-newer client may send them), text that is not UTF-8, a retention of more years than Python's
-timedelta has.
+kio's native reader trusts its peer in two ways. It reserves memory for as many array elements as
+the sender *declares*, and a count of 2^35 ends the process, so every count is compared with the
+bytes that are left. It accepts null for an array that cannot be null. And it refuses messages that
+Kafka accepts: unknown tagged fields, which a newer client may send; text that is not UTF-8; a
+retention of more years than Python's timedelta has.
 
-So a message that is not as usual (`bounds_check`) is walked over step by step, along its lengths and
-counts. What cannot be read is refused; what kio would stumble over is cut out, or replaced by what
-Kafka makes of it. The steps are derived once from kio's own schema class, so there is no second
-description of the messages to keep in step.
+A message that fails the check in `bounds_check` is therefore walked over step by step, along its
+lengths and counts. Invalid messages are refused. Parts that kio refuses are cut out, or replaced by
+the value that Kafka reads. The steps are derived from kio's own schema classes, so there is no
+second description of the messages.
 """
 
 import struct
@@ -30,17 +29,17 @@ from kohort.protocol.packing import (
 from kohort.protocol.schema import Shape, fixed_size, shape
 
 MAX_ELEMENTS: Final = 1 << 20
-"""Array elements of one request, all arrays together. A frame of 100 MB of empty strings would keep
-the loop busy for half a minute; no client comes near this.
+"""Array elements of one request, all arrays together.
+
+A frame of 100 MB of empty strings would keep the loop busy for half a minute; no client comes near
+this.
 """
 
 MAX_PATCHES: Final = 1 << 12
-"""Fields of one request that have to be mended. Today's clients send none."""
+"""Replaced fields of one request. Today's clients cause none."""
 
 MAX_DURATION_MS: Final = (2**63 - 1) // 1000
-"""A duration that is longer is as good as for ever, and cut to this: kio counts microseconds in 64
-bits.
-"""
+"""Longest duration; longer ones are cut to it, because kio counts microseconds in 64 bits."""
 
 _int8 = struct.Struct(">b").unpack_from
 _int16 = struct.Struct(">h").unpack_from
@@ -50,7 +49,7 @@ _int64 = struct.Struct(">q").unpack_from
 
 @dataclass(slots=True)
 class _Message:
-    """One message on its way: what was seen, and what has to be replaced in it."""
+    """One message: the elements counted so far, and the parts to replace."""
 
     data: bytes
     elements: int = 0
@@ -58,9 +57,7 @@ class _Message:
     """(start, stop, replacement), in order."""
 
     def count(self, elements: int, at: int) -> None:
-        """Refuse a count that the rest of the message cannot hold: an element takes a byte at
-        least.
-        """
+        """Refuse a count that the rest of the message cannot hold, at one byte per element or more."""
         self.elements += elements
         if elements > len(self.data) - at or self.elements > MAX_ELEMENTS:
             raise MalformedError(
@@ -83,14 +80,16 @@ class _Message:
 
 
 _Step: TypeAlias = Callable[[_Message, int], int]
-"""Passes over a field that starts at the offset, gives the offset behind it. At the end of the
-data: IndexError, struct.error, or an offset beyond it.
+"""Passes over a field that starts at the offset, gives the offset behind it.
+
+At the end of the data: IndexError, struct.error, or an offset beyond it.
 """
 
 
 def normalized(entity_type: Any, data: bytes, at: int = 0) -> bytes:
-    """The message that starts at offset `at`, as kio can read it; bytes behind it are ignored, as
-    Kafka does.
+    """The message that starts at offset `at`, as kio can read it.
+
+    Bytes behind it are ignored, as Kafka does.
 
     Raises `MalformedError` if it cannot be read.
     """
@@ -274,9 +273,7 @@ def _tags_step(known: Mapping[int, _Step]) -> _Step:
 
 
 def _tag_section(message: _Message, at: int, known: Mapping[int, _Step]) -> int:
-    """Pass over tagged fields in any order, duplicates among them (the last one counts, as in
-    Kafka).
-    """
+    """Skip tagged fields in any order; of duplicates the last one counts, as in Kafka."""
     data, section, head = message.data, at, len(message.patches)
     count, at = read_varint(data, at)
     first, kept = at, 0

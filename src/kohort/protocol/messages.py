@@ -1,9 +1,10 @@
 """A thin adapter over kio's message classes, one class per API and version.
 
-Requests: `read_header` says what a frame is, `decode_request` gives kio's request of that version.
-Responses: `response` builds kio's response of a version from plain values, `encode` gives its
-bytes, `frame` puts size and header in front. Classes, readers and writers are made when an API and
-version is first used: importing all of kio would take longer than a whole start of the server may.
+For requests, `read_header` identifies a frame, and `decode_request` returns kio's request of that
+version. For responses, `response` builds kio's response of a version from plain values, `encode`
+returns its bytes, and `frame` puts size and header in front. Classes, readers and writers are
+loaded when an API and version is first used: importing all of kio would take longer than a whole
+start of the server may.
 """
 
 import struct
@@ -38,7 +39,7 @@ _FLEXIBLE_FRAME_HEAD: Final = struct.Struct(">iix")
 
 
 _BODY: Final = CONTENT + _HEADER.size
-"""Where the body starts if there is neither client id nor tags."""
+"""Start of the body of a request with neither client id nor tags."""
 
 _SERVED: Final = {
     (api.key, version): api.flexible(version)
@@ -49,12 +50,11 @@ _SERVED: Final = {
 
 
 def read_header(data: bytes) -> tuple[int, int, int, str, int]:
-    """(API key, version, correlation id, client id, offset of the body) of a frame with its size in
-    front.
+    """(API key, version, correlation id, client id, offset of the body) of a frame with its size.
 
-    A null client id is "". Raises `MalformedError`, also for an API or version that is not served;
-    but an `ApiVersions` request of a version that is not served is let through with only its first
-    fields read: it has to be answered, and nothing is known of the rest.
+    A null client id is "". Raises `MalformedError`, also for an API or version that is not served.
+    The exception is an `ApiVersions` request of an unknown version, which needs a response: only
+    its first fields are read.
     """
     try:
         api_key, version, correlation_id, length = _unpack_header(data, CONTENT)
@@ -82,10 +82,9 @@ def _skip_tags(data: bytes, at: int) -> int:
 
 
 def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
-    """kio's request of that version, from offset `at` of `data`; bytes behind it are ignored, as
-    Kafka does.
+    """kio's request of that version, from offset `at` of `data`.
 
-    Raises `MalformedError`, and nothing else whatever the bytes are.
+    Bytes behind it are ignored, as in Kafka. Raises only `MalformedError`, whatever the bytes are.
     """
     return _request_reader(api_key, version)(data, at)
 
@@ -96,7 +95,7 @@ def _request_reader(api_key: int, version: int) -> Read:
 
 
 def frame_head(api_key: int, version: int, correlation_id: int, size: int) -> bytes:
-    """What stands before a response body of `size` bytes: the frame's size, header v0 or v1."""
+    """The bytes before a response body of `size` bytes: the frame's size, header v0 or v1."""
     # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions
     # has none.
     if api_key != API_VERSIONS and version >= APIS[api_key].first_flexible:

@@ -1,4 +1,4 @@
-"""Reads kio's message classes from bytes that nobody vouches for."""
+"""Reads kio's message classes from untrusted bytes."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,12 +12,13 @@ from kohort.protocol.framing import MalformedError
 from kohort.protocol.lenient_decoding import MAX_ELEMENTS, normalized
 
 Read: TypeAlias = Callable[[bytes, int], Any]
-"""(data, offset) -> entity; bytes behind it are ignored, as Kafka does. Raises `MalformedError` and
-nothing else, whatever the bytes are.
+"""(data, offset) -> entity; bytes behind it are ignored, as in Kafka.
+
+Raises only `MalformedError`, whatever the bytes are.
 """
 
 _UNREADABLE: Final = (SerialError, ValueError, KeyError, IndexError, OverflowError)
-"""What kio's readers and the quick walk raise."""
+"""Errors of kio's readers and of the bounds check."""
 
 
 @cache

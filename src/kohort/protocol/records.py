@@ -33,13 +33,15 @@ class Record(NamedTuple):
 
 
 RawRecord: TypeAlias = tuple[int, int, int, int, bytes | None, int, int]
-"""One record as it lies in the bytes: start, end, timestamp delta, offset delta, key, and where its
-value starts (-1 if it is null) and ends (there the headers start). Nothing is copied but the key.
+"""One record as it lies in the bytes; only the key is copied.
+
+The fields are start, end, timestamp delta, offset delta, key, start of the value (-1 if it is null)
+and its end, where the headers start.
 """
 
 
 def invalid(why: str) -> KafkaError:
-    """What a batch is answered whose records are not what its header says."""
+    """The error for a batch whose records contradict its header."""
     return KafkaError(ErrorCode.invalid_record, why)
 
 
@@ -58,11 +60,12 @@ _RUN = 64
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _PREFIXES = tuple(b"\x00\x00" + varint for varint in SMALL_VARINTS)
-"""Attributes, a timestamp delta of 0 and an offset delta: how each record of a batch with one
-timestamp starts.
+"""First bytes of each record of a batch with one timestamp.
+
+They are attributes, a timestamp delta of 0 and an offset delta.
 """
 _PREFIX_LENGTHS = ((3, 1 << 6), (4, 1 << 13), (5, 1 << 20))
-"""How long they are, and up to which offset delta."""
+"""The lengths of prefixes, and the offset deltas up to which they apply."""
 _pack_int32 = Struct(">i").pack
 
 
@@ -101,16 +104,14 @@ def encode_pair(key: bytes | None, value: bytes | None, offset_delta: int) -> by
 
 
 def key_head(start: bytes) -> bytes:
-    """What `encode_run` writes before an int32, for keys that consist of `start` and that."""
+    """The bytes that `encode_run` writes before an int32, for keys of `start` and that int32."""
     return _encoded(len(start) + 4) + start
 
 
 def encode_run(
     key_head: bytes, key_ends: Sequence[int], values: Sequence[bytes], offset_delta: int
 ) -> bytes:
-    """`encode_pair` of many: their keys begin alike and end with an int32, their values are of one
-    size.
-    """
+    """`encode_pair` of many records whose keys differ in a last int32, with values of one size."""
     count, value_size = len(values), _encoded(len(values[0]))
     rest = len(key_head) + 4 + len(value_size) + len(values[0]) + 1
     if count == 1:
@@ -146,11 +147,10 @@ def _prefix(offset_delta: int) -> bytes:
 
 
 def measure(data: bytes, position: int, count: int) -> None:
-    """Check that exactly `count` records fill `data` from `position` on, by their lengths alone (at
-    most 0.15 µs each).
+    """Check by their lengths alone that exactly `count` records fill `data` from `position` on.
 
-    Raises KafkaError INVALID_RECORD. A batch that passes is one that every client can step through,
-    though the inside of a record may still be wrong.
+    It takes at most 0.15 µs each. Raises KafkaError INVALID_RECORD. Every client can step through a
+    batch that passes, though the inside of a record may still be wrong.
     """
     _validate_count(data, position, count)
     signs = length = alike = 0
@@ -182,10 +182,9 @@ def measure(data: bytes, position: int, count: int) -> None:
 
 
 def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
-    """How many of the next `limit` records have the length of the one at `start`, which is `step`
-    bytes all in all.
+    """How many of the next `limit` records have the length `step` of the one at `start`.
 
-    Looked up by slices instead of one by one: records of one size are common, and take a tenth of
+    They are compared by slices, not one by one. Records of one size are common, and take a tenth of
     the time so.
     """
     end = start + (limit + 1) * step
@@ -237,7 +236,7 @@ def _validate_count(data: bytes, position: int, count: int) -> None:
 def _read(data: bytes, start: int) -> RawRecord:
     size, position = read_zigzag_varint(data, start)
     end = position + size
-    position += 1  # attributes, which mean nothing yet
+    position += 1  # attributes are unused
     if (byte := data[position]) < 128:
         timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
     else:
@@ -290,7 +289,10 @@ def _end_of_headers(data: bytes, position: int) -> int:
 
 
 def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The zigzag varint at `position`, and where it ends. Raises IndexError at the end of `data`."""
+    """The zigzag varint at `position`, and where it ends.
+
+    Raises IndexError at the end of `data`.
+    """
     byte = data[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1

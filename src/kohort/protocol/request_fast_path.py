@@ -19,8 +19,9 @@ Member: TypeAlias = tuple[str, int, str, str | None]
 """
 
 Columns: TypeAlias = tuple[bytes, Sequence[int], Sequence[bytes]]
-"""One topic of an OffsetCommit: its name, or from v10 its id, as bytes; its partitions; and for
-each of them the int64 offset and the int32 leader epoch, as they came.
+"""One topic of an OffsetCommit: its name, or from v10 its id, as bytes.
+
+Its partitions; and for each of them the int64 offset and the int32 leader epoch, as they came.
 """
 
 _FIRST_HEARTBEAT_WITH_INSTANCE: Final = 3
@@ -137,7 +138,9 @@ def read_offset_commit(
 def read_offsets(
     data: bytes, first: int, count: int
 ) -> tuple[Sequence[int], Sequence[bytes]] | None:
-    """(partitions, positions) of a topic in an OffsetCommitRequest v8-10; None with metadata or tags.
+    """(partitions, positions) of a topic in an OffsetCommitRequest v8-10.
+
+    None with metadata or tags.
 
     Raises struct.error or IndexError if the data end early.
     """

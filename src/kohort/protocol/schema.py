@@ -1,4 +1,4 @@
-"""What kio's message classes are made of, for those who derive something from them."""
+"""The fields of kio's message classes, for code that is derived from them."""
 
 import pkgutil
 from dataclasses import Field
@@ -11,7 +11,7 @@ from kio.schema.index import api_key_map
 
 
 class Shape(NamedTuple):
-    """How a field is built."""
+    """The type of a field."""
 
     inner: Any
     """The type of the value, of the array's elements if it is an array."""
@@ -25,9 +25,7 @@ class Shape(NamedTuple):
 
 @cache
 def known_versions(api_key: int) -> tuple[int, int]:
-    """Lowest and highest version of an API of which kio has the schema, served here or not. Raises
-    KeyError.
-    """
+    """Lowest and highest version of an API in kio's schema, served here or not. Raises KeyError."""
     modules = pkgutil.iter_modules(import_module(f"kio.schema.{api_key_map[api_key]}").__path__)
     numbers = [int(module.name[1:]) for module in modules if module.name[1:].isdecimal()]
     return min(numbers), max(numbers)

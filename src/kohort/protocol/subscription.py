@@ -1,14 +1,13 @@
-"""The "consumer" blobs: what members of protocol type "consumer" tell their leader, and what it
-tells them.
+"""The "consumer" blobs: subscriptions that members send to their leader, and its assignments.
 
-Subscription: v0 topics and user data; v1 owned partitions (KIP-429), v2 the generation that they
-were owned in (KIP-792), v3 the rack (KIP-881). Assignment: v0-3 are alike. Both begin with their
-version, an int16, and are never flexible.
+A subscription has topics and user data in v0, owned partitions in v1 (KIP-429), the generation in
+which they were owned in v2 (KIP-792), the rack in v3 (KIP-881). Assignments v0-3 are alike. Both
+begin with their version, an int16, and are never flexible.
 
-Members of different ages share a group, so a reader takes what it knows: a higher version is read
-with the highest known one, and bytes behind it are ignored, as Java's ConsumerProtocol does. The
-coordinator looks at the v0 prefix of subscriptions only (`subscribed_topics`), to know which
-offsets may expire; to it the rest is opaque.
+Members of different ages share a group. A higher version is therefore read with the highest known
+one, and bytes behind it are ignored, as in Java's ConsumerProtocol. The coordinator reads only the
+v0 prefix of subscriptions (`subscribed_topics`), to decide which offsets may expire. To it the rest
+is opaque.
 """
 
 from collections.abc import Iterable
@@ -28,27 +27,27 @@ from kohort.protocol.reading import Read, reader
 from kohort.types import TopicPartition
 
 HIGHEST_VERSION: Final = 3
-"""Of both."""
+"""Highest version of subscription and assignment."""
 
 _VERSION: Final = Struct(">h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants, and what it has."""
+    """The topics that a member subscribes to, and the partitions that it owns."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
     generation: int = -1
-    """In which `owned` was assigned; -1 if the member does not say."""
+    """The generation in which `owned` was assigned; -1 if the member does not send it."""
     rack: str | None = None
     version: int = HIGHEST_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What the leader gives a member."""
+    """The leader's assignment to a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -86,7 +85,7 @@ def subscribed_topics(data: bytes) -> frozenset[str] | None:
 
 
 def encode_subscription(of: Subscription) -> bytes:
-    """The bytes of its `version` (0-3); what that version cannot say is left out."""
+    """Encode it in its `version` (0-3), without the fields that the version lacks."""
     topics = (pack_int16(of.version), pack_array(len(of.topics)), *map(pack_string, of.topics))
     owned = _packed_partitions(of.owned) if of.version >= 1 else b""
     generation = pack_int32(of.generation) if of.version >= 2 else b""
