@@ -7,6 +7,7 @@ PYTHONPATH=tests python -m interop.table .tools/interop.xml >docs/clients.md
 import importlib
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -157,12 +158,19 @@ def tool_tables(found: Sequence[Result]) -> Iterator[str]:
         ]
         if of_module:
             yield f"\n### {title}\n"
-            yield from (f"- {one.mark} {one.title}" for one in of_module)
+            yield from (_item(f"{one.mark} {one.title}") for one in of_module)
 
 
 def reasons(found: Iterable[Result]) -> Iterator[str]:
     told = {one.reason for one in found if one.mark == "–"}
-    yield from (f"- not run: {reason}" for reason in sorted(told))
+    yield from (_item(f"not run: {reason}") for reason in sorted(told))
+
+
+def _item(text: str) -> str:
+    """An item of a list, wrapped."""
+    return textwrap.fill(
+        text, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def page(found: Sequence[Result]) -> str:

@@ -48,9 +48,7 @@ def console_producer(trial: Trial, directory: Path, *flags: str) -> Process:
 def test_console_clients_share_a_group(
     trial: Trial, tmp_path: Path, tool: Callable[[str], Tool]
 ) -> None:
-    """`kafka-console-producer` and `-consumer`: keys, headers, and a second consumer that goes on
-    after the first.
-    """
+    """`kafka-console-producer` and `-consumer`: keys, headers, a consumer that resumes."""
     producer = console_producer(
         trial,
         tmp_path,
@@ -107,7 +105,7 @@ def test_the_console_consumer_reads_one_partition_from_an_offset(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_performance_tests_end_well(
+def test_the_performance_tests_succeed(
     trial: Trial, tool: Callable[[str], Tool], codec: str
 ) -> None:
     """`kafka-producer-perf-test`, `kafka-consumer-perf-test`."""
@@ -141,7 +139,7 @@ def consumed_records(said: str) -> int:
 # -------------------------------------------------------------------------------------------------
 
 
-def test_topics_are_described_by_what_ails_them(trial: Trial, tool: Callable[[str], Tool]) -> None:
+def test_unhealthy_topics_are_described(trial: Trial, tool: Callable[[str], Tool]) -> None:
     """`kafka-topics --describe` with its filters and its paging."""
     topics = tool(TOPICS)
     for ailment in (
@@ -172,7 +170,9 @@ def test_topics_are_found_by_pattern_and_id(trial: Trial, tool: Callable[[str], 
     assert "__consumer_offsets" not in topics("--list", "--exclude-internal").split()
 
 
-def test_topics_are_made_and_deleted_if_need_be(trial: Trial, tool: Callable[[str], Tool]) -> None:
+def test_topics_are_created_and_deleted_conditionally(
+    trial: Trial, tool: Callable[[str], Tool]
+) -> None:
     """`--if-not-exists`, `--if-exists`, `--replica-assignment`."""
     topics = tool(TOPICS)
     assert "Error" not in topics(
@@ -200,7 +200,7 @@ def leader_of(trial: Trial, tool: Callable[[str], Tool]) -> str:
 # -------------------------------
 
 
-def test_offsets_are_told_and_records_deleted(
+def test_offsets_are_listed_and_records_deleted(
     trial: Trial, tool: Callable[[str], Tool], tmp_path: Path
 ) -> None:
     """`kafka-get-offsets`, `kafka-delete-records`."""
@@ -246,7 +246,7 @@ def test_configs_of_a_topic_are_altered(trial: Trial, tool: Callable[[str], Tool
     assert "group.min.session.timeout.ms=6000" in configs("--describe", *of_broker)
 
 
-def test_the_versions_of_the_apis_are_told(tool: Callable[[str], Tool]) -> None:
+def test_api_versions_are_listed(tool: Callable[[str], Tool]) -> None:
     """`kafka-broker-api-versions`."""
     said = tool("org.apache.kafka.tools.BrokerApiVersionsCommand")()
     assert re.search(r"JoinGroup\(11\): \d+ to 9 \[usable: 9\]", said)

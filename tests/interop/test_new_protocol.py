@@ -28,7 +28,7 @@ pytestmark = [
         pytest.param(named("platformatic"), "ConsumerGroupHeartbeat", id="platformatic"),
     ],
 )
-def test_is_refused_in_so_many_words(
+def test_is_rejected_with_an_explanation(
     client: Client, complaint: str, target: Target, trial_on: Callable[[Target], Trial]
 ) -> None:
     """Its API is not advertised, so the client knows before it asks."""

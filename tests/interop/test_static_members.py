@@ -77,7 +77,7 @@ def test_a_static_member_that_stays_away_is_replaced(trial: Trial, client: Clien
     trial.assert_right(sent)
 
 
-def test_the_elder_of_two_static_members_of_one_name_is_fenced(
+def test_the_first_of_two_static_members_with_one_id_is_fenced(
     trial: Trial, client: Client
 ) -> None:
     elder = trial.member(client, "elder", "range", instance="one")
