@@ -170,24 +170,6 @@ async def test_closing_does_not_wait_for_idle_or_silent_peers() -> None:
         half.close()
 
 
-async def test_a_chore_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    async with Broker(Config(MEMORY | {"log.cleaner.backoff.ms": 0})) as broker:
-        asked = asyncio.Event()
-        calls = 0
-
-        async def clean(_: object) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                asked.set()
-            raise OSError("no space left")
-
-        broker.logs.clean = clean  # type: ignore[assignment,method-assign]
-        async with asyncio.timeout(10):
-            await asked.wait()
-    assert "cleaning failed" in caplog.text
-
-
 def test_the_coordinator_goes_by_the_configuration() -> None:
     config = group_config(
         Config(

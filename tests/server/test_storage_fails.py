@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.server.topics.cluster_metadata import METADATA
+from server.faulty_logs import IO_ERROR
 from server.handlers.bench import Bench
 
 FAILED = ErrorCode.kafka_storage_error
@@ -32,13 +34,9 @@ CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.fixture
-def failing(bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def failing(bench: Bench, topic: str) -> Bench:
     """Its metadata log cannot be synced."""
-
-    async def fails() -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(bench.topics._metadata, "durable", fails)
+    bench.directory.fail("unsynced", METADATA, IO_ERROR)
     return bench
 
 

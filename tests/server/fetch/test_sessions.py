@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from effort import examples
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.fetch.context import FetchContext
+from kohort.server.fetch.context import MAX_EPOCH, FetchContext, FetchSession
 from kohort.server.fetch.partitions import Partitions
 from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
 from kohort.server.fetch.sessions import EVICTION_MS, FetchSessions
@@ -199,11 +199,10 @@ def test_no_slots_at_all() -> None:
 
 
 def test_after_the_last_epoch_comes_the_first() -> None:
-    sessions = FetchSessions(1)
-    session_id = opened(sessions, 0)
-    sessions._sessions[session_id].epoch = 2**31 - 1
-    begin(sessions, session_id, 2**31 - 1)
-    begin(sessions, session_id, 1)
+    session = FetchSession(1, Partitions(), by_id=False, now=T0)
+    session.epoch = MAX_EPOCH
+    session.update((), ())
+    assert session.epoch == 1
 
 
 def found_in(logs: Sequence[FakeLog], each: PartitionRequest) -> FetchPartitionData:

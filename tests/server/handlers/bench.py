@@ -27,6 +27,7 @@ from kohort.server.net.exchange import Body
 from kohort.server.services import Services
 from kohort.server.topics.topics import Topics
 from kohort.types import Instant
+from server.faulty_logs import FaultyDirectory
 
 START = Instant(1_700_000_000_000)
 
@@ -100,7 +101,7 @@ class Bench:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = Config({"storage": "memory", **given})
         self.clock = HandClock()
-        self.directory: Any = MemoryDirectory()
+        self.directory: Any = FaultyDirectory(MemoryDirectory())
         self.restart()
 
     def restart(self) -> None:

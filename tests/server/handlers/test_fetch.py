@@ -10,6 +10,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import decode_records, iterate
+from server.faulty_logs import EVERY_PARTITION, IO_ERROR
 from server.handlers.bench import Bench
 
 ALL = range(4, 19)
@@ -188,16 +189,8 @@ class TestErrors:
         assert [each.error_code for each in found(answer)] == [ErrorCode.offset_out_of_range, NONE]
         assert sizes(answer) == [0, 2]
 
-    async def test_a_storage_that_fails(
-        self, filled: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        class Broken:
-            start_offset, end_offset = 0, 5
-
-            def read(self, *_: object, **__: object) -> None:
-                raise OSError(5, "Input/output error")
-
-        monkeypatch.setattr(filled.topics.get("orders"), "partitions", (Broken(),))
+    async def test_a_storage_that_fails(self, filled: Bench) -> None:
+        filled.directory.fail("read", EVERY_PARTITION, IO_ERROR)
         (partition,) = found(await fetch(filled, p(0)))
         assert partition.error_code is ErrorCode.kafka_storage_error
 

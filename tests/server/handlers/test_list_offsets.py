@@ -6,6 +6,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
+from server.faulty_logs import EVERY_PARTITION, IO_ERROR
 from server.handlers.bench import Bench
 
 NOTHING = (ErrorCode.none, -1, -1, -1)
@@ -134,12 +135,8 @@ async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
     assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]
 
 
-async def test_a_storage_that_fails(filled: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken:
-        def offset_for_timestamp(self, _: int) -> None:
-            raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(filled.topics.get("orders"), "partitions", (Broken(),))
+async def test_a_storage_that_fails(filled: Bench) -> None:
+    filled.directory.fail("offset_for_timestamp", EVERY_PARTITION, IO_ERROR)
     assert await find(filled, 5) == (ErrorCode.kafka_storage_error, -1, -1, -1)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL, Codec, decode_records, iterate, read_header
+from kohort.types import TopicPartition
 from server.handlers.bench import NO_ANSWER, START, Bench, HungUpError, batch_of
 
 ALL = range(3, 14)
@@ -389,16 +390,8 @@ class TestDurable:
         assert await slow.ask("produce", 9, acks=0, topic_data=[asked]) is NO_ANSWER
 
 
-async def test_a_storage_that_fails(
-    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class FullLog(SlowLog):
-        def append(self, *_: object) -> None:
-            raise OSError(28, "No space left on device")
-
-    found = bench.topics.get(topic)
-    assert found is not None
-    monkeypatch.setattr(found, "partitions", tuple(FullLog(log) for log in found.partitions))
+async def test_a_storage_that_fails(bench: Bench, topic: str) -> None:
+    bench.directory.fail("append", TopicPartition(topic, 0))
     result = await produce(bench, GOOD)
     assert (result.error_code, result.error_message) == (
         ErrorCode.kafka_storage_error,

@@ -11,8 +11,10 @@ import pytest
 from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
+from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
+from server.faulty_logs import FaultyDirectory
 from server.handlers.bench import START, batch_of
 
 
@@ -21,14 +23,14 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self._root, self._lives = root, 0
-        self._opened: list[LocalDirectory] = []
+        self._opened: list[FaultyDirectory] = []
 
     def start(self) -> Topics:
         """Another server on what the last one left."""
         before, self._lives = self._life(), self._lives + 1
         if before.exists():
             copytree(before, self._life(), ignore=ignore_patterns("~removed*"))
-        self.directory = LocalDirectory(self._life())
+        self.directory = FaultyDirectory(LocalDirectory(self._life()))
         self._opened.append(self.directory)
         return Topics(self.directory, Config(), lambda: START)
 
@@ -69,18 +71,13 @@ def test_what_was_acknowledged_is_there(disk: Disk) -> None:
     assert topics.producer_ids.next() > first_id
 
 
-def test_a_creation_that_was_cut_short_leaves_nothing(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_creation_that_was_cut_short_leaves_nothing(disk: Disk) -> None:
     topics = disk.start()
 
     class Killed(BaseException):
         pass
 
-    def die(*_: object) -> None:
-        raise Killed
-
-    monkeypatch.setattr(topics._metadata, "commit", die)
+    disk.directory.fail("append", METADATA, Killed())
     with pytest.raises(Killed):
         topics.create("orders", 2)
     assert TopicPartition("orders", 1) in set(disk.directory.names())

@@ -25,6 +25,7 @@ from kohort.server.topics.cluster_metadata import (
 from kohort.server.topics.metadata_log import METADATA_LOG
 from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import TopicPartition
+from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import START, Bench
 
 
@@ -111,32 +112,10 @@ def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Bench
     assert set(bench.directory.names()) == {METADATA, ("orders", 0), ("orders", 1)}
 
 
-class Failing:
-    """A directory of logs in which one thing fails."""
-
-    def __init__(self, directory: Any, **fails: Callable[[TopicPartition], bool]) -> None:
-        self.directories = directory.directories
-        self._directory, self._fails = directory, fails
-
-    def __getattr__(self, name: str) -> Any:
-        done = getattr(self._directory, name)
-
-        def act(*arguments: Any, **options: Any) -> Any:
-            if name in self._fails and self._fails[name](arguments[0]):
-                raise OSError(28, "No space left on device")
-            return done(*arguments, **options)
-
-        return act
-
-
 def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
-    bench.directory, good = (
-        Failing(bench.directory, open=lambda each: each == ("orders", 2)),
-        bench.directory,
-    )
-    bench.restart()
+    bench.directory.fail("open", TopicPartition("orders", 2))
     assert refused(lambda: bench.topics.create("orders", 3)) is ErrorCode.kafka_storage_error
-    assert set(good.names()) == {METADATA}
+    assert set(bench.directory.names()) == {METADATA}
     bench.topics.create("orders", 2)
     assert (
         refused(lambda: bench.topics.add_partitions("orders", 3)) is ErrorCode.kafka_storage_error
@@ -146,17 +125,10 @@ def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
     assert snapshot(bench.topics)["orders"][1] == 2
 
 
-class FullLog:
-    def append(self, *_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-
-def test_a_record_that_cannot_be_appended_changes_nothing(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench) -> None:
     bench.topics.create("orders", 1)
     before = snapshot(bench.topics)
-    monkeypatch.setattr(bench.topics._metadata, "_log", FullLog())
+    bench.directory.fail("append", METADATA)
     for act in (
         lambda: bench.topics.create("more", 1),
         lambda: bench.topics.delete("orders"),
@@ -170,14 +142,12 @@ def test_a_record_that_cannot_be_appended_changes_nothing(
 
 
 def test_files_that_could_not_be_removed_do_not_come_back(bench: Bench) -> None:
-    bench.directory = Failing(bench.directory, remove=lambda each: stuck)
-    bench.restart()
     bench.topics.create("orders", 1)
     bench.fill("orders")
-    stuck = True
+    bench.directory.fail("remove", EVERY_PARTITION)
     bench.topics.delete("orders")
     bench.topics.flush()
-    stuck = False
+    bench.directory.heal()
     assert bench.topics.create("orders", 1).partitions[0].end_offset == 0
 
 
