@@ -1,10 +1,8 @@
-"""A client of any Kafka broker: cluster, producer, fetcher, groups whose generations are task
-scopes.
+"""A client of any Kafka broker: cluster, producer, fetcher, and groups with task scopes.
 
     from kohort.client import ConsumerGroup, Producer
 
-The names here are what applications use; each is imported from its module when it is first asked
-for.
+The names here are the public ones. Each is imported from its module when it is first used.
 """
 
 from importlib import import_module

@@ -1,7 +1,6 @@
-"""Waiting between attempts (KIP-580), and attempts that end.
+"""Pauses between attempts (KIP-580), and retries with a time limit.
 
-Nothing here retries for ever: `retrying` has a time limit, and what it raises then tells what was
-tried.
+Nothing here retries for ever: `retrying` raises an error that lists the attempts.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ JITTER: Final = 0.2
 
 
 class Backoff:
-    """Delays that double from `initial_ms` up to `max_ms`, each ± 20 %, as KIP-580 has them."""
+    """Delays that double from `initial_ms` up to `max_ms`, each with jitter of 20 % (KIP-580)."""
 
     __slots__ = ("_attempts", "_initial_ms", "_max_ms", "_random")
 
@@ -37,7 +36,7 @@ class Backoff:
 
     @property
     def attempts(self) -> int:
-        """Delays given since the last success."""
+        """Number of delays since the last success."""
         return self._attempts
 
     def next_s(self) -> float:
@@ -47,7 +46,7 @@ class Backoff:
         return self._random(1 - JITTER, 1 + JITTER) * delay / 1000
 
     def reset(self) -> None:
-        """An attempt succeeded: the next delay is the first again."""
+        """Begin with the first delay again, after a success."""
         self._attempts = 0
 
 
@@ -60,11 +59,10 @@ async def retrying(
     retriable: Callable[[BaseException], bool] = is_retriable,
     advice: str = "check that the brokers are up and can be reached from here",
 ) -> T:
-    """What the first attempt that succeeds returns; between attempts, wait.
+    """Attempt until one succeeds, with pauses; returns its result.
 
-    An attempt that raises what is not `retriable` ends it with that error. Raises GaveUpError when
-    `timeout_ms` are over, also in the middle of an attempt; its text has `what`, the errors of all
-    attempts, and `advice`.
+    An error that is not `retriable` is raised at once. Raises GaveUpError when `timeout_ms` are
+    over, also during an attempt; its text has `what`, the errors of all attempts, and `advice`.
     """
     started = time.monotonic()
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
@@ -90,7 +88,7 @@ async def retrying(
 def gave_up(
     what: str, seconds: float, tried: Counter[str], last: BaseException | None, advice: str
 ) -> GaveUpError:
-    """The error that tells what was tried: how often, and what came of it."""
+    """The error that lists the attempts: how often, and with which errors."""
     if not tried:
         return GaveUpError(f"{what}: no answer within {seconds:.1f} s; {advice}", last)
     errors = "; ".join(

@@ -1,6 +1,4 @@
-"""What every client is configured by: Kafka's names with underscores, times in ms, validated when
-made.
-"""
+"""A client's configuration: Kafka's names with underscores, times in ms, checked on creation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ _DURATIONS: Final = {
     "retry_backoff_max_ms": 0,
     "metadata_max_age_ms": 1,
 }
-"""Names, and the least that each may be."""
+"""Names, and the least value of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +31,19 @@ class ClientConfig:
     """`bootstrap.servers`: HOST:PORT, several with commas or as a sequence; all are tried."""
     client_id: str = "kohort"
     request_timeout_ms: int = 30_000
-    """How long one request may take before its connection is given up."""
+    """Time limit of one request; after it the connection is closed."""
     default_api_timeout_ms: int = 60_000
-    """How long an operation that takes several requests or attempts may take."""
+    """Time limit of an operation that takes several requests or attempts."""
     socket_connection_setup_timeout_ms: int = 10_000
-    """How long one address may take to accept a connection, TLS and authentication included."""
+    """Time limit of connecting to one address, with TLS and authentication."""
     connections_max_idle_ms: int = 540_000
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
     max_in_flight_requests_per_connection: int = 64
-    """Requests sent and not yet answered; further ones wait."""
+    """Requests without a response yet; further ones wait."""
     max_response_bytes: int = 256 * 1024 * 1024
-    """The largest answer that is accepted: whoever claims a larger one is no Kafka broker."""
+    """The largest response that is accepted; a larger size does not come from a Kafka broker."""
     security: Security = PLAINTEXT
 
     def __post_init__(self) -> None:
@@ -80,7 +78,8 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
 
 
 def parse_address(text: str) -> Address:
-    """Host and port of HOST:PORT or [IPV6]:PORT; Kafka's PROTOCOL:// in front is passed over.
+    """Host and port of HOST:PORT or [IPV6]:PORT; a PROTOCOL:// in front is ignored.
+
     Raises ConfigError.
     """
     host, colon, port = text.rpartition("://")[2].rpartition(":")

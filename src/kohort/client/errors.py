@@ -1,12 +1,12 @@
-"""What can go wrong between a client and a cluster, by who can do something about it.
+"""Errors between a client and a cluster, by who can do something about them.
 
 KohortError
-  BrokerUnreachableError     no connection, or it broke: another attempt, at another broker too, may succeed
-    RequestTimeoutError      a broker took longer than `request_timeout_ms`; its connection is closed
-  AuthenticationError        the credentials are refused: no attempt will succeed until they are changed
+  BrokerUnreachableError     no connection, or it broke: another attempt or broker may succeed
+    RequestTimeoutError      no response within `request_timeout_ms`; the connection is closed
+  AuthenticationError        the credentials are refused: no attempt succeeds until they change
   UnsupportedVersionError    the broker does not speak what the request needs
-  GaveUpError                attempts were made until their time was over: the text tells each kind and how often
-  KafkaError                 the broker answered with an error code (`kohort.errors`)
+  GaveUpError                all attempts failed; the text lists the kinds of errors
+  KafkaError                 the broker responded with an error code (`kohort.errors`)
 """
 
 from typing import Final
@@ -16,29 +16,23 @@ from kohort.types import TopicPartition
 
 
 class BrokerUnreachableError(KohortError):
-    """There is no connection, or it broke before the answer came. The request may or may not have
-    been carried out.
-    """
+    """No connection, or it broke before the response; the request may have been executed."""
 
 
 class RequestTimeoutError(BrokerUnreachableError):
-    """No answer within the time given: the connection was closed, since the order of its answers is
-    lost.
-    """
+    """No response arrived in time; the connection was closed, as responses come in order."""
 
 
 class AuthenticationError(KohortError):
-    """TLS or SASL refused us; the text has what the broker said of it."""
+    """TLS or SASL failed; the text has the broker's message."""
 
 
 class UnsupportedVersionError(KohortError):
-    """The broker does not know the API, or no version of it that has what is asked for."""
+    """The broker does not know the API, or no version that has what is needed."""
 
 
 class GaveUpError(KohortError):
-    """Attempts were made for the time that was given, and none succeeded. `last` is what the last
-    one raised.
-    """
+    """All attempts failed for the time given; `last` is the error of the last one."""
 
     def __init__(self, message: str, last: BaseException | None) -> None:
         super().__init__(message)
@@ -51,9 +45,7 @@ class GaveUpError(KohortError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Nothing is to be read at `offset`; the log begins at `log_start_offset` (-1 if the broker did
-    not tell).
-    """
+    """The log has no record at `offset`; it begins at `log_start_offset` (-1: unknown)."""
 
     def __init__(self, tp: TopicPartition, offset: int, log_start_offset: int) -> None:
         begins = f"; the log begins at {log_start_offset}" if log_start_offset >= 0 else ""
@@ -67,9 +59,7 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class LogTruncatedError(KohortError):
-    """The log ended at `end_offset` when the epoch ended that was read last, and `offset` lies
-    behind that.
-    """
+    """The epoch that was read last ends at `end_offset` in the log, before `offset`."""
 
     def __init__(self, tp: TopicPartition, offset: int, end_offset: int) -> None:
         super().__init__(
@@ -87,7 +77,7 @@ class TopicRecreatedError(KohortError):
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(
-            f"topic {tp.topic} was deleted and made anew: offset and records of {tp} are "
+            f"topic {tp.topic} was deleted and recreated: offset and records of {tp} are "
             "of the topic that is gone;"
             " remove the partition and add it again where the new topic is to be read from"
         )
@@ -125,9 +115,7 @@ WRONG_LEADER: Final = frozenset(
         ErrorCode.preferred_leader_not_available,
     }
 )
-"""Answers of a partition that another broker leads by now, or soon will: ask for metadata and try
-again.
-"""
+"""Error codes of a partition that another broker leads: request metadata and try again."""
 
 UNKNOWN_TOPIC: Final = frozenset(
     {
@@ -136,20 +124,16 @@ UNKNOWN_TOPIC: Final = frozenset(
         ErrorCode.inconsistent_topic_id,
     }
 )
-"""The topic is not there: it is new and not everybody knows, or it was deleted, or made again with
-another id.
-"""
+"""Error codes of a topic that is new, was deleted, or was recreated with another id."""
 
 COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
-"""Answers of a broker that does not coordinate the group (any more)."""
+"""Error codes of a broker that does not coordinate the group (any more)."""
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether the same request may succeed later: by Kafka's RetriableException, or since a
-    connection broke.
-    """
+    """Whether the request may succeed later: Kafka's RetriableException, or a broken connection."""
     if isinstance(error, KafkaError):
         return bool(error.code.retriable)
     return isinstance(error, BrokerUnreachableError)

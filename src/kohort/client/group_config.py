@@ -1,6 +1,7 @@
-"""The configuration of a group's member: Kafka's names with underscores, times in ms, every value
-checked when it is made, so that a mistake is told before the first connection and not by a broker
-an hour later.
+"""The configuration of a group member: Kafka's names with underscores, times in ms.
+
+Every value is checked on creation. So a mistake is reported before the first connection, and not by
+a broker an hour later.
 
 Defaults are kafka-go's where it has them (heartbeat 3 s, session 30 s, rebalance 30 s, backoff 5 s,
 partition watch 5 s, start at the first offset), else those of Java's consumer.
@@ -20,14 +21,12 @@ StartOffset: TypeAlias = Literal["first", "last", "none"] | int
 INT64_MAX: Final = 2**63 - 1
 _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 _MAX_ID: Final = 249
-"""Characters of a group or instance id that every broker takes (Kafka's limit of a topic name's
-length).
-"""
+"""Most characters of a group or instance id: Kafka's limit of a topic name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent:
-    """What `on_event` is called with."""
+    """The argument of `on_event`."""
 
     what: str
     """`join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`, `commit
@@ -41,53 +40,54 @@ class GroupEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Raises `ConfigError`, which says what to do, for a value out of its bounds."""
+    """A member's configuration. Raises ConfigError, whose text says what to do."""
 
     group_id: str
     topics: Sequence[str] = ()
     pattern: str | None = None
-    """Instead of `topics`: a regular expression that a topic's whole name has to match; internal
-    topics never do.
-    """
+    """Instead of `topics`: a regular expression for the whole name; internal topics never match."""
     instance_id: str | None = None
-    """`group.instance.id`: a member that restarts within the session timeout takes up its
-    partitions without a rebalance (KIP-345).
+    """`group.instance.id` of a static member (KIP-345).
+
+    A member that restarts within the session timeout keeps its partitions without a rebalance.
     """
     rack: str | None = None
     """`client.rack`: where this member runs (KIP-881)."""
     assignors: Sequence[str | Assignor] = ("range", "cooperative-sticky")
-    """`partition.assignment.strategy`, the preferred first. With only `cooperative-sticky`
-    rebalances are cooperative; with any eager one in the list they are eager, as in Java.
+    """`partition.assignment.strategy`, in the order of preference.
+
+    With only `cooperative-sticky` rebalances are cooperative; with any eager assignor they are
+    eager, as in Java.
     """
     heartbeat_interval_ms: int = 3_000
     session_timeout_ms: int = 30_000
     rebalance_timeout_ms: int = 30_000
     """How long the group waits for this member to join again."""
     join_group_backoff_ms: int = 5_000
-    """The longest pause before a failed join is tried again; the first ones are shorter."""
+    """The longest pause before a failed join is tried again; the first pauses are shorter."""
     retry_timeout_ms: int = 120_000
-    """How long the coordinator may be unreachable, or refuse with errors that pass, before this is
-    raised.
-    """
+    """How long joins may fail with retriable errors before an error is raised."""
     drain_timeout_ms: int | None = None
-    """How long work in flight may go on after a revocation; None: two thirds of the rebalance
-    timeout.
-    """
+    """How long work may continue after a revocation; None: two thirds of the rebalance timeout."""
     max_poll_interval_ms: int | None = None
-    """How long one batch may take before its task counts as stuck; None: as long as it wants."""
+    """How long one batch may take before its task counts as stuck; None: no limit."""
     partition_watch_interval_ms: int = 5_000
-    """How often topics are looked at; 0: never."""
+    """How often topics are checked for changes; 0: never."""
     start_offset: StartOffset | str = "first"
-    """Where a partition without a committed offset, or with one that is out of range, begins:
-    `first`, `last` (also by Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error.
+    """Where a partition without a committed offset, or with one out of range, begins.
+
+    `first`, `last` (also Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error.
     """
     commit_interval_ms: int = 0
-    """0: `commit` returns once the broker has the offsets. Else it returns at once, and they are
-    sent so often, and when partitions are revoked or the member leaves.
+    """0: `commit` returns once the broker has the offsets.
+
+    Else it returns at once. Offsets are sent at this interval, on revocation, and when the member
+    leaves.
     """
     retention_ms: int = -1
-    """How long the broker keeps committed offsets; -1: as long as the broker is configured to.
-    Needs a broker that still takes OffsetCommit v4.
+    """How long the broker keeps committed offsets; -1: as the broker is configured.
+
+    Needs a broker that still accepts OffsetCommit v4.
     """
     leave_group_on_close: bool | None = None
     """Whether closing sends LeaveGroup; None: if the member is not static, as in Java."""
@@ -98,7 +98,7 @@ class GroupConfig:
     max_partition_fetch_bytes: int = 1_048_576
     check_crcs: bool = True
     on_event: Callable[[GroupEvent], None] | None = None
-    """Called, from the event loop, with everything that an operator may want to know."""
+    """Called from the event loop with every event that may concern an operator."""
 
     def __post_init__(self) -> None:
         _check_id("group_id", self.group_id)

@@ -1,9 +1,8 @@
-"""What a member of a group can fail with, and what Kafka's error codes mean to it.
+"""Errors of a group member, and the meaning of Kafka's error codes for it.
 
-Three kinds of code: those that end the membership for good (`advice` has what to do about each),
-those that are tried again after a pause (`is_retriable`), among them the ones that say that the
-coordinator is elsewhere (`moves_coordinator`), and those that are part of a rebalance, which
-`membership.py` knows by name.
+Codes are of three kinds. Some end the membership for good; `advice` says what to do about each.
+Some are retried after a pause (`is_retriable`), also those of a coordinator that moved
+(`moves_coordinator`). The others are part of a rebalance, which the membership handles by name.
 """
 
 from collections.abc import Mapping
@@ -53,18 +52,14 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
 
 
 class GroupError(KohortError):
-    """The membership has ended, and only a new `ConsumerGroup` goes on; the text says why and what
-    to do.
-    """
+    """The membership has ended for good; the text says why, and what to do."""
 
     code: ErrorCode | None = None
-    """The broker's, where it was its answer that ended the membership."""
+    """The broker's error code, if one ended the membership."""
 
 
 class CoordinatorUnavailableError(GroupError):
-    """The group's coordinator could not be reached, or refused with an error that passes, for too
-    long.
-    """
+    """The group's coordinator was unreachable, or refused with retriable errors, for too long."""
 
 
 class StuckError(GroupError):
@@ -72,13 +67,11 @@ class StuckError(GroupError):
 
 
 class GenerationEndedError(KohortError):
-    """The generation no longer has the partitions: what was about to be done belongs to their next
-    owner now.
-    """
+    """The generation no longer has the partitions: they are their next owner's to work on."""
 
 
 class CommitError(KohortError):
-    """Some offsets were not committed; `errors` tells why, partition by partition. The others were."""
+    """Some offsets were not committed; `errors` has the cause by partition. The others were."""
 
     def __init__(self, errors: Mapping[TopicPartition, KohortError]) -> None:
         told = "; ".join(f"{partition}: {error}" for partition, error in sorted(errors.items()))
@@ -87,14 +80,12 @@ class CommitError(KohortError):
 
 
 def is_retriable(code: ErrorCode) -> bool:
-    """Whether the same request may go well a little later; UNKNOWN_SERVER_ERROR is that too, within
-    bounds.
-    """
+    """Whether the same request may succeed later; UNKNOWN_SERVER_ERROR may, for a limited time."""
     return bool(code.retriable) or code is ErrorCode.unknown_server_error
 
 
 def moves_coordinator(code: ErrorCode) -> bool:
-    """Whether the coordinator has to be looked up again before the next try."""
+    """Whether the coordinator has to be looked up again before the next attempt."""
     return code in COORDINATOR_MOVED
 
 
@@ -104,7 +95,7 @@ def advice(code: ErrorCode) -> str | None:
 
 
 def fatal(code: ErrorCode, asked: str, message: str = "") -> GroupError:
-    """The exception for an answer that ends the membership; `asked` names the request."""
+    """The exception for an error code that ends the membership; `asked` names the request."""
     told = f"{asked} was answered {code.name.upper()}"
     error = GroupError(". ".join(part for part in (told, message, advice(code)) if part))
     error.code = code

@@ -1,13 +1,13 @@
-"""A committed offset, as clients give and get it (Kafka's OffsetAndMetadata)."""
+"""A committed offset, as clients write and read it (Kafka's OffsetAndMetadata)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAndMetadata:
-    """A committed offset: the next record that the group wants."""
+    """A committed offset: that of the next record for the group."""
 
     offset: int
     leader_epoch: int = -1
-    """-1: whoever committed did not say."""
+    """-1: not known."""
     metadata: str = ""

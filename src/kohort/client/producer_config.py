@@ -1,5 +1,6 @@
-"""How a producer sends: Java's names, sizes in bytes, checked when it is made. The defaults are
-`Producer`'s.
+"""The configuration of a producer: Java's names, sizes in bytes, checked on creation.
+
+The defaults are in `Producer`.
 """
 
 from dataclasses import dataclass
@@ -14,20 +15,20 @@ Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _REMEMBERED: Final = 5
-"""Batches of a producer id that a broker remembers, to know one that comes again."""
+"""Batches of a producer id that a broker remembers, to recognise duplicates."""
 _MOST_IN_FLIGHT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Raises ConfigError, which says what to do, for a value out of its bounds."""
+    """A producer's configuration. Raises ConfigError, whose text says what to do."""
 
     acks: Acks
     compression: str
     linger_ms: float
     batch_size: int
     enable_idempotence: bool | None
-    """None: as `acks` allows; sequences need acks="all"."""
+    """None: if `acks` allows it; sequences need acks="all"."""
     max_in_flight_requests_per_connection: int
     max_request_size: int
     buffer_memory: int
@@ -79,7 +80,7 @@ class ProducerConfig:
 
     @property
     def in_flight_per_partition(self) -> int:
-        """Without sequences two batches could change places when the first is sent again."""
+        """Most batches in flight; one without sequences, as two could change places on a retry."""
         return self.max_in_flight_requests_per_connection if self.is_idempotent else 1
 
     @property

@@ -1,6 +1,4 @@
-"""Kafka's names of what a client is configured with, as Java's and librdkafka's clients have them,
-and our fields.
-"""
+"""Maps the property names of Java's and librdkafka's clients to the fields here."""
 
 import re
 from typing import Final
@@ -13,7 +11,7 @@ DURATIONS: Final = {
     "retry.backoff.max.ms": "retry_backoff_max_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
 }
-"""Property → field of `ClientConfig`, ms."""
+"""Property → field of `ClientConfig`, in ms."""
 SECURITY: Final = {
     "security.protocol": "protocol",
     "sasl.mechanism": "mechanism",
@@ -31,5 +29,5 @@ _CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)
 
 
 def credentials(jaas: str) -> dict[str, str]:
-    """`username` and `password` of a `sasl.jaas.config` line, as far as it has them."""
+    """`username` and `password` of a `sasl.jaas.config` line, if it has them."""
     return {name: re.sub(r"\\(.)", r"\1", value) for name, value in _CREDENTIAL.findall(jaas)}

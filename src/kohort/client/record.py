@@ -1,4 +1,4 @@
-"""A record as an application sees it."""
+"""A record as an application gets it."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -7,24 +7,24 @@ from kohort.protocol.records import Header
 
 
 class TimestampType(IntEnum):
-    """Whose time a record has (Kafka's TimestampType)."""
+    """Origin of a record's timestamp (Kafka's TimestampType)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class Record(NamedTuple):
-    """One record that was fetched."""
+    """A record that was fetched."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """ms since 1970, -1 if it has none."""
+    """In ms since 1970; -1 if there is none."""
     timestamp_type: TimestampType
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...]
-    """(name, value) pairs, in order; names may occur several times."""
+    """Pairs (name, value) in order; a name may occur several times."""
     leader_epoch: int
-    """Of the leader that took it; to be committed with its offset (KIP-320)."""
+    """Epoch of the leader that appended it; commit it with the offset (KIP-320)."""

@@ -1,8 +1,8 @@
-"""How a client proves who it is, and who it talks to: TLS and SASL, by the standard library alone.
+"""TLS and SASL authentication of a client, by the standard library alone.
 
-`Security` is configuration; `mechanism` makes the exchange of one connection. Kafka's SASL
+`Security` is the configuration; `Security.exchange` makes the exchange of one connection. The SASL
 mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), and OAUTHBEARER (RFC 7628) with a
-function that gives tokens. GSSAPI would need a library of the system and is not offered.
+function that supplies tokens. GSSAPI would need a system library and is not offered.
 """
 
 import asyncio
@@ -23,32 +23,30 @@ from kohort.errors import ConfigError
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MAX_ITERATIONS: Final = 1_000_000
-"""Of SCRAM. A server that asks for more would keep us busy for seconds."""
+"""Most iterations of SCRAM: more would keep the client busy for seconds."""
 MIN_ITERATIONS: Final = 4096
-"""Of SCRAM: what RFC 7677 and Kafka ask for at least."""
+"""Fewest iterations of SCRAM, as in RFC 7677 and Kafka."""
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Gives a token for OAUTHBEARER, asked for before each authentication; it may be a coroutine
-function.
-"""
+"""Supplies a token for OAUTHBEARER before each authentication; may be a coroutine function."""
 
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
-"""One SASL authentication: yields what is to be sent, is sent what the broker answers. Raises
-AuthenticationError.
+"""One SASL authentication: yields messages to send, and is sent the broker's responses.
+
+Raises AuthenticationError.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """`security.protocol` and what belongs to it. Raises ConfigError for what does not fit
-    together.
+    """`security.protocol` and the settings that belong to it.
+
+    Raises ConfigError for settings that contradict each other.
     """
 
     protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """Taken as it is; without one, a context is made of the files below and the system's
-    authorities.
-    """
+    """Used as it is; without one, it is made of the files below and the system's authorities."""
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
@@ -103,8 +101,9 @@ class Security:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context of new connections; None: no TLS. Raises ConfigError for files that
-        cannot be used.
+        """The TLS context of new connections; None: no TLS.
+
+        Raises ConfigError for files that cannot be used.
         """
         if not self.is_tls:
             return None
@@ -146,7 +145,10 @@ async def _plain(username: str, password: str) -> Exchange:
 
 
 async def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
-    """RFC 5802 without channel binding. Kafka prepares neither names nor passwords (no SASLprep)."""
+    """The exchange of RFC 5802 without channel binding.
+
+    Like Kafka it does not prepare names and passwords (no SASLprep).
+    """
     name = username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={name},r={nonce}"
     server_first = (yield b"n,," + first_bare.encode()).decode()
@@ -187,7 +189,7 @@ async def _salted_password(digest: str, password: str, given: Mapping[str, str])
         raise AuthenticationError(
             f"SCRAM: {iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
         )
-    # Some milliseconds to a second: not on the loop that heartbeats run on.
+    # Takes some milliseconds to a second: too long for the event loop that heartbeats use.
     return await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password.encode(), salt, iterations)
 
 

@@ -90,7 +90,7 @@ async def test_an_answer_with_an_older_epoch_is_not_believed() -> None:
         fake.lead("orders", 0, node=0, epoch=6)
         cluster.stale("orders")
         assert await cluster.leader(TP) == Leader(1, 7)
-        # But of a topic that was made anew everything is.
+        # But of a recreated topic everything is.
         fake.topics["orders"].id = uuid4()
         cluster.stale("orders")
         assert await cluster.leader(TP) == Leader(0, 6)

@@ -300,7 +300,7 @@ async def test_a_topic_made_anew_is_noticed(
         fake.topics["orders"].id = uuid4()
         log.errors = [code]
         for _ in range(2):
-            with pytest.raises(TopicRecreatedError, match="topic orders was deleted and made anew"):
+            with pytest.raises(TopicRecreatedError, match="topic orders was deleted and recreated"):
                 await fetcher.next(TP, max_wait_ms=3_000)
         fetcher.remove(TP)
         fetcher.add(TP, 1)

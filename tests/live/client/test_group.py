@@ -305,7 +305,7 @@ async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_ha
         await until(lambda: len(told) == len(ORDERS))
         run = group.run
         run.member.tell(run.membership.rejoin, "the group rebalances")
-        run.member.tell(run.membership.lose, tuple(ORDERS[:1]), "the topic was made anew")
+        run.member.tell(run.membership.lose, tuple(ORDERS[:1]), "the topic was recreated")
         await until(lambda: [what for tp, what in told if tp == 0] == ["begins", "ends", "begins"])
         assert sorted(run.fetcher.assignment) == ORDERS
         assert not task.done()

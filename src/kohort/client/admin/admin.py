@@ -1,4 +1,4 @@
-"""What an administrator does to groups and topics, on any Kafka broker.
+"""Administers groups, offsets and topics on any Kafka broker.
 
     async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
         admin = Admin(cluster)
@@ -6,11 +6,10 @@
         for lag in (await admin.partition_lags("orders")).values():
             print(lag.partition, lag.lag)
 
-Every call is bounded by the client's `default_api_timeout_ms` and retries only what passes:
-coordinators that move or load, connections that break. Where one call asks about many groups or
-partitions, each has an answer or an error of its own, so that one broker that is down hides nothing
-that the others know. What changes offsets does so only in groups without members: that is the
-coordinator's rule, not ours.
+Every call is bounded by the client's `default_api_timeout_ms` and retries only retriable errors:
+coordinators that move or load, connections that break. A call about many groups or partitions has a
+result or an error for each. So a broker that is down hides no result of the others. Coordinators
+accept changes of offsets only for groups without members.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -40,28 +39,28 @@ class Admin:
         self.timeout_ms = cluster.config.default_api_timeout_ms
 
     # --- groups
-    # --------------------------------------------------------------------------------------------------
 
     async def list_groups(
         self, *, states: Collection[str] = (), types: Collection[str] = ()
     ) -> Listing:
-        """The groups in these states and of these types, of all brokers; `Listing.failures` names
-        those that did not answer. Raises KohortError if none did.
+        """The groups in these states and of these types, of all brokers.
+
+        `Listing.failures` names the brokers without a response. Raises KohortError if none
+        responds.
         """
         return await group_apis.list_groups(self.cluster, states, types, timeout_ms=self.timeout_ms)
 
     async def describe_groups(
         self, groups: Iterable[GroupId]
     ) -> dict[GroupId, GroupDescription | KohortError]:
-        """State, members and assignments of each; `Dead` where there is no such group."""
+        """State, members and assignments of each group; `Dead` if there is no such group."""
         return await group_apis.describe_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
     async def delete_groups(self, groups: Iterable[GroupId]) -> dict[GroupId, KohortError | None]:
-        """Forget groups and all that they committed; None for each that is gone."""
+        """Delete groups with all that they committed; None for each that is deleted."""
         return await group_apis.delete_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
     # --- offsets
-    # -------------------------------------------------------------------------------------------------
 
     async def committed(
         self,
@@ -70,10 +69,10 @@ class Admin:
         *,
         require_stable: bool = False,
     ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata] | KohortError]:
-        """What each group has committed, in these partitions or in all; what it never committed is
-        left out.
+        """The committed offsets of each group, in these partitions or in all.
 
-        `require_stable`: an open transaction on a partition is an error (KIP-447).
+        Partitions without a commit are left out. `require_stable`: an open transaction on a
+        partition is an error (KIP-447).
         """
         return await offset_apis.committed(
             self.cluster,
@@ -86,9 +85,9 @@ class Admin:
     async def commit(
         self, group: GroupId, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit for a group without members; None for each partition that is done.
+        """Commit for a group without members; None for each partition that is committed.
 
-        Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID where it has
+        Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID if it has
         members.
         """
         return await offset_apis.commit(self.cluster, group, offsets, timeout_ms=self.timeout_ms)
@@ -96,8 +95,7 @@ class Admin:
     async def delete_offsets(
         self, group: GroupId, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Forget what was committed in these partitions; GROUP_SUBSCRIBED_TO_TOPIC where members
-        read them.
+        """Delete the commits of these partitions; GROUP_SUBSCRIBED_TO_TOPIC if members read them.
 
         Raises KohortError when the group as a whole is refused.
         """
@@ -108,11 +106,10 @@ class Admin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, Offset | KohortError]:
-        """The offset for a timestamp (ms), EARLIEST or LATEST of each partition."""
+        """The offset of each partition for a timestamp (ms), EARLIEST or LATEST."""
         return await list_offsets(self.cluster, wanted, isolation)
 
     # --- lag
-    # -----------------------------------------------------------------------------------------------------
 
     async def partition_lags(
         self,
@@ -121,10 +118,9 @@ class Admin:
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, PartitionLag]:
-        """Where a group stands in all that it has committed, and in `partitions`. See `lag.py` for
-        what lag is.
+        """The lag of a group in all partitions that it has committed, and in `partitions`.
 
-        Raises KohortError when the group's offsets cannot be read.
+        `lag.py` defines lag. Raises KohortError when the group's offsets cannot be read.
         """
         committed = unless_error((await self.committed([group]))[group])
         wanted = committed.keys() | set(partitions)
@@ -133,10 +129,10 @@ class Admin:
     async def ends(
         self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Log start and end offset of each partition whose leader answers; the others are left out."""
+        """Log start and end offset of each partition whose leader responds."""
         there = await self._with_leaders(partitions)
         starts = await self.list_offsets(dict.fromkeys(there, EARLIEST), isolation=isolation)
-        # The end last: whatever is deleted or appended in between, start <= end holds.
+        # The end last: start <= end holds, whatever is deleted or appended in between.
         ends = await self.list_offsets(dict.fromkeys(there, LATEST), isolation=isolation)
         return {
             each: (start.offset, end.offset)
@@ -146,9 +142,7 @@ class Admin:
         }
 
     async def _with_leaders(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that exist and have a leader now. The others would be waited for, as a topic that
-        is just made is.
-        """
+        """The partitions that exist and have a leader now; requests would wait for the others."""
         wanted = list(partitions)
         topics = (
             (await self.cluster.metadata({each.topic for each in wanted})).topics if wanted else {}
@@ -162,7 +156,6 @@ class Admin:
         return [each for each in wanted if each in led]
 
     # --- topics
-    # --------------------------------------------------------------------------------------------------
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None
@@ -178,8 +171,9 @@ class Admin:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """-1: the broker's default. Raises KohortError: TOPIC_ALREADY_EXISTS,
-        INVALID_REPLICATION_FACTOR…
+        """Create a topic; -1 is the broker's default.
+
+        Raises KohortError: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR…
         """
         await topic_apis.create_topic(
             self.cluster,
@@ -191,13 +185,14 @@ class Admin:
         )
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        """Grow a topic to `count` partitions in all. Raises KohortError: INVALID_PARTITIONS when it
-        has as many.
+        """Grow a topic to `count` partitions.
+
+        Raises KohortError: INVALID_PARTITIONS if it has as many.
         """
         await topic_apis.create_partitions(self.cluster, topic, count, timeout_ms=self.timeout_ms)
 
     async def delete_topic(self, name: str) -> None:
-        """Raises KohortError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Delete a topic. Raises KohortError: UNKNOWN_TOPIC_OR_PARTITION."""
         await topic_apis.delete_topic(self.cluster, name, timeout_ms=self.timeout_ms)
 
 
@@ -206,7 +201,7 @@ def partition_lags(
     ends: Mapping[TopicPartition, tuple[int, int]],
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, PartitionLag]:
-    """Where somebody who has committed that stands, by partition in order."""
+    """The lag in each partition, in order, of a group that committed these offsets."""
     found = {}
     for each in sorted(partitions):
         start, end = ends.get(each, (None, None))

@@ -1,10 +1,8 @@
-"""Asking coordinators: many groups in as few requests as there are coordinators, and again while
-they move.
+"""Sends requests about many groups: one per coordinator, with retries while coordinators move.
 
-A coordinator that moves, or still reads its groups, answers COORDINATOR_NOT_AVAILABLE,
-NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS; a connection may break. All of that passes, so it
-is asked again until the time is up. What a coordinator refuses is the answer. Nobody waits longer
-than `timeout_ms`, and one group's trouble is never another's.
+A coordinator that moves or loads its groups responds COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or
+COORDINATOR_LOAD_IN_PROGRESS; a connection may break. Such errors are retried for `timeout_ms`. Any
+other error is the group's result. The error of one group does not affect another.
 """
 
 import asyncio
@@ -22,7 +20,7 @@ T = TypeVar("T")
 
 
 class Coordinator(NamedTuple):
-    """Who is asked."""
+    """The coordinator that a request goes to."""
 
     node_id: int
     connection: Connection
@@ -36,15 +34,14 @@ CoordinatorRequest: TypeAlias = Callable[[Coordinator, list[GroupId]], Awaitable
 async def send_to_coordinators(
     cluster: Cluster, groups: Iterable[GroupId], send: CoordinatorRequest[T], *, timeout_ms: int
 ) -> dict[GroupId, T | KohortError]:
-    """Every group's answer, or the error that it ended with."""
+    """The result of every group, or its last error."""
     deadline = time.monotonic() + timeout_ms / 1000
     responses: dict[GroupId, T | KohortError] = {}
     pending = list(dict.fromkeys(groups))
     backoff = cluster.backoff()
     while pending:
         said = await _attempt(cluster, pending, send, deadline)
-        # That the time was up in the middle of an attempt tells less than what the one before had
-        # met.
+        # An attempt that the deadline cut off does not replace the error of the one before.
         responses |= {
             group: said[group]
             for group in pending
@@ -95,7 +92,7 @@ async def _send_to_node(
 
 
 async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
-    """What each comes to; the time being up, or whatever Kohort raises, is a value too."""
+    """The result or KohortError of each wait; `_TimeUpError` at the deadline."""
 
     async def one(wait: Awaitable[T]) -> T | KohortError:
         try:
@@ -110,7 +107,7 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
 
 
 class _TimeUpError(KohortError):
-    """The time was up in the middle of an attempt."""
+    """The time was up during an attempt."""
 
 
 def _passes(error: KohortError) -> bool:
@@ -122,7 +119,7 @@ def _passes(error: KohortError) -> bool:
 _FOR_THE_CALLER: Final = frozenset(
     {ErrorCode.rebalance_in_progress, ErrorCode.unstable_offset_commit}
 )
-"""Retriable in Kafka's eyes, but not soon: what they tell is worth knowing."""
+"""Retriable errors that last: the caller wants to know them."""
 
 
 def _gave_up(group: GroupId, response: T | KohortError, timeout_ms: int) -> GaveUpError:
@@ -134,5 +131,5 @@ def _gave_up(group: GroupId, response: T | KohortError, timeout_ms: int) -> Gave
 
 
 def refusal(error: ErrorCode, message: str | None = "") -> KafkaError | None:
-    """The exception for a code, None for `none`."""
+    """The exception for an error code, None for `none`."""
     return None if error is ErrorCode.none else KafkaError(error, message or "")

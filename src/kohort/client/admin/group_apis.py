@@ -1,9 +1,8 @@
-"""ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups.
+"""Requests ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups.
 
-Every broker lists the groups that it coordinates, so all are asked; one that does not answer is
-told of by name instead of failing the list, and instead of being left out in silence. Groups of the
-new consumer protocol (KIP-848) are described by an API of their own, which is asked where the old
-one knows no such group.
+Every broker lists the groups that it coordinates, so all brokers are asked. A broker without a
+response is reported by name, and fails the list only if no broker responds. Groups of the consumer
+protocol (KIP-848) have an API of their own, used for groups that DescribeGroups does not know.
 """
 
 import asyncio
@@ -34,14 +33,14 @@ CLASSIC, CONSUMER_TYPE = "Classic", "Consumer"
 
 
 # --- list
-# ------------------------------------------------------------------------------------------------------------
 
 
 async def list_groups(
     cluster: Cluster, states: Collection[str], types: Collection[str], *, timeout_ms: int
 ) -> Listing:
-    """The groups in these states and of these types (in any case, none: all). Raises KohortError if
-    no broker answers.
+    """The groups in these states and of these types, in any letter case; all if none are given.
+
+    Raises KohortError if no broker responds.
     """
     brokers = sorted((await cluster.metadata(())).brokers)
     said = await asyncio.gather(
@@ -97,13 +96,12 @@ def _listing(of: Any, node: int) -> GroupListing:
 
 
 # --- describe
-# --------------------------------------------------------------------------------------------------------
 
 
 async def describe_groups(
     cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
 ) -> dict[GroupId, GroupDescription | KohortError]:
-    """Each group, or why it cannot be described; a group that is not there is `Dead`."""
+    """Each group, or why it cannot be described; a group that does not exist is `Dead`."""
     described = await send_to_coordinators(cluster, groups, _describe, timeout_ms=timeout_ms)
     unknown = [
         group
@@ -158,9 +156,7 @@ def _instance(of: str | None) -> InstanceId | None:
 
 
 def _assignment(data: bytes) -> Assignment | None:
-    """A member without one has no bytes: it owns nothing, while bytes that cannot be read say
-    nothing.
-    """
+    """The assignment: empty if there are no bytes, None if they cannot be read."""
     if not data:
         return Assignment(partitions=())
     try:
@@ -177,13 +173,12 @@ def _subscription(data: bytes) -> Subscription | None:
 
 
 # --- describe, of the new consumer protocol
-# --------------------------------------------------------------------------
 
 
 async def _describe_new_protocol(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, GroupDescription | KohortError | None]:
-    """None for what is no group of that protocol either."""
+    """Describe groups of the consumer protocol; None for a group of another protocol."""
     if coordinator.connection.version("consumer_group_describe") is None:
         return dict.fromkeys(groups, None)
     response = await coordinator.connection.send("consumer_group_describe", group_ids=groups)
@@ -228,15 +223,12 @@ def _named_partitions(of: Sequence[Any]) -> tuple[TopicPartition, ...]:
 
 
 # --- delete
-# ----------------------------------------------------------------------------------------------------------
 
 
 async def delete_groups(
     cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
 ) -> dict[GroupId, KohortError | None]:
-    """None for what is gone; NON_EMPTY_GROUP for groups with members, GROUP_ID_NOT_FOUND for those
-    unknown.
-    """
+    """Delete groups: None if deleted, else NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND or another error."""
     return await send_to_coordinators(cluster, groups, _delete, timeout_ms=timeout_ms)
 
 

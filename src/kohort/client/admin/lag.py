@@ -1,25 +1,21 @@
-"""Lag: how many offsets lie between where a group stands and the end of the log.
+"""Lag: the number of offsets between a group's position and the end of the log.
 
     lag = end offset - max(committed offset, log start offset)       never below 0
 
-- *No commit, no lag*: None, shown as "-", never 0 and never the whole log. Where the group will
-start is decided by
-  `auto.offset.reset` of its members, which nobody outside knows.
-- *The end* is the high watermark, or the last stable offset under `read_committed`: what a consumer
-can reach. It is
-  asked for after the commits were read, so that a group that is at work never seems to be ahead. A leader that does
-  not know its high watermark yet says so (OFFSET_NOT_AVAILABLE) and is asked again; what it says is never taken from
-  a cache.
-- *The log start*: records that retention removed before the group read them are lost to it, not
-behind it. They are
-  `PartitionLag.missed`, and no longer count as lag.
-- *A commit beyond the end* is no negative lag: the log is not the one that was committed to
-(deleted and made again,
-  or truncated). Lag is 0 and `PartitionLag.beyond` tells by how much.
+- *Without a commit there is no lag*: None, shown as "-", never 0 and never the whole log. Its members'
+  `auto.offset.reset` decides where the group will start, which no other client knows.
+- *The end* is the high watermark, or the last stable offset under `read_committed`: the offsets that
+  a consumer can reach. It is requested after the commits, so that a group at work never seems to be
+  ahead. A leader that does not know its high watermark yet responds OFFSET_NOT_AVAILABLE and is
+  asked again. The end is never taken from a cache.
+- *The log start*: records that retention removed before the group read them are lost to it. They
+  are counted in `PartitionLag.missed`, and are not part of the lag.
+- *A commit beyond the end* is no negative lag. The log is not the one that was committed to: the
+  topic was recreated, or the log truncated. Lag is 0, and `PartitionLag.beyond` has the distance.
 - *Offsets are not records.* Compaction leaves holes, and every transaction ends with a marker that
-takes an offset
-  but is never delivered. So lag is the most that there can be to read: exact where topics are neither compacted nor
-  written in transactions. A consumer that has read everything can rest at a lag of 1 below a last marker.
+  takes an offset but is never delivered. So lag is an upper limit of the records to read. It is
+  exact for topics without compaction and transactions. A consumer that has read everything may
+  rest at a lag of 1 below a last marker.
 """
 
 from dataclasses import dataclass
@@ -31,38 +27,38 @@ from kohort.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """Where a group stands in one partition."""
+    """The lag of a group in one partition."""
 
     partition: TopicPartition
     committed: OffsetAndMetadata | None = None
     start: int | None = None
-    """Log start offset; None when the partition is gone or its leader did not answer."""
+    """Log start offset; None when the partition does not exist or its leader did not respond."""
     end: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """None when nothing is committed, or the log's ends are not known."""
+        """The lag; None when nothing is committed, or the ends of the log are not known."""
         if self.committed is None or self.start is None or self.end is None:
             return None
         return max(self.end - max(self.committed.offset, self.start), 0)
 
     @property
     def missed(self) -> int:
-        """Offsets that were removed from the log before the group came to them."""
+        """Offsets that were removed from the log before the group read them."""
         if self.committed is None or self.start is None:
             return 0
         return max(self.start - self.committed.offset, 0)
 
     @property
     def beyond(self) -> int:
-        """How far the commit lies behind the end of the log."""
+        """Number of offsets by which the commit is beyond the end of the log."""
         if self.committed is None or self.end is None:
             return 0
         return max(self.committed.offset - self.end, 0)
 
     @property
     def note(self) -> str:
-        """What is odd about it, "" if nothing is."""
+        """A remark on what is unusual; "" if nothing is."""
         if self.missed:
             return f"{self.missed} offsets were removed from the log before they were read"
         if self.beyond:
@@ -74,7 +70,7 @@ class PartitionLag:
         return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The fields for JSON output."""
         committed = self.committed
         return {
             "topic": self.partition.topic,

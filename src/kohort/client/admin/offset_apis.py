@@ -1,8 +1,8 @@
 """Committed offsets from outside the group: OffsetFetch, OffsetCommit and OffsetDelete.
 
-A commit from outside has no member id and generation -1, and is only taken by a group without
-members (UNKNOWN_MEMBER_ID else). Topics go by name: OffsetFetch and OffsetCommit are asked below
-their v10, as Java's Admin does.
+A commit from outside has no member id and generation -1. Only a group without members accepts it
+(else UNKNOWN_MEMBER_ID). Topics are named: OffsetFetch and OffsetCommit are sent below v10, as by
+Java's Admin.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,16 +20,15 @@ from kohort.types import GroupId, TopicPartition
 NAMES_TOPICS: Final = 9
 """Highest version of OffsetFetch and OffsetCommit that names topics by name."""
 MANY_GROUPS: Final = 8
-"""Version of OffsetFetch from which on a request asks about many groups (KIP-709)."""
+"""Version of OffsetFetch from which a request takes many groups (KIP-709)."""
 NO_OFFSET: Final = -1
 
 Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
-"""None: done."""
+"""None: success."""
 
 
 # --- fetch
-# -----------------------------------------------------------------------------------------------------------
 
 
 async def committed(
@@ -40,11 +39,10 @@ async def committed(
     require_stable: bool,
     timeout_ms: int,
 ) -> dict[GroupId, Offsets | KohortError]:
-    """What each group has committed in these partitions, in all when None; what was never committed
-    is left out.
+    """The committed offsets of each group, in these partitions or in all (None).
 
-    With `require_stable` a partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT) of
-    the whole group.
+    Partitions without a commit are left out. With `require_stable` a partition in an open
+    transaction is an error of the whole group (UNSTABLE_OFFSET_COMMIT).
     """
     ask = partial(
         _fetch,
@@ -96,7 +94,6 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 # --- commit
-# ----------------------------------------------------------------------------------------------------------
 
 
 async def commit(
@@ -106,8 +103,9 @@ async def commit(
     *,
     timeout_ms: int,
 ) -> PartitionErrors:
-    """What became of each partition. Raises KohortError when the whole group is refused or
-    unreachable.
+    """Commit offsets; the error of each partition, or None.
+
+    Raises KohortError when the whole group is refused or unreachable.
     """
     responses = await send_to_coordinators(
         cluster, [group], partial(_commit, offsets=offsets), timeout_ms=timeout_ms
@@ -152,8 +150,9 @@ def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict
 
 
 def _partition_errors(topics: Iterable[Any]) -> PartitionErrors | KafkaError:
-    """A coordinator has no error of the whole group here: it puts the same one into every
-    partition.
+    """The error of each partition, or one error of the whole group.
+
+    OffsetCommit has no error of the group: the coordinator repeats it in every partition.
     """
     errors_by_partition: PartitionErrors = {
         TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
@@ -184,14 +183,14 @@ _OF_THE_GROUP: Final = frozenset(
 
 
 # --- delete
-# ----------------------------------------------------------------------------------------------------------
 
 
 async def delete_offsets(
     cluster: Cluster, group: GroupId, partitions: Collection[TopicPartition], *, timeout_ms: int
 ) -> PartitionErrors:
-    """What became of each: GROUP_SUBSCRIBED_TO_TOPIC where members read it. Raises KohortError as
-    `commit`.
+    """Delete commits; GROUP_SUBSCRIBED_TO_TOPIC for partitions that members read.
+
+    Raises KohortError as `commit`.
     """
     topics = [
         {

@@ -1,8 +1,7 @@
-"""Topics: list, describe, create, grow, delete.
+"""Describes, creates, grows and deletes topics.
 
-What changes topics is asked of the controller. A server that forwards, as Kafka's brokers do since
-KRaft, takes it anywhere; one that answers NOT_CONTROLLER is asked again once its metadata was read
-anew.
+Changes are sent to the controller. Brokers that forward them, as Kafka's do since KRaft, accept
+them anywhere. After NOT_CONTROLLER the metadata is requested again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -15,15 +14,15 @@ from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError
 
 BY_ID: Final = 6
-"""Version of DeleteTopics from which on a topic is named in a struct."""
+"""Version of DeleteTopics from which a topic is named in a struct."""
 TopicErrors: TypeAlias = dict[str, KafkaError | None]
-"""Topic → None: done."""
+"""Error of each topic; None: success."""
 
 
 async def describe_topics(
     cluster: Cluster, topics: Iterable[str] | None
 ) -> dict[str, TopicMetadata | KafkaError]:
-    """These topics, all when None. Raises KohortError when no broker answers."""
+    """These topics, all when None. Raises KohortError when no broker responds."""
     metadata = await cluster.metadata(topics)
     return {
         name: topic if topic.error is ErrorCode.none else KafkaError(topic.error, f"topic {name}")
@@ -40,7 +39,7 @@ async def create_topic(
     configs: Mapping[str, str],
     timeout_ms: int,
 ) -> None:
-    """-1: the broker's default. Raises KohortError."""
+    """Create a topic; -1 is the broker's default. Raises KohortError."""
     topic = {
         "name": name,
         "num_partitions": partitions,
@@ -56,7 +55,7 @@ async def create_topic(
 
 
 async def create_partitions(cluster: Cluster, name: str, count: int, *, timeout_ms: int) -> None:
-    """Grow a topic to `count` partitions in all. Raises KohortError."""
+    """Grow a topic to `count` partitions. Raises KohortError."""
     topic = {"name": name, "count": count, "assignments": None}
 
     async def ask(connection: Connection) -> TopicErrors:
@@ -67,7 +66,7 @@ async def create_partitions(cluster: Cluster, name: str, count: int, *, timeout_
 
 
 async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int) -> None:
-    """Raises KohortError."""
+    """Delete a topic. Raises KohortError."""
 
     async def ask(connection: Connection) -> TopicErrors:
         version = connection.version("delete_topics")
@@ -80,9 +79,7 @@ async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int) -> None:
 
 
 def _within(timeout_ms: int) -> dict[str, Any]:
-    """How long the broker may take; called as kio calls it, for `timeout_ms` is how long the client
-    waits.
-    """
+    """The broker's time limit, under kio's name; `timeout_ms` is the client's."""
     return {"timeout": timeout_ms}
 
 
@@ -118,9 +115,7 @@ async def _change(
 
 
 def _passes(error: BaseException) -> bool:
-    """Not a broken connection: whether the change was made is not known then, and the caller has to
-    look.
-    """
+    """Whether to retry; not after a broken connection, as the change may have been made."""
     return isinstance(error, KafkaError) and error.code in (
         ErrorCode.not_controller,
         ErrorCode.throttling_quota_exceeded,

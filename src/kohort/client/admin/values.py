@@ -1,4 +1,4 @@
-"""What an administrator sees of groups and their offsets, in Kafka's words."""
+"""Descriptions of groups and their members, in Kafka's words."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,7 +7,7 @@ from kohort.errors import KohortError
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers' groups; "" is a group that only ever had offsets committed."""
+"""Protocol type of consumer groups; "" is a group that only had offsets committed."""
 GROUP_STATES: Final = (
     "PreparingRebalance",
     "CompletingRebalance",
@@ -24,30 +24,30 @@ WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """One group as its coordinator lists it."""
+    """A group as its coordinator lists it."""
 
     group: GroupId
     protocol_type: str
     state: str
-    """"" from brokers that do not say (ListGroups below v4)."""
+    """"" from brokers that do not report it (ListGroups below v4)."""
     type: str
-    """`Classic` or `Consumer` (KIP-848); brokers that do not say have only classic ones."""
+    """`Classic` or `Consumer` (KIP-848); brokers that do not report it have only classic groups."""
     coordinator: int
     """Node id of the broker that listed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The groups of all brokers that answered, by name, and what became of the others."""
+    """The groups of all brokers that responded, by name, and the errors of the others."""
 
     groups: tuple[GroupListing, ...]
     failures: dict[int, KohortError] = field(default_factory=dict)
-    """Node id → why it did not answer: its groups are missing from the list."""
+    """Error by node id; the groups of these brokers are missing from the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member and what it was assigned."""
+    """A member and its assignment."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -56,18 +56,14 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...] | None
     """None: not a consumer's, or its bytes cannot be read."""
     topics: tuple[str, ...] | None
-    """What it subscribed to; None while the group rebalances (the coordinator does not tell) and as
-    above.
-    """
+    """Subscribed topics; None during a rebalance, when the coordinator does not report them."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it said it owned when it joined (KIP-429)."""
+    """Partitions that it reported to own when it joined (KIP-429)."""
     rack: str | None = None
     epoch: int | None = None
-    """Member epoch, of groups with the `Consumer` protocol only."""
+    """Member epoch; only in groups with the `Consumer` protocol."""
     target: tuple[TopicPartition, ...] | None = None
-    """What the coordinator wants it to have in the end, of groups with the `Consumer` protocol
-    only.
-    """
+    """Target assignment; only in groups with the `Consumer` protocol."""
 
     @property
     def name(self) -> str:
@@ -84,14 +80,14 @@ class GroupDescription:
     """`Dead`: there is no such group."""
     protocol_type: str
     assignor: str
-    """The protocol that was chosen, "" when there is none."""
+    """The protocol that the group chose; "" if there is none."""
     members: tuple[MemberDescription, ...]
     coordinator: int
     coordinator_address: str
-    """HOST:PORT."""
+    """As HOST:PORT."""
     type: str = "Classic"
     epoch: int | None = None
-    """Group epoch, of groups with the `Consumer` protocol only."""
+    """Group epoch; only in groups with the `Consumer` protocol."""
     assignment_epoch: int | None = None
 
     @property

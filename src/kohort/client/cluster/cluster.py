@@ -1,14 +1,14 @@
-"""A cluster as a client sees it: its brokers, who leads which partition, who coordinates which
-group.
+"""A cluster as a client sees it: its brokers, partition leaders and group coordinators.
 
     async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
         metadata = await cluster.metadata(["orders"])
-        connection = await cluster.connection((await cluster.leader(TopicPartition("orders", 0))).node_id)
+        leader = await cluster.leader(TopicPartition("orders", 0))
+        connection = await cluster.connection(leader.node_id)
 
-What was learnt is kept: leaders until `metadata_max_age_ms` are over or somebody calls them
-`stale`, coordinators until they `moved`. Everything that asks the cluster is tried again for
-`default_api_timeout_ms` at most, at every broker that is known and then at all bootstrap servers
-again (KIP-899), and then raises GaveUpError, which tells what was tried.
+Leaders are remembered for `metadata_max_age_ms`, or until a caller reports them as `stale`, and
+coordinators until they `moved`. Requests to the cluster are retried for at most
+`default_api_timeout_ms`, at all known brokers and then at the bootstrap servers again (KIP-899).
+After that GaveUpError lists the attempts.
 """
 
 import asyncio
@@ -70,20 +70,20 @@ class Cluster:
         await self._connections.close()
 
     def backoff(self) -> Backoff:
-        """A fresh one, as configured."""
+        """A new Backoff as configured."""
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
 
     # Brokers, topics, leaders
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Those that are known, by node id."""
+        """The known brokers by node id."""
         return self._known.brokers
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False
     ) -> Metadata:
-        """A fresh answer for these topics, or for all; errors of single topics are inside.
+        """Request the metadata of these topics, or of all; errors of single topics are inside.
 
         Raises GaveUpError, AuthenticationError.
         """
@@ -98,12 +98,11 @@ class Cluster:
         )
 
     async def leader(self, tp: TopicPartition, *, timeout_ms: int | None = None) -> Leader:
-        """Who leads the partition, as far as is known; asked again while nobody does or the topic
-        is unknown.
+        """The leader of a partition, requested while the leader or the topic is unknown.
 
-        Raises GaveUpError after `timeout_ms` (default: `default_api_timeout_ms`), KafkaError for
-        what does not pass (TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION),
-        AuthenticationError.
+        Raises GaveUpError after `timeout_ms` (default: `default_api_timeout_ms`),
+        AuthenticationError, and KafkaError if it is not retriable (TOPIC_AUTHORIZATION_FAILED,
+        INVALID_TOPIC_EXCEPTION).
         """
         known = self.known_leader(tp)
         if known is not None:
@@ -117,8 +116,9 @@ class Cluster:
         )
 
     async def ask_leader(self, tp: TopicPartition) -> Leader:
-        """`leader`, but asked once at most. Raises KafkaError (retriable or not),
-        BrokerUnreachableError.
+        """The leader of a partition, requested at most once.
+
+        Raises KafkaError (retriable or not), BrokerUnreachableError.
         """
         known = self.known_leader(tp)
         if known is None:
@@ -129,8 +129,10 @@ class Cluster:
         return known
 
     async def topic(self, name: str) -> TopicMetadata:
-        """What is known of a topic, errors inside; asked for if that is nothing or old. Raises
-        BrokerUnreachableError."""
+        """Metadata of a topic, errors inside; requested if it is unknown or too old.
+
+        Raises BrokerUnreachableError.
+        """
         known = self.known_topic(name)
         if known is not None:
             return known
@@ -138,18 +140,17 @@ class Cluster:
         return self._known.told(name) or TopicMetadata(name=name, error=UNKNOWN)
 
     def known_topic(self, name: str) -> TopicMetadata | None:
-        """What is known and not too old; None if there is nothing, or an error."""
+        """Metadata that is known and not too old; None if there is none, or an error."""
         return self._known.topic(name, self._now())
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """Who leads the partition as far as is known without asking."""
+        """The leader of a partition as known without a request."""
         return self._known.leader(tp, self._now())
 
     def stale(self, *topics: str) -> None:
-        """What is known of these topics turned out to be wrong (NOT_LEADER_OR_FOLLOWER…): ask when
-        next needed.
+        """Request the metadata of these topics when next needed: it proved wrong.
 
-        Epochs are remembered, so that an older answer is not believed.
+        Epochs are remembered, so that older metadata is not believed.
         """
         for name in topics:
             self._known.stale(name)
@@ -157,8 +158,7 @@ class Cluster:
     # Connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """The connection to that broker for that purpose. One attempt, two if its address turns out
-        to have changed.
+        """The connection to that broker for that purpose: one attempt, two if its address changed.
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
@@ -185,12 +185,11 @@ class Cluster:
         return self._connections.purposes
 
     async def release(self, purpose: str) -> None:
-        """Close the connections for that purpose: whoever used them is done."""
+        """Close the connections for that purpose."""
         await self._connections.release(purpose)
 
     async def any_connection(self) -> Connection:
-        """A connection to any broker: one that is open, else the first that opens of all brokers
-        and bootstrap servers.
+        """A connection to any broker: an open one, else the first that opens.
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
@@ -205,10 +204,10 @@ class Cluster:
     # Coordinators
 
     async def coordinator(self, group: str, purpose: str = "") -> Connection:
-        """The connection, for that purpose, to the broker that coordinates the group.
+        """The connection, for that purpose, to the coordinator of the group.
 
-        Raises GaveUpError after `default_api_timeout_ms`, KafkaError for what does not pass
-        (GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID), AuthenticationError.
+        Raises GaveUpError after `default_api_timeout_ms`, AuthenticationError, and KafkaError if it
+        is not retriable (GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID).
         """
         return await retrying(
             lambda: self._connect_coordinator(group, purpose),
@@ -221,10 +220,9 @@ class Cluster:
     async def coordinators(
         self, keys: Iterable[str], key_type: int = GROUP
     ) -> dict[str, int | KafkaError]:
-        """The node id of each group's coordinator (`key_type` 1: of each transactional id's), or
-        its error.
+        """Request the coordinators of groups (`key_type` 1: of transactional ids), or their errors.
 
-        Asked in one request where the broker can (KIP-699), fresh each time. Raises
+        Node ids by key. One request is sent if the broker supports it (KIP-699). Raises
         BrokerUnreachableError.
         """
         found = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
@@ -237,7 +235,7 @@ class Cluster:
         }
 
     async def coordinator_node(self, key: str, key_type: int = GROUP) -> int:
-        """The node id of one coordinator as far as is known, else asked once. Raises KafkaError."""
+        """The node id of a coordinator, requested once if it is unknown. Raises KafkaError."""
         known = self._coordinators.get((key_type, key))
         if known is not None:
             return known
@@ -247,9 +245,7 @@ class Cluster:
         return found
 
     def coordinator_moved(self, group: str, key_type: int = GROUP) -> None:
-        """The broker said, or its silence did, that it does not coordinate the group: ask when next
-        needed.
-        """
+        """Forget the group's coordinator: request it when next needed."""
         self._coordinators.pop((key_type, group), None)
 
     async def _connect_coordinator(self, group: str, purpose: str) -> Connection:
@@ -289,9 +285,7 @@ class Cluster:
         self._known.forget_brokers()
 
     async def _refresh(self, topic: str) -> None:
-        """Ask for the metadata of a topic, together with whoever asks for another one in this turn
-        of the loop.
-        """
+        """Request a topic's metadata, in one request with all topics of this turn of the loop."""
         if self._refreshing is None:
             self._refreshing = _Refresh(self)
         refresh = self._refreshing
@@ -303,7 +297,7 @@ class Cluster:
 
 
 class _Refresh:
-    """One Metadata request that several wait for; it goes out at the end of the turn of the loop."""
+    """A Metadata request for several callers; sent at the end of the turn of the loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.topics: set[str] = set()
@@ -318,6 +312,6 @@ class _Refresh:
 
 
 def _read_error(task: "asyncio.Task[Any]") -> None:
-    """A request that nobody waits for any more is no error."""
+    """Mark the error as read: no caller may be waiting."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,6 @@
-"""Who coordinates a group, or a transactional id (Kafka's FindCoordinator API, v0-v6).
+"""Finds coordinators of groups and transactional ids (Kafka's FindCoordinator API, v0-v6).
 
-Since v4 one request asks for many keys (KIP-699); before, one request each, which are sent
-together.
+Since v4 one request takes many keys (KIP-699). Before, one request per key is sent, all at once.
 """
 
 import asyncio
@@ -21,8 +20,9 @@ _BATCHED_SINCE: Final = 4
 async def find_coordinators(
     connection: Connection, keys: Sequence[str], key_type: int
 ) -> dict[str, Broker | KafkaError]:
-    """The coordinator of each key, or the error that it got. Raises BrokerUnreachableError,
-    UnsupportedVersionError.
+    """The coordinator of each key, or its error.
+
+    Raises BrokerUnreachableError, UnsupportedVersionError.
     """
     version = connection.version("find_coordinator")
     if version is None:

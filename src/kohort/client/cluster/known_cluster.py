@@ -1,9 +1,8 @@
-"""What was learnt of a cluster: its brokers, its topics, and who leads their partitions.
+"""The known state of a cluster: its brokers, its topics, and the leaders of their partitions.
 
-Pure: time is an argument (seconds of any monotonic clock). What is known of a topic holds until it
-is too old, or somebody who acted on it was told that it is wrong (`stale`). An answer that is older
-than what is known already is not believed (`TopicMetadata.after`), so leader epochs are remembered
-even of what is stale.
+Pure: time is an argument, in seconds of any monotonic clock. Metadata of a topic is valid until it
+is too old, or a caller found it wrong (`stale`). Metadata that is older than what is known is not
+believed (`TopicMetadata.after`), so leader epochs are remembered even when they are stale.
 """
 
 from typing import Final
@@ -18,11 +17,11 @@ _STALE: Final = float("-inf")
 
 
 class KnownCluster:
-    """Of one client."""
+    """The cluster as one client knows it."""
 
     def __init__(self, max_age_s: float) -> None:
         self.brokers: dict[int, Broker] = {}
-        """By node id."""
+        """Brokers by node id."""
         self._max_age_s = max_age_s
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learnt
 
@@ -33,28 +32,28 @@ class KnownCluster:
         return len(self._topics)
 
     def learn(self, told: Metadata, now: float) -> None:
-        """An answer arrived."""
+        """Remember a Metadata response."""
         self.brokers = dict(told.brokers)
         for name, topic in told.topics.items():
             self._topics[name] = topic.after(self.told(name)), now
 
     def learn_broker(self, broker: Broker) -> None:
-        """Another answer named it."""
+        """Remember a broker that another response named."""
         known = self.brokers.get(broker.node_id)
         if known is None or known.address != broker.address:
             self.brokers[broker.node_id] = broker
 
     def forget_brokers(self) -> None:
-        """They are to be learnt anew."""
+        """Forget all brokers."""
         self.brokers.clear()
 
     def told(self, name: str) -> TopicMetadata | None:
-        """What was said of the topic last, however long ago, be it an error."""
+        """The last metadata of the topic, however old, perhaps an error."""
         entry = self._topics.get(name)
         return None if entry is None else entry[0]
 
     def topic(self, name: str, now: float) -> TopicMetadata | None:
-        """What is known and not too old; None if there is nothing, or an error."""
+        """Metadata that is not too old; None if there is none, or an error."""
         entry = self._topics.get(name)
         if (
             entry is None
@@ -65,7 +64,7 @@ class KnownCluster:
         return entry[0]
 
     def leader(self, tp: TopicPartition, now: float) -> Leader | None:
-        """Who leads the partition; None if that has to be asked for."""
+        """The leader of a partition; None if it has to be requested."""
         topic = self.topic(tp.topic, now)
         partition = topic and topic.partition(tp.partition)
         if not partition or partition.leader == NO_LEADER or partition.leader not in self.brokers:
@@ -73,12 +72,12 @@ class KnownCluster:
         return Leader(partition.leader, partition.leader_epoch)
 
     def stale(self, name: str) -> None:
-        """What is known of the topic turned out to be wrong."""
+        """The metadata of the topic is wrong."""
         if name in self._topics:
             self._topics[name] = self._topics[name][0], _STALE
 
     def no_leader(self, tp: TopicPartition) -> KafkaError:
-        """Why the last answer names no leader of the partition."""
+        """The reason why the last metadata has no leader of the partition."""
         topic = self.told(tp.topic) or TopicMetadata(name=tp.topic, error=UNKNOWN)
         partition = topic.partition(tp.partition)
         if topic.error is not ErrorCode.none:
@@ -90,7 +89,7 @@ class KnownCluster:
             if partition.error is not ErrorCode.none
             else ErrorCode.leader_not_available
         )
-        # An error that a replica has, not the partition, is not what keeps us from its leader.
+        # An error of a replica does not explain why the partition has no leader.
         return KafkaError(
             error if is_retriable(KafkaError(error)) else ErrorCode.leader_not_available, str(tp)
         )

@@ -1,10 +1,8 @@
-"""What brokers tell of the cluster: brokers, topics, partitions and who leads them (Kafka's
-Metadata API, v4+).
+"""Metadata of a cluster: brokers, topics, partitions and their leaders (Kafka's Metadata API, v4+).
 
-A leader is known with its epoch. Brokers learn of changes one after the other, so that an answer
-may be older than what is known already: of two leaders of a partition the one with the larger epoch
-is right (KIP-320), unless the topic was made anew, which its id tells (KIP-516; brokers before 2.8
-do not).
+A leader is known with its epoch. Brokers learn of changes one after the other, so a response may be
+older than what is known. Of two leaders of a partition the one with the larger epoch is right
+(KIP-320). A recreated topic begins anew: its id differs (KIP-516, brokers since 2.8).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,20 +16,20 @@ from kohort.errors import ErrorCode
 NO_EPOCH: Final = -1
 NO_LEADER: Final = -1
 MIN_VERSION: Final = 4
-"""The first that can say that a topic shall not be created by being asked for."""
+"""The first version in which a request can refuse to create the topic."""
 
 
 class Leader(NamedTuple):
-    """Who leads a partition."""
+    """The leader of a partition."""
 
     node_id: int
     epoch: int
-    """-1 from brokers that do not tell."""
+    """-1 from brokers that do not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker, where clients reach it."""
+    """One broker, and the address where clients reach it."""
 
     node_id: int
     host: str
@@ -57,7 +55,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic, or the error that its name got. `id` is None from brokers that do not tell."""
+    """One topic, or the error of its name. `id` is None from brokers that do not report it."""
 
     name: str
     id: UUID | None = None
@@ -73,7 +71,7 @@ class TopicMetadata:
         return next((each for each in self.partitions if each.index == index), None)
 
     def after(self, known: "TopicMetadata | None") -> "TopicMetadata":
-        """This answer, but for leaders of a smaller epoch than is known of the same topic."""
+        """This metadata, but with known leaders of a larger epoch of the same topic."""
         if known is None or known.id != self.id or self.error is not ErrorCode.none:
             return self
         return replace(
@@ -90,24 +88,24 @@ def _newer(told: PartitionMetadata, known: PartitionMetadata | None) -> Partitio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """One answer."""
+    """A Metadata response."""
 
     brokers: Mapping[int, Broker] = field(default_factory=dict)
-    """By node id."""
+    """Brokers by node id."""
     controller_id: int = -1
     cluster_id: str | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
-    """By name. A topic that was asked for and does not exist is here with its error."""
+    """Topics by name. A requested topic that does not exist has its error here."""
 
 
 def fields_of_request(topics: Iterable[str] | None, allow_auto_create: bool) -> dict[str, Any]:
-    """What a Metadata request says; None asks for all topics."""
+    """Fields of a Metadata request; None requests all topics."""
     named = None if topics is None else [{"name": each, "topic_id": None} for each in topics]
     return {"topics": named, "allow_auto_topic_creation": allow_auto_create}
 
 
 def from_response(response: Any) -> Metadata:
-    """The values in kio's response of any version."""
+    """The metadata in kio's response of any version."""
     return Metadata(
         brokers={
             each.node_id: Broker(each.node_id, each.host, each.port, each.rack)

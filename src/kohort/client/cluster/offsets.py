@@ -1,6 +1,4 @@
-"""Offsets by time: the first, the last, the first at or after a timestamp (Kafka's ListOffsets API,
-v1-v11).
-"""
+"""Queries offsets by time: first, last, first since a timestamp (Kafka's ListOffsets, v1-v11)."""
 
 import asyncio
 from collections import defaultdict
@@ -17,11 +15,9 @@ from kohort.types import TopicPartition
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 LATEST: Final = -1
-"""Behind the last record; under read_committed, behind the last one that is not part of an open
-transaction.
-"""
+"""Behind the last record; under read_committed, the last stable offset."""
 EARLIEST: Final = -2
-"""The first record that is still there."""
+"""The first record that is still in the log."""
 MAX_TIMESTAMP: Final = -3
 """The record with the largest timestamp (KIP-734, brokers since 3.0)."""
 EARLIEST_LOCAL: Final = -4
@@ -32,8 +28,9 @@ _LEAST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """What was found. `offset` is -1 if no record is that young; `timestamp` (ms) is -1 unless
-    asked for by time.
+    """The result of a query.
+
+    `offset` is -1 if no record is that recent; `timestamp` (ms) is -1 unless queried by time.
     """
 
     offset: int
@@ -50,8 +47,8 @@ async def list_offsets(
 ) -> dict[TopicPartition, Offset | KohortError]:
     """The offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP or a timestamp in ms.
 
-    A partition that cannot be told has its error instead: KafkaError with the broker's code,
-    GaveUpError if leaders were asked for `timeout_ms` (default: `default_api_timeout_ms`) in vain,
+    A partition without a result has its error instead: KafkaError with the broker's code,
+    GaveUpError after `timeout_ms` of attempts (default: `default_api_timeout_ms`),
     UnsupportedVersionError.
     """
     found: dict[TopicPartition, Offset | KohortError] = {}

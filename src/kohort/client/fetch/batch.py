@@ -1,8 +1,7 @@
-"""What a fetch brought of one partition: some record batches, as the bytes they came in.
+"""A fetched batch of one partition: several record batches, in the bytes that the broker sent.
 
-Nothing is decoded until it is asked for: `records` makes Python objects, `to_arrow` an Arrow record
-batch at native speed, and whoever passes bytes on takes `data`. The bytes are a view of the
-network's own buffer.
+Nothing is decoded until it is requested: `records` gives Python objects, `to_arrow` an Arrow record
+batch at native speed, and `data` the bytes. The bytes are a view of the network buffer.
 """
 
 from collections.abc import Iterator
@@ -30,10 +29,9 @@ _END: Final = 2**63 - 1
 
 
 class Batch:
-    """Records of one partition from `first_offset` to below `next_offset`, which is where to go on:
-    commit it.
+    """Records of one partition from `first_offset` to below `next_offset`, the offset to commit.
 
-    There may be fewer records than offsets, even none: compaction removes records, transactions
+    There may be fewer records than offsets, even none: compaction removes records, and transactions
     have markers.
     """
 
@@ -65,7 +63,7 @@ class Batch:
     ) -> None:
         self.topic_partition = topic_partition
         self.data = data
-        """Whole record batches, as they came. The first may begin before `first_offset`."""
+        """Whole record batches as received. The first may begin before `first_offset`."""
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.leader_epoch = leader_epoch
@@ -74,7 +72,7 @@ class Batch:
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.aborted = aborted
-        """(producer id, first offset) of transactions to leave out."""
+        """Aborted transactions as (producer id, first offset); their records are left out."""
         self._records: tuple[Record, ...] | None = None
 
     def __repr__(self) -> str:
@@ -84,13 +82,11 @@ class Batch:
         )
 
     def __len__(self) -> int:
-        """How many records there are; decodes them."""
+        """Number of records; decodes them."""
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record]:
-        """The records one after the other. Unless `records` was asked for they are not kept, which
-        is faster.
-        """
+        """The records one after the other; not kept unless `records` was used, which is faster."""
         return (
             chain.from_iterable(self._decoded()) if self._records is None else iter(self._records)
         )
@@ -102,14 +98,12 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Bytes of `data`."""
+        """Size of `data` in bytes."""
         return len(self.data)
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records, decoded when first asked for. Raises KafkaError CORRUPT_MESSAGE,
-        INVALID_RECORD.
-        """
+        """The records, decoded on first use. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD."""
         if self._records is None:
             self._records = tuple(chain.from_iterable(self._decoded()))
         return self._records
@@ -148,14 +142,14 @@ def _columnar() -> Any:
 
 
 class Scan(NamedTuple):
-    """What a partition's bytes are."""
+    """The usable part of a partition's bytes."""
 
     size: int
     """Bytes of the whole batches that can be used."""
     next_offset: int
-    """Behind them; the offset asked for if there are none."""
+    """Offset behind them; the requested offset if there are none."""
     leader_epoch: int
-    """Of the last of them; -1 if there are none."""
+    """Leader epoch of the last of them; -1 if there are none."""
 
 
 def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: bool) -> Scan:

@@ -1,4 +1,4 @@
-"""Writing records: batches, idempotence, delivery results and dead letters."""
+"""Sends records: batches, idempotence, delivery results and dead letters."""
 
 from kohort.client.produce.dead_letters import DeadLetters
 from kohort.client.produce.producer import Producer

@@ -1,7 +1,7 @@
-"""Records of one partition on their way into a log together, and what comes of each.
+"""A batch of records of one partition on its way into the log, and the outcome of each record.
 
-Records are encoded as they are appended; the batch is compressed when it is closed. Its header,
-with producer id and sequence, is made when it is sent, as these may change before it is sent again.
+Records are encoded when they are appended, and compressed when the batch is closed. The header,
+with producer id and sequence, is encoded for each attempt, as these may change in between.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _CRC_AT: Final = ATTRIBUTES_AT - 4
 
 
 class ProducerId(NamedTuple):
-    """Who an idempotent producer is to the brokers (KIP-98)."""
+    """Id and epoch of an idempotent producer (KIP-98)."""
 
     id: int
     epoch: int
@@ -42,21 +42,20 @@ NOBODY: Final = ProducerId(NO_PRODUCER_ID, -1)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is."""
+    """The place of a record in the log."""
 
     topic: str
     partition: int
     offset: int
-    """-1 if the broker did not tell: with acks=0, or if it has had the record before."""
+    """-1 if the broker did not report it: with acks=0, or if the batch was a duplicate."""
     timestamp: int
-    """ms; the broker's own if the topic has log append time."""
+    """In ms; the broker's own if the topic has log append time."""
 
 
 class Delivery:
-    """What comes of one record: await it for its RecordMetadata, or the error that kept it from the
-    log.
+    """The outcome of one record: await it for its RecordMetadata, or for the error of its delivery.
 
-    It need not be awaited: `Producer.flush` raises errors that nobody has seen.
+    It need not be awaited: `Producer.flush` raises errors of deliveries that were not.
     """
 
     __slots__ = ("_batch", "_index", "_timestamp")
@@ -71,7 +70,7 @@ class Delivery:
         while True:
             batch.is_awaited = True
             if not batch.done.done():
-                # Shielded: many wait for one future, and one of them may be cancelled.
+                # Shielded: many callers wait for this future, and one of them may be cancelled.
                 yield from asyncio.shield(batch.done).__await__()
             base_offset, append_time = batch.done.result()
             if batch.halves is None:
@@ -85,12 +84,12 @@ class Delivery:
         )
 
     def done(self) -> bool:
-        """Whether awaiting it would not wait."""
+        """Whether the outcome is known."""
         return self._batch.done.done()
 
 
 class ProduceBatch:
-    """Open until `close`; then it waits to be sent, perhaps several times."""
+    """A batch that takes records until `close`, and is then sent, perhaps several times."""
 
     __slots__ = (
         "_max_timestamp",
@@ -125,7 +124,7 @@ class ProduceBatch:
         self._max_timestamp = base_timestamp
         self.count = 0
         self.size = HEADER_SIZE
-        """Bytes, before compression."""
+        """In bytes, before compression."""
         self._parts: list[bytes] = []
         self._payload: bytes | None = None
         self.producer = NOBODY
@@ -133,10 +132,10 @@ class ProduceBatch:
         self.attempts = 0
         self.last_error: Exception | None = None
         self.done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        """Base offset and append time (-1: as created)."""
+        """Base offset and append time (-1: the create time counts)."""
         self.is_awaited = False
         self.halves: tuple[ProduceBatch, ProduceBatch] | None = None
-        """If it was too large and had to be sent in two."""
+        """The two batches that replace it if it was too large."""
 
     def __repr__(self) -> str:
         return (
@@ -151,7 +150,7 @@ class ProduceBatch:
     def append(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp: int
     ) -> Delivery:
-        """Take one more record. Whether there is room is the caller's affair."""
+        """Append one more record; the caller keeps to the batch size."""
         delta = timestamp - self.base_timestamp
         count = self.count
         stamp = SMALL_VARINTS[delta] if 0 <= delta < _SMALL else encode_varint(delta)
@@ -196,8 +195,9 @@ class ProduceBatch:
         return Delivery(self, count, timestamp)
 
     def append_encoded(self, payload: bytes, size: int, count: int, max_timestamp: int) -> Delivery:
-        """Take records that are encoded (in `size` bytes, with deltas from 0 and the batch's base
-        timestamp) and compressed already, and close.
+        """Append records that are encoded and compressed already, and close.
+
+        The records take `size` bytes uncompressed, with deltas from 0 and from the base timestamp.
         """
         self._payload = payload
         self.count = count
@@ -206,14 +206,14 @@ class ProduceBatch:
         return Delivery(self, 0, self.base_timestamp)
 
     def close(self) -> None:
-        """Take no more records, and compress what is there. Idempotent."""
+        """Compress the records; nothing can be appended any more. Idempotent."""
         if self._payload is None:
             self._payload = compress(self.codec, b"".join(self._parts))
             self._parts.clear()
 
     @property
     def sent_size(self) -> int:
-        """Bytes of the closed batch."""
+        """Size of the closed batch in bytes."""
         return HEADER_SIZE + len(self._payload or b"")
 
     def encoded(self) -> tuple[bytes, bytes]:
@@ -229,9 +229,7 @@ class ProduceBatch:
         return bytes(head), payload
 
     def split(self) -> "tuple[ProduceBatch, ProduceBatch]":
-        """Two batches with half the records each; their deliveries follow. The sequences go on as
-        they were.
-        """
+        """Replace the batch by two with half the records each; deliveries and sequences follow."""
         content = bytes(decompress(self.codec, self._payload or b""))
         records = list(decode(content, 0, self.count, 0, self.base_timestamp))
         middle = self.count // 2
@@ -248,21 +246,21 @@ class ProduceBatch:
         return self.halves
 
     async def settled(self) -> None:
-        """Wait until it is known what came of all its records."""
+        """Wait until the outcome of all its records is known."""
         await asyncio.wait([self.done])
         for half in self.halves or ():
             await half.settled()
 
     def succeed(self, base_offset: int, append_time: int) -> None:
-        """It is in the log from `base_offset` on (-1: nobody knows where)."""
+        """The batch is in the log from `base_offset` on (-1: unknown)."""
         if not self.done.done():
             self.done.set_result((base_offset, append_time))
-            self._payload = b""  # deliveries may be kept for long
+            self._payload = b""  # the application may keep deliveries for long
 
     def fail(self, error: Exception) -> None:
-        """It will not be in the log, as far as is known."""
+        """The batch is given up with that error."""
         if not self.done.done():
             self.done.set_exception(error)
             self._parts.clear()
             self._payload = b""
-            self.done.exception()  # that nobody awaits it is no error of the loop's: flush tells
+            self.done.exception()  # mark it as read: `flush` raises it if no caller awaited it

@@ -1,5 +1,4 @@
-"""Records that nobody can process: put aside, with what there is to know of them, so that the
-others go on.
+"""Sends records that cannot be processed to a dead letter topic, with the cause in headers.
 
     dead_letters = DeadLetters(producer, topic="orders.dead")
 
@@ -11,10 +10,10 @@ others go on.
                 await dead_letters.put(record, error)
         await generation.commit({partition: batch.next_offset})
 
-The record keeps its key, value, headers and timestamp; headers that begin with `__kohort.errors.`
-tell where it came from and what became of it, as those of Kafka Connect (KIP-298,
-`__connect.errors.`) do. `put` returns when the brokers have it: commit after that, and no record is
-lost between the two; after a crash in between there are two letters.
+The record keeps its key, value, headers and timestamp. Headers that begin with `__kohort.errors.`
+give its origin and the error, like those of Kafka Connect (KIP-298, `__connect.errors.`). `put`
+returns when the brokers have the record. A commit after that loses nothing; a crash in between
+leaves a duplicate.
 """
 
 import traceback
@@ -25,7 +24,7 @@ from kohort.client.record import Record
 
 PREFIX: Final = "__kohort.errors."
 LONGEST_TRACE: Final = 8_192
-"""Characters; the end tells most."""
+"""Most characters of a stack trace; its end is kept."""
 
 
 class DeadLetters:
@@ -34,13 +33,14 @@ class DeadLetters:
     def __init__(self, producer: Producer, *, topic: str, group_id: str = "") -> None:
         self.topic = topic
         self.count = 0
-        """How many were put."""
+        """Number of records that were put."""
         self._producer = producer
         self._group_id = group_id
 
     async def put(self, record: Record, error: BaseException) -> None:
-        """Back when the brokers have it. Raises what the producer raises; do not commit the record
-        then.
+        """Send the record to the topic, and return when the brokers have it.
+
+        Raises the producer's errors; do not commit the record then.
         """
         acknowledged = await self._producer.send(
             self.topic,
@@ -56,7 +56,7 @@ class DeadLetters:
 def failure_headers(
     record: Record, error: BaseException, group_id: str = ""
 ) -> tuple[tuple[str, bytes], ...]:
-    """Where a record came from, and what became of it."""
+    """Headers that say where a record came from, and why it failed."""
     trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
     told = {
         "topic": record.topic,

@@ -1,7 +1,7 @@
-"""What comes of batches that were sent: in the log, sent again, sent in two, or given up.
+"""Handles the results of batches that were sent: delivered, retried, split in two, or given up.
 
-A broker that refuses a sequence has lost those before it, or awaits one that is to be sent again:
-the rules of that are `ProducePartition`'s.
+A broker that refuses a sequence has lost earlier ones, or awaits one that will be sent again. The
+rules for that are in `ProducePartition`.
 """
 
 import asyncio
@@ -29,8 +29,9 @@ _UNKNOWN: Final = ErrorCode.unknown_server_error
 
 
 class DeliveryResults:
-    """Of one producer. `on_settled` is called with every batch that is done with, also with one
-    that was split.
+    """The results of one producer.
+
+    `on_settled` is called with each finished batch, also a split one.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class DeliveryResults:
         self._backoffs: dict[TopicPartition, Backoff] = {}
 
     def handle_response(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
-        """The broker's answer for the batch, None if it left that out."""
+        """Handle the broker's response for the batch; None if the response lacks it."""
         if told is None:
             self.failed(
                 partition,
                 batch,
-                KafkaError(_UNKNOWN, f"{batch.tp} is missing in the broker's answer"),
+                KafkaError(_UNKNOWN, f"{batch.tp} is missing in the broker's response"),
             )
         elif told.error_code is ErrorCode.none:
             stamp = (
@@ -102,7 +103,7 @@ class DeliveryResults:
             self._ids.next_epoch(batch.producer)
 
     def failed(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
-        """There is no answer, or it says that the batch is not in the log."""
+        """Handle a failure: no response, or one that says that the batch is not in the log."""
         if is_retriable(error):
             self._again(partition, batch, error)
         else:
@@ -120,12 +121,12 @@ class DeliveryResults:
         partition.again(batch, now + backoff.next_s())
 
     def settle(self, batch: ProduceBatch, error: Exception) -> None:
-        """Give it up."""
+        """Give the batch up."""
         batch.fail(error)
         self._on_settled(batch)
 
     def timed_out(self, batch: ProduceBatch) -> DeliveryTimeoutError:
-        """The error that tells what was tried."""
+        """The error that lists the attempts."""
         limit = f"{self._config.delivery_timeout_s:g} s"
         tried = f"{batch.attempts} attempts" if batch.attempts else "it was never sent"
         last = f", the last: {batch.last_error}" if batch.last_error else ""

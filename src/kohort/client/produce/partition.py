@@ -1,23 +1,19 @@
-"""The batches of one partition, in order: being filled, waiting, in flight; and the sequences that
-keep them in order.
+"""The batches of one partition in order, and the sequences that keep the order in the log.
 
-Pure: when a batch may be sent is an argument's affair (`now`), what was answered is told by the
-sender.
+Pure: time is an argument (`now`), and the sender reports the results.
 
-An idempotent producer numbers its records (KIP-98): the broker takes a batch only if its sequence
-is the next, so that several batches can be in flight and one that is sent again is not appended
-twice. When one of them fails, those behind it fail as well (OUT_OF_ORDER_SEQUENCE_NUMBER). So
-nothing new is sent until all that are in flight have been answered, and then they are sent again in
-order, one at a time until one succeeds. If the broker refuses the sequence of the very first one,
-it has lost what came before; the producer takes the next epoch, and the numbers begin at 0
-(KIP-360).
+An idempotent producer numbers its records (KIP-98). The broker takes a batch only if its sequence
+is the next one. So several batches can be in flight, and a batch that is sent again is not appended
+twice. When one of them fails, those behind it fail as well (OUT_OF_ORDER_SEQUENCE_NUMBER). Nothing
+new is then sent until all batches in flight have a response; they are sent again in order, one at a
+time until one succeeds. If the broker refuses the sequence of the very first one, it has lost the
+earlier ones: the producer takes the next epoch, and sequences begin at 0 (KIP-360).
 
-The first batch under a producer id goes alone. A broker that does not know the id yet takes any
-sequence (Kafka's ProducerAppendInfo): if it refused the first one, as it does while the topic is
-just being made, and took the second, the order would be lost.
+The first batch under a producer id is sent alone. A broker that does not know the id takes any
+sequence (Kafka's ProducerAppendInfo). If it refused the first batch, as it does while the topic is
+being created, and took the second, the order would be lost.
 
-Without idempotence there is one batch in flight at a time: two could change places when the first
-is sent again.
+Without idempotence one batch is in flight at a time: two could change places on a retry.
 """
 
 from collections import deque
@@ -31,18 +27,18 @@ NEVER: Final = float("inf")
 
 
 class ProducePartition:
-    """The state of one partition."""
+    """The batches of one partition."""
 
     def __init__(self, tp: TopicPartition, max_in_flight: int) -> None:
         self.tp = tp
         self.waiting: deque[ProduceBatch] = deque()
-        """The last one may be open."""
+        """Batches to send; the last one may be open."""
         self.in_flight: list[ProduceBatch] = []
         self.not_before = 0.0
         """Backoff after a failure, by the loop's clock."""
         self._max_in_flight = max_in_flight
         self._recovering = False
-        """One batch at a time, until one succeeds: what is behind it could overtake it."""
+        """One batch at a time until one succeeds: those behind it could overtake it."""
         self._reset = False
         self._numbers = 0
         self._producer = NOBODY
@@ -56,22 +52,21 @@ class ProducePartition:
 
     @property
     def open(self) -> ProduceBatch | None:
-        """The batch that takes records."""
+        """The batch that takes records, if any."""
         return self.waiting[-1] if self.waiting and not self.waiting[-1].is_closed else None
 
     def next_number(self) -> int:
-        """Of a new batch."""
+        """The number of a new batch."""
         self._numbers += 1
         return self._numbers
 
     @property
     def is_idle(self) -> bool:
+        """Whether no batch is waiting or in flight."""
         return not self.waiting and not self.in_flight
 
     def due(self, linger_s: float, *, hurry: bool) -> float:
-        """When the next batch may be sent: at once (0), at that time, or not before an answer comes
-        (NEVER).
-        """
+        """When the next batch may be sent: 0 (at once), a time, or NEVER (after a response)."""
         if not self.waiting or len(self.in_flight) >= self._max_in_flight:
             return NEVER
         if (self._recovering or self._reset) and self.in_flight:
@@ -81,9 +76,7 @@ class ProducePartition:
         return max(ripe, self.not_before)
 
     def take(self, producer: ProducerId) -> ProduceBatch | None:
-        """The next batch, to be sent under that producer id; None while older ones have to be
-        answered first.
-        """
+        """The next batch to send under that producer id; None while older ones are in flight."""
         if (self._reset or producer != self._producer) and not self._adopt(producer):
             return None
         batch = self.waiting.popleft()
@@ -96,10 +89,9 @@ class ProducePartition:
         return batch
 
     def _adopt(self, producer: ProducerId) -> bool:
-        """Go on under another producer id, with sequences from 0; or under the old one while
-        batches depend on it.
+        """Use another producer id, with sequences from 0, unless batches depend on the old one.
 
-        False if the old one cannot be gone on with, and not all its batches have been answered.
+        False if the old id is unusable, and some of its batches have no response yet.
         """
         if self._reset:
             if self.in_flight:
@@ -115,26 +107,26 @@ class ProducePartition:
         return True
 
     def succeeded(self, batch: ProduceBatch) -> None:
-        """The broker has it."""
+        """The broker has the batch."""
         self.in_flight.remove(batch)
         self._recovering = False
         self.not_before = 0.0
 
     def gone(self, batch: ProduceBatch) -> None:
-        """It failed for good. Those behind it carry sequences that the broker does not expect now."""
+        """The batch is given up; the broker does not expect the sequences of those behind it."""
         self.in_flight.remove(batch)
         if batch.sequence != NO_SEQUENCE:
             self._recovering = self._recovering or bool(self.in_flight)
 
     def again(self, batch: ProduceBatch, not_before: float) -> None:
-        """It has to be sent again, at its place."""
+        """Send the batch again, at its place in the order."""
         self.in_flight.remove(batch)
         self._recovering = True
         self.not_before = not_before
         self._put_back(batch)
 
     def replace(self, batch: ProduceBatch, halves: tuple[ProduceBatch, ProduceBatch]) -> None:
-        """It has to be sent in two."""
+        """Send the two halves instead of the batch."""
         self.in_flight.remove(batch)
         self._recovering = True
         sequence = batch.sequence
@@ -146,14 +138,12 @@ class ProducePartition:
             self._put_back(half)
 
     def is_first(self, batch: ProduceBatch) -> bool:
-        """Whether nothing that was sent before it is unsettled."""
+        """Whether no batch that was sent before it is unsettled."""
         others = (*self.in_flight, *self.waiting)
         return all(each is batch or _place(each) > _place(batch) for each in others)
 
     def begin_anew(self) -> None:
-        """The broker does not know the sequences any more: those of all that are not settled begin
-        at 0.
-        """
+        """The broker lost the sequences: those of all unsettled batches begin at 0."""
         self._reset = True
 
     def _put_back(self, batch: ProduceBatch) -> None:
@@ -161,7 +151,7 @@ class ProducePartition:
         self.waiting.insert(next(behind, len(self.waiting)), batch)
 
     def expired(self, deadline: float) -> list[ProduceBatch]:
-        """Take out the batches that wait since before `deadline`."""
+        """Remove and return the batches that wait since before `deadline`."""
         if not self.waiting or self.waiting[0].created > deadline:
             return []
         found = [batch for batch in self.waiting if batch.created <= deadline]
@@ -170,5 +160,5 @@ class ProducePartition:
 
 
 def _place(batch: ProduceBatch) -> tuple[int, int]:
-    """Halves of a batch have its number, and sequences of their own."""
+    """Order of batches; halves share a number, and differ in their sequence."""
     return batch.number, batch.sequence

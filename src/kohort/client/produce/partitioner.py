@@ -1,9 +1,8 @@
-"""Which partition a record goes to: Java's defaults, so that producers of all languages agree where
-a key is.
+"""Chooses the partition of a record by Java's defaults, so that all clients agree where a key is.
 
-A record with a key goes where murmur2 of the key says (Kafka's BuiltInPartitioner). One without
-goes to the partition that is being filled, until a batch's worth of bytes went there, and then to
-another one (KIP-794): full batches of few partitions are cheaper than small ones of all.
+A record with a key goes to the partition of the key's murmur2 hash (Kafka's BuiltInPartitioner).
+One without a key goes to the sticky partition, which changes after a batch's worth of bytes
+(KIP-794): full batches of few partitions are cheaper than small ones of all.
 """
 
 import random
@@ -13,9 +12,7 @@ from struct import Struct
 from typing import Final
 
 Partitioner = Callable[[str, bytes | None, int], int | None]
-"""(topic, key, number of partitions) -> partition; None leaves the choice to the one that is being
-filled.
-"""
+"""(topic, key, number of partitions) -> partition; None: the sticky partition."""
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
@@ -45,12 +42,12 @@ def _words(count: int) -> Struct:
 
 
 def murmur2_partitioner(_topic: str, key: bytes | None, partitions: int) -> int | None:
-    """Java's default."""
+    """Java's default partitioner."""
     return None if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class Sticky:
-    """The partition of a topic that records without a key go to, for now."""
+    """The present partition for a topic's records without a key."""
 
     __slots__ = ("_choose", "_current", "_produced", "_stay_bytes")
 
@@ -63,7 +60,7 @@ class Sticky:
         self._produced = 0
 
     def next(self, size: int, available: Sequence[int]) -> int:
-        """The partition for a record of `size` bytes, of those that have a leader."""
+        """The partition for a record of `size` bytes, out of those that have a leader."""
         if self._produced >= self._stay_bytes or self._current not in available:
             others = [each for each in available if each != self._current]
             self._current = self._choose(others or available)

@@ -1,4 +1,4 @@
-"""The producer id under which sequences count (Kafka's InitProducerId API, KIP-98 and KIP-360)."""
+"""The producer id of an idempotent producer (Kafka's InitProducerId API, KIP-98 and KIP-360)."""
 
 import asyncio
 from typing import Final
@@ -13,9 +13,7 @@ _MAX_EPOCH: Final = 2**15 - 1
 
 
 class ProducerIds:
-    """The id of one producer: asked for when first needed, with the next epoch when a broker lost
-    its sequences.
-    """
+    """The id of one producer: requested on first use, with a new epoch after lost sequences."""
 
     def __init__(self, cluster: Cluster, *, enabled: bool) -> None:
         self._cluster = cluster
@@ -25,11 +23,14 @@ class ProducerIds:
 
     @property
     def current(self) -> ProducerId | None:
-        """The id; NOBODY without idempotence, None while it has to be asked for (`acquire`)."""
+        """The id; NOBODY without idempotence, None while it has to be requested (`acquire`)."""
         return self._current if not self._enabled or self._current != NOBODY else None
 
     async def acquire(self) -> None:
-        """Ask for an id, if there is none. Raises GaveUpError, KafkaError, UnsupportedVersionError."""
+        """Request an id if there is none.
+
+        Raises GaveUpError, KafkaError, UnsupportedVersionError.
+        """
         async with self._lock:
             if self.current is None:
                 self._current = await retrying(
@@ -40,8 +41,9 @@ class ProducerIds:
                 )
 
     def next_epoch(self, of: ProducerId) -> None:
-        """The sequences under this id are lost. Partitions that are not concerned go on with it
-        until they are idle.
+        """The sequences under this id are lost: use the next epoch.
+
+        Partitions that are not affected continue with the old epoch until they are idle.
         """
         if of != self._current:
             return  # the next one is there already
@@ -49,7 +51,7 @@ class ProducerIds:
         self._current = bumped if bumped.epoch < _MAX_EPOCH else NOBODY
 
     def lost(self, of: ProducerId) -> None:
-        """The brokers take nothing under this id any more: another is needed."""
+        """The brokers refuse this id: another one is needed."""
         if of == self._current:
             self._current = NOBODY
 

@@ -1,7 +1,6 @@
-"""A Produce request without copying its records: pieces, of which the large ones are the batches
-themselves.
+"""Encodes a Produce request without copying its records: pieces, with the batches among them.
 
-v3 to v12, which name topics; from v9 on lengths are compact (KIP-482).
+Versions 3 to 12, which name topics; lengths are compact from v9 on (KIP-482).
 """
 
 from collections import defaultdict
@@ -27,7 +26,7 @@ _FLEXIBLE_SINCE: Final = 9
 def produce_request(
     version: int, acks: int, timeout_ms: int, batches: Iterable[ProduceBatch]
 ) -> list[bytes]:
-    """The body, in pieces; one batch for each partition."""
+    """The body in pieces; one batch per partition."""
     by_topic: defaultdict[str, list[ProduceBatch]] = defaultdict(list)
     for batch in batches:
         by_topic[batch.tp.topic].append(batch)

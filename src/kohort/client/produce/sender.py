@@ -1,8 +1,8 @@
-"""Sends what producers' partitions have ready; `DeliveryResults` deals with the answers.
+"""Sends the batches that are due; `DeliveryResults` handles the responses.
 
-One task looks at all partitions with batches whenever something may have changed, and starts
-requests: each has one batch of as many partitions of a broker as there are, several requests may be
-on their way to a broker (Kafka's Sender).
+One task checks all partitions with batches whenever something may have changed, and starts
+requests. A request has one batch of each partition of a broker that is due. Several requests may be
+in flight to a broker (Kafka's Sender).
 """
 
 import asyncio
@@ -27,8 +27,9 @@ log: Final = logging.getLogger("kohort.client.producer")
 
 
 class Sender:
-    """`on_settled` is called with every batch that is done with, also with one that was split into
-    two.
+    """Sends batches.
+
+    `on_settled` is called with each finished batch, also one that was split in two.
     """
 
     def __init__(
@@ -51,19 +52,19 @@ class Sender:
         self._locating: set[TopicPartition] = set()
         self._acquiring = False
         self.hurry = 0
-        """How many wait for all to be sent: nothing lingers then."""
+        """Number of callers that wait for memory: batches do not linger then."""
         self._task = self._start(self._run())
 
     def add(self, partition: ProducePartition) -> None:
-        """It has batches."""
+        """The partition has batches to send."""
         self._active[partition] = None
 
     def wake(self) -> None:
-        """Something may have become due."""
+        """A batch may have become due."""
         self._wake.set()
 
     async def close(self) -> None:
-        """End at once; what is not settled fails."""
+        """End at once; unsettled batches fail."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -89,7 +90,7 @@ class Sender:
                 pass
 
     def _step(self, now: float) -> float:
-        """Start what is due; when something else will be."""
+        """Start the requests that are due; returns when the next one will be."""
         producer = self._ids.current
         if producer is None:
             if self._active and not self._acquiring:
@@ -117,7 +118,7 @@ class Sender:
     def _send_ready(
         self, node_id: int, partitions: Sequence[ProducePartition], now: float
     ) -> float:
-        """Start one request; at once again (`now`) if there is more for the same broker."""
+        """Start one request; `wake` if the broker has more to get."""
         producer = self._ids.current
         assert producer is not None
         batches, size = [], 0
@@ -128,7 +129,7 @@ class Sender:
             batch = partition.take(producer)
             if batch is not None:
                 batches.append((partition, batch))
-                self._active[partition] = self._active.pop(partition)  # others first next time
+                self._active[partition] = self._active.pop(partition)  # last in the next request
                 size += batch.sent_size
             # The next batch of each goes with another request.
             if partition.due(self._config.linger_s, hurry=self.hurry > 0) <= now:
@@ -139,7 +140,7 @@ class Sender:
         return NEVER
 
     def _expire(self, now: float) -> float:
-        """Give up what has waited for too long; when the next will have."""
+        """Give up batches that have waited too long; returns when the next one will have."""
         timeout = self._config.delivery_timeout_s
         earliest = NEVER
         for partition in tuple(self._active):
@@ -161,7 +162,7 @@ class Sender:
         except Exception as error:
             if isinstance(error, KohortError):
                 self._cluster.stale(*{batch.tp.topic for _, batch in batches})
-            else:  # whoever sends is told, rather than left waiting
+            else:  # a fault of the client: the deliveries raise it
                 log.exception("a request to broker %s ended with an error that is our own", node_id)
             for partition, batch in batches:
                 self._results.failed(partition, batch, error)
@@ -217,9 +218,7 @@ class Sender:
             self.wake()
 
     def _not_had(self, partitions: Iterable[ProducePartition], error: Exception) -> None:
-        """What their batches need could not be had: in vain for good, or until they have waited for
-        too long.
-        """
+        """Handle a leader or producer id that cannot be had: fail now, or when batches time out."""
         for partition in partitions:
             if isinstance(error, GaveUpError) or is_retriable(error):
                 for batch in partition.waiting:
@@ -236,7 +235,7 @@ class Sender:
 
 
 class _Untold:
-    """What is known of a batch that the broker was not asked to acknowledge."""
+    """The result of a batch for which no acknowledgement was requested."""
 
     error_code = ErrorCode.none
     base_offset = NO_OFFSET

@@ -1,4 +1,4 @@
-"""Offset resets as plans that are reviewed, executed, verified and undone."""
+"""Offset resets by plans that are reviewed, executed, verified and undone."""
 
 from kohort.client.resets.csv import read_offsets, write_offsets
 from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan

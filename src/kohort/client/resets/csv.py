@@ -1,7 +1,7 @@
-"""Offsets in Kafka's CSV: what `kafka-consumer-groups --export` writes and `--from-file` reads.
+"""Offsets as CSV: what `kafka-consumer-groups --export` writes and `--from-file` reads.
 
 `topic,partition,offset` for a single group, `group,topic,partition,offset` for several; no header.
-Which of the two a file is, is told by its first line.
+The first line decides which of the two a file is.
 """
 
 import csv
@@ -58,7 +58,7 @@ def _read(
 
 
 def write_offsets(changes: Iterable[Change], *, with_group: bool) -> str:
-    """The new offsets, a line each."""
+    """The new offsets, one line each."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for change in changes:

@@ -1,9 +1,8 @@
-"""A reset as a value: what was committed, what shall be, and the file that keeps both.
+"""A reset as a value: committed offsets before and after, and the file that stores both.
 
-A plan is made once and then is the truth about the reset: executing it commits every `new`, undoing
-it is executing its inverse, and both are refused when the group no longer stands where the plan
-says (`drift`). The file is JSON, so that it can be reviewed, kept and compared like any other
-change.
+A plan is made once. Executing it commits every `new`; undoing it executes its inverse. Both are
+refused when the group's offsets differ from the plan's (`drift`). The file is JSON, so that it can
+be reviewed, stored and compared like other changes.
 """
 
 import json
@@ -21,25 +20,25 @@ VERSION: Final = 1
 
 
 class PlanError(KohortError):
-    """A file that is no plan; the text says what is wrong with it."""
+    """A file that is not a plan; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One partition of one group."""
+    """The change of one partition of one group."""
 
     group: GroupId
     partition: TopicPartition
     old: OffsetAndMetadata | None
-    """What was committed when the plan was made; None: nothing."""
+    """The commit when the plan was made; None: nothing."""
     new: OffsetAndMetadata | None
-    """What shall be committed; None: nothing, the commit is deleted."""
+    """The commit to make; None: the commit is deleted."""
     warning: str = ""
-    """Why `new` is not what was asked for."""
+    """Why `new` is not the requested offset."""
 
     @property
     def moves(self) -> int | None:
-        """By how many offsets, None where one of the two is none."""
+        """Difference of the offsets; None if one of the two does not exist."""
         return None if self.old is None or self.new is None else self.new.offset - self.old.offset
 
     @property
@@ -49,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A partition that no longer stands where the plan says."""
+    """A partition whose commit is not the one in the plan."""
 
     group: GroupId
     partition: TopicPartition
@@ -59,10 +58,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPlan:
-    """What a reset does to one or more groups."""
+    """The changes of a reset to one or more groups."""
 
     specification: str
-    """In words, as in "to-datetime 2026-01-31T09:30:00.000Z"."""
+    """In words, such as "to-datetime 2026-01-31T09:30:00.000Z"."""
     cluster_id: str | None
     made_at_ms: int
     changes: tuple[Change, ...]
@@ -70,14 +69,14 @@ class ResetPlan:
 
     @property
     def groups(self) -> tuple[GroupId, ...]:
-        """In the order in which they come first."""
+        """The groups in the order of their first change."""
         return tuple(dict.fromkeys(change.group for change in self.changes))
 
     def of(self, group: GroupId) -> tuple[Change, ...]:
         return tuple(change for change in self.changes if change.group == group)
 
     def inverse(self, now_ms: int) -> Self:
-        """The plan that brings back what was."""
+        """The plan that restores the commits of before."""
         return replace(
             self,
             specification=f"undo of {self.specification}",
@@ -91,7 +90,7 @@ class ResetPlan:
     def drift(
         self, current: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> tuple[Drift, ...]:
-        """Where the groups stand elsewhere than at `old`. Offsets count, not their metadata."""
+        """The partitions whose commits are not at `old`. Offsets count, not their metadata."""
         found = (
             Drift(
                 each.group,
@@ -104,10 +103,9 @@ class ResetPlan:
         return tuple(drift for drift in found if drift.expected != drift.found)
 
     # --- the file
-    # ------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """One object; one line per partition, so that a diff of two plans reads well."""
+        """The plan as one JSON object, with one line per partition for readable diffs."""
         head = {
             "format": FORMAT,
             "version": VERSION,
@@ -127,7 +125,7 @@ class ResetPlan:
 
     @classmethod
     def from_json(cls, text: str) -> "ResetPlan":
-        """Raises PlanError."""
+        """Read a plan. Raises PlanError."""
         try:
             read = json.loads(text)
         except ValueError as error:

@@ -1,11 +1,11 @@
-"""Resets as Kafka's tool does them, and what it lacks: a plan first, verified execution, undo.
+"""Resets offsets as Kafka's tool does, but by a plan, with verification and undo.
 
     plan = await plan_reset(admin, ["orders"], ToTime(at_ms), topics={"orders": None})
-    await execute(admin, plan)                              # commits plan.changes[…].new, reads back, compares
-    await execute(admin, plan.inverse(now_ms))              # brings back what was
+    await execute(admin, plan)                   # commits, reads back, compares
+    await execute(admin, plan.inverse(now_ms))   # restores the commits of before
 
 `execute` refuses before it changes anything: when a group has members, when the cluster is another
-one, and when the group no longer stands where the plan says. Only the last two can be forced.
+one, and when commits differ from the plan's. Only the last two can be forced.
 """
 
 import time
@@ -31,11 +31,11 @@ Scope: TypeAlias = Mapping[str, Collection[int] | None]
 
 
 class ActiveGroupError(KohortError):
-    """A group has members: only they may move its offsets. The text names them."""
+    """A group has members, and only they may change its offsets; the text names them."""
 
 
 class DriftError(KohortError):
-    """The groups no longer stand where the plan says."""
+    """The groups' commits differ from those in the plan."""
 
     def __init__(self, drifts: Sequence[Drift]) -> None:
         super().__init__(
@@ -47,23 +47,20 @@ class DriftError(KohortError):
 
 
 class NotCommittedError(KohortError):
-    """The coordinator accepted a commit, or refused it, and what is committed is not what was
-    wanted.
-    """
+    """After the reset the commits are not those of the plan."""
 
 
 # --- plan
-# ------------------------------------------------------------------------------------------------------------
 
 
 async def plan_reset(
     admin: Admin, groups: Sequence[GroupId], wanted: Specification, scope: Scope | None = None
 ) -> ResetPlan:
-    """What the reset would do to groups without members, all at once; nothing is changed.
+    """Plan a reset of groups without members; nothing is changed.
 
-    `scope` None: everything that a group has committed (or, for `ToOffsets`, what that names).
-    Raises ActiveGroupError, NoCommitError, and KohortError for what cannot be read, such as an
-    unknown topic.
+    `scope` None: all partitions that a group has committed, or that `ToOffsets` names. Raises
+    ActiveGroupError, NoCommitError, and KohortError for what cannot be read, such as an unknown
+    topic.
     """
     await require_empty(admin, groups)
     committed = await committed_by_all(admin, groups)
@@ -113,7 +110,10 @@ def _partitions(
 async def _offsets_for_time(
     admin: Admin, wanted: Specification, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
-    """None where no record is as new. Raises KafkaError."""
+    """The offset for the time of each partition; None if no record is as recent.
+
+    Raises KafkaError.
+    """
     if not isinstance(wanted, ToTime):
         return {}
     responses = await admin.list_offsets(dict.fromkeys(partitions, wanted.at_ms))
@@ -127,7 +127,7 @@ async def _offsets_for_time(
 
 
 async def partitions_of(admin: Admin, scope: Scope) -> set[TopicPartition]:
-    """Every partition that is meant. Raises KohortError: an unknown topic or partition."""
+    """All partitions of a scope. Raises KohortError for an unknown topic or partition."""
     described = await admin.describe_topics(list(scope))
     found: set[TopicPartition] = set()
     for topic, wanted in scope.items():
@@ -145,14 +145,14 @@ async def partitions_of(admin: Admin, scope: Scope) -> set[TopicPartition]:
 
 
 # --- execute
-# ---------------------------------------------------------------------------------------------------------
 
 
 async def execute(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
-    """Make it so, and read back that it is. Groups are changed one after the other.
+    """Carry out a plan, one group after the other, and verify the commits.
 
-    Raises ActiveGroupError, DriftError and KohortError before anything is changed (an earlier
-    group's changes excepted, should a group have won members since), NotCommittedError after.
+    Raises ActiveGroupError, DriftError and KohortError before anything is changed; only a group
+    that gains members meanwhile is found after changes to earlier groups. Raises NotCommittedError
+    after.
     """
     await check(admin, plan, force=force)
     for group in plan.groups:
@@ -160,7 +160,7 @@ async def execute(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None
 
 
 async def check(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
-    """What `execute` refuses, before it changes anything."""
+    """Raise the errors with which `execute` would refuse the plan."""
     await require_empty(admin, plan.groups)
     if not force:
         await require_same_cluster(admin, plan)
@@ -214,7 +214,7 @@ def _told(of: OffsetAndMetadata | None) -> str:
 
 
 async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
-    """Raises ActiveGroupError, or what hinders to find out."""
+    """Raises ActiveGroupError for groups with members, KohortError if that cannot be found out."""
     active = []
     for group, response in (await admin.describe_groups(groups)).items():
         described = unless_error(response)
@@ -232,7 +232,7 @@ def _active(group: GroupId, described: GroupDescription) -> str:
 
 
 def members_told(described: GroupDescription) -> str:
-    """Who they are, the first few by name."""
+    """Number and names of the members, the first few by name."""
     names = [member.name for member in described.members]
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"{len(names)} member{'' if len(names) == 1 else 's'}: {shown or 'joining now'}"
@@ -241,11 +241,12 @@ def members_told(described: GroupDescription) -> str:
 async def committed_by_all(
     admin: Admin, groups: Collection[GroupId]
 ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata]]:
-    """Everything that these groups have committed. Raises KohortError."""
+    """All commits of these groups. Raises KohortError."""
     return {
         group: unless_error(offsets) for group, offsets in (await admin.committed(groups)).items()
     }
 
 
 def now_ms() -> int:
+    """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -1,10 +1,8 @@
-"""What `--to-…` and `--shift-by` mean for one partition: Kafka's ConsumerGroupCommand, decided
-without I/O.
+"""Specifications of a reset (`--to-…`, `--shift-by`), decided for one partition without I/O.
 
-Every new offset stays within the log: one that lies before its start or behind its end becomes that
-end, with a warning, as Kafka does. A moment after the last record means the end of the log; a
-partition that never had a commit stands "currently" at the end. Only a shift needs a commit to
-start from.
+The rules are those of Kafka's ConsumerGroupCommand. A new offset before the log's start or behind
+its end becomes that end, with a warning. A time after the last record means the end of the log. A
+partition without a commit is "currently" at the end. Only a shift needs a commit to start from.
 """
 
 from collections.abc import Mapping
@@ -85,17 +83,17 @@ Specification: TypeAlias = (
 def new_offset(
     wanted: Specification, group: GroupId, at: PartitionLag, found: int | None = None
 ) -> tuple[OffsetAndMetadata, str]:
-    """The offset to commit, and a warning, "" if there is none.
+    """The offset to commit, and a warning; "" if there is none.
 
-    The log's ends must be known. `found`: the offset that ListOffsets gave for a moment, None when
-    no record is as new. Leader epoch and metadata stay as they are where the offset does. Raises
+    The ends of the log must be known. `found`: the result of ListOffsets for a time, None when no
+    record is as recent. An unchanged offset keeps its leader epoch and metadata. Raises
     NoCommitError.
     """
     assert at.start is not None, at
     assert at.end is not None, at
     offset, warning = _asked_for(wanted, group, at, at.start, at.end, found)
     if isinstance(wanted, ToCurrent):
-        # As in Kafka: what is committed is kept, wherever it is.
+        # As in Kafka: the commit is kept, even outside the log.
         return (at.committed or OffsetAndMetadata(offset=offset)), warning
     if offset < at.start:
         warning = f"offset {offset} is before the log's start; set to {at.start}"

@@ -1,8 +1,7 @@
 """Points in time as Kafka's `--to-datetime` and `--by-duration` take them.
 
-A date and time without a zone is UTC, as in Kafka's own tool; that surprises people, so
-`Moment.zone_given` tells whether a zone was there, and whoever shows the result says in which zone
-it was read.
+A date and time without a zone is UTC, as in Kafka's own tool, which surprises people. So
+`Moment.zone_given` says whether there was a zone, and output names the zone that was used.
 """
 
 import re
@@ -23,13 +22,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time, and whether its zone was told or assumed."""
+    """A point in time, and whether its zone was given or assumed."""
 
     at_ms: int
     zone_given: bool
 
     def told(self, local: timezone | None = None) -> str:
-        """In UTC and in local time: what a person checks before executing."""
+        """In UTC and in local time, to be checked before executing."""
         at = instant(self.at_ms)
         return (
             f"{iso(self.at_ms)} ({at.astimezone(local).isoformat(timespec='milliseconds')} "
@@ -61,10 +60,10 @@ def parse_duration(text: str) -> int:
 
 
 def instant(at_ms: int) -> datetime:
-    """Raises OverflowError for what no calendar has."""
+    """The date and time in UTC. Raises OverflowError outside the calendar."""
     return _EPOCH + timedelta(milliseconds=at_ms)
 
 
 def iso(at_ms: int) -> str:
-    """In UTC, as in 2026-01-31T09:30:00.000Z."""
+    """In UTC, such as 2026-01-31T09:30:00.000Z."""
     return instant(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
