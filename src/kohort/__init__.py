@@ -1,3 +1,3 @@
-"""Kafka consumer groups, whole: a coordinator, an embedded record log and a test kit."""
+"""Kafka-compatible server, client and Spark source for consumer groups."""
 
 __version__ = "0.1.0"

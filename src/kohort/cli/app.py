@@ -72,7 +72,10 @@ def _run_command(name: str, arguments: Sequence[str]) -> int:
 
 def _run_top(arguments: Sequence[str]) -> int:
     commands = "\n".join(f"  {name:<12} {what}" for name, what in COMMANDS.items())
-    parser = Parser("kohort", f"Kafka consumer groups, whole, in Python.\n\ncommands:\n{commands}")
+    parser = Parser(
+        "kohort",
+        f"A Kafka-compatible server and client for consumer groups.\n\ncommands:\n{commands}",
+    )
     parser.usage = "kohort COMMAND [OPTIONS]"
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
