@@ -76,7 +76,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One config as DescribeConfigs and CreateTopics answer it."""
+    """One config as the responses to DescribeConfigs and CreateTopics have it."""
 
     name: str
     value: str | None

@@ -2,7 +2,7 @@
 responses.
 
 The broker's own configuration has rules of its own (`config_def.py`), which help a person at a
-terminal. These are answered to clients, where tools and tests compare the text, so they say what
+terminal. These are sent to clients, where tools and tests compare the text, so they say what
 Kafka says.
 """
 

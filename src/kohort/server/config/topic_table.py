@@ -196,4 +196,4 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         (*_RETENTION, *_SEGMENTS, *_RECORDS, *_MANY_BROKERS, *_TIERED), key=lambda each: each.name
     )
 }
-"""By name, in alphabetical order, which is that of CreateTopics answers."""
+"""By name, in alphabetical order, which is that of the CreateTopics response."""

@@ -1,9 +1,8 @@
-"""One Fetch, from its request to its answer: which partitions to read, in one pass or, when it
-waits, in several.
+"""One Fetch, from request to response: the partitions to read, in one pass, or several if it waits.
 
-A full fetch names all its partitions and is answered all of them. An incremental one
-(`fetch_sessions`) reads what is due in its session and is answered what the client does not know
-yet.
+A full fetch names all its partitions, and its response has all of them. An incremental one
+(`sessions`) reads the partitions that are due in its session, and its response has those that the
+client does not know yet.
 """
 
 from abc import ABC, abstractmethod
@@ -20,9 +19,9 @@ MAX_EPOCH: Final = 2**31 - 1
 
 
 class FetchSession:
-    """What a client fetches, and what it was told of it last."""
+    """The partitions that a client fetches, and the offsets that it was sent last."""
 
-    __slots__ = ("_told", "by_id", "epoch", "id", "last_used", "partitions")
+    __slots__ = ("_sent", "by_id", "epoch", "id", "last_used", "partitions")
 
     def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now: Instant) -> None:
         self.id = session_id
@@ -32,7 +31,7 @@ class FetchSession:
         self.by_id = by_id
         """Whether topics are named by id, from first to last request."""
         self.last_used = now
-        self._told: dict[PartitionKey, tuple[int, int]] = {}
+        self._sent: dict[PartitionKey, tuple[int, int]] = {}
 
     def update(self, wanted: Iterable[PartitionRequest], forgotten: Iterable[PartitionKey]) -> None:
         """One request: the epoch moves on."""
@@ -40,16 +39,16 @@ class FetchSession:
             self.partitions.want(each)
         for key in forgotten:
             self.partitions.forget(key)
-            self._told.pop(key, None)
+            self._sent.pop(key, None)
         self.epoch = self.epoch % MAX_EPOCH + 1
 
     def knows(self, fetched: FetchPartitionData) -> bool:
-        """Whether the client was told these offsets."""
+        """Whether the client was sent these offsets."""
         offsets = (fetched.high_watermark, fetched.log_start_offset)
-        return self._told.get((fetched.request.topic, fetched.request.partition)) == offsets
+        return self._sent.get((fetched.request.topic, fetched.request.partition)) == offsets
 
     def news(self, fetched: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
-        """What of it the client does not know yet, and now is told."""
+        """The partitions that are news to the client; they count as sent from now on."""
         return [each for each in fetched if self._is_news(each)]
 
     def _is_news(self, fetched: FetchPartitionData) -> bool:
@@ -57,10 +56,10 @@ class FetchSession:
             return True
         key = (fetched.request.topic, fetched.request.partition)
         if fetched.error or fetched.diverging:
-            self._told.pop(key, None)  # it is told until it is over
+            self._sent.pop(key, None)  # an error is sent until it is over
             return True
         known = self.knows(fetched)
-        self._told[key] = (fetched.high_watermark, fetched.log_start_offset)
+        self._sent[key] = (fetched.high_watermark, fetched.log_start_offset)
         if fetched.records:
             self.partitions.put_last(key)
             return True
@@ -105,7 +104,7 @@ class FetchContext(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
-        """(session id, what to answer)"""
+        """(session id, the partitions of the response)"""
 
     @abstractmethod
     def close(self) -> None:
@@ -123,7 +122,7 @@ class FullFetch(FetchContext):
         self._wanted = list({(each.topic, each.partition): each for each in wanted}.values())
         self._open_session = open_session
         self._partitions: Partitions | None = None
-        """None until it waits: most are answered after the first pass."""
+        """None until it waits: most responses are sent after the first pass."""
         self._found: dict[PartitionRequest, FetchPartitionData] = {}
 
     @property
@@ -139,7 +138,7 @@ class FullFetch(FetchContext):
             self._partitions = Partitions(self._wanted)
         for each in self._read:
             self._found[each.request] = each
-            # if nothing comes, it is answered as it was found
+            # without an append, the response has the partition as it was found
             self._partitions.watch(each, settled=each.is_all)
         await self._partitions.more(missing, deadline)
 

@@ -1,5 +1,6 @@
-"""The partitions of a fetch, and which of them are due: a consumer of hundreds asks again and
-again, and few have news.
+"""The partitions of a fetch, and which of them are due.
+
+A consumer of hundreds of partitions fetches again and again, and few have new records.
 
     due       it is read by the next pass: it is asked for anew, its log changed, it had records or an error, a limit
               kept its records back, or the client does not know its offsets yet
@@ -21,7 +22,7 @@ PartitionKey: TypeAlias = tuple[TopicKey, int]
 
 
 class Partitions:
-    """What one client fetches."""
+    """The partitions that one client fetches."""
 
     __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches")
 

@@ -1,4 +1,4 @@
-"""The answer to Fetch, packed by hand: the records go from the log into it untouched.
+"""Encoder for the Fetch response: records go from the log into it without being copied.
 
 `pack` gives, byte for byte, what kio writes for `FetchResponse` (a test compares all versions).
 Throttle times are 0, there are no aborted transactions, no preferred replicas and no leaders

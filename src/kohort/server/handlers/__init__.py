@@ -1,10 +1,9 @@
-"""One module per API, named as in `protocol.apis`, imported when its first request comes.
+"""One module per API, named as in `protocol.apis` and imported when its first request comes.
 
-Each has `handle(services, exchange, request)`: `request` is kio's class of the version that was asked
-for. It answers through the exchange, now or later, and returns None; or it is an `async def` that
-the connection runs. A module may have `REPEATED` too: functions, by version, that read a request
-straight from its bytes, once, and give what answers it now and whenever it comes again; None for a
-request that is to go the long way. Only for what comes so often that it is felt.
+Each has `handle(services, exchange, request)`; `request` is kio's class of the request's version.
+It ends the exchange, now or later, and returns None, or it is an `async def` that the connection
+runs. A module may have `FAST_PATHS` too: by version, a function that takes usual requests from
+their bytes (`server.net.dispatcher`). Only APIs whose requests come most often have them.
 
 A handler translates between the wire's versions and the words of the core, and decides nothing
 about groups.

@@ -1,10 +1,10 @@
-"""ApiVersions (18) v0-4: what is served, from the one table.
+"""ApiVersions (18) v0-4: the APIs and versions that are served, from the table `protocol.apis`.
 
 v1 adds the throttle time; v3 is flexible, brings the client's software name and version (KIP-511)
 and features as tagged fields; v4 differs only in what a feature may say. No feature is announced:
 none of them acts here.
 
-A version that is not served is answered all the same, in v0, with error 35 and the row of
+A version that is not served gets a response all the same, in v0, with error 35 and the row of
 ApiVersions itself, so that a newer client learns what to ask with (KIP-511). The response header is
 v0 in every version.
 """

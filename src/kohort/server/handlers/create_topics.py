@@ -1,7 +1,7 @@
 """CreateTopics (19) v2-7: each topic by itself; what fails does not stop the others.
 
 v4 allows -1 for the broker's default number of partitions and replicas (older versions take it too,
-as in Kafka); v5 answers with the number of partitions and the configs (KIP-525); v7 with the topic
+as in Kafka); v5 responds with the number of partitions and the configs (KIP-525); v7 with the topic
 id.
 
 A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other

@@ -1,6 +1,6 @@
 """DeleteGroups (42) v0-2: groups without members, and all that they committed, are forgotten.
 
-v2 is flexible. A group that is named twice is answered once.
+v2 is flexible. A group that is named twice has one result.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from kohort.server.services import Services
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Ask the shard of every group; answer when all have answered."""
+    """Ask the shard of every group, and respond once all of them have."""
     groups = tuple(dict.fromkeys(request.groups_names))
     collector = ResponseCollector(exchange.callback(_respond, groups))
     for group in groups:

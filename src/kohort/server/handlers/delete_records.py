@@ -17,13 +17,13 @@ ALL = -1
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     topics = []
     for topic in request.topics:
-        # Of two wishes for one partition Kafka grants the last, and answers once.
-        wishes = {each.partition_index: each.offset for each in topic.partitions}
-        answers = [
+        # Of two offsets for one partition Kafka takes the last, and responds once.
+        offsets = {each.partition_index: each.offset for each in topic.partitions}
+        results = [
             _respond(services, topic.name, partition, before)
-            for partition, before in wishes.items()
+            for partition, before in offsets.items()
         ]
-        topics.append({"name": topic.name, "partitions": answers})
+        topics.append({"name": topic.name, "partitions": results})
     exchange.respond(response(API_KEY, exchange.version, topics=topics))
 
 

@@ -1,6 +1,6 @@
 """DeleteTopics (20) v1-6: topics and their records, at once; their committed offsets go with them.
 
-v5 answers with a message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not
+v5 has an error message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not
 known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
 """
 

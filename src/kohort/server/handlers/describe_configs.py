@@ -36,14 +36,14 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
-    answer = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         entries = list(_entries(services, resource.resource_type, resource.resource_name))
     except KafkaError as error:
-        return answer | {"error_code": error.code, "error_message": error.message, "configs": ()}
+        return result | {"error_code": error.code, "error_message": error.message, "configs": ()}
     names = resource.configuration_keys
     wanted = [entry for entry in entries if not names or entry.name in names]
-    return answer | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
+    return result | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
 
 
 def _entries(services: Services, kind: int, name: str) -> Iterable[ConfigEntry]:

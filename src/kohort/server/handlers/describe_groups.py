@@ -1,7 +1,7 @@
 """DescribeGroups (15) v0-6: state and members of groups.
 
 v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v4 static members
-(KIP-345); v5 is flexible; v6 answers 69 with a message for a group that is not there (KIP-1043),
+(KIP-345); v5 is flexible; v6 has error 69 with a message for a group that is not there (KIP-1043),
 which is "Dead" before.
 """
 
@@ -17,7 +17,7 @@ from kohort.server.services import Services
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Ask the shard of every group; answer when all have answered."""
+    """Ask the shard of every group, and respond once all of them have."""
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
     collector = ResponseCollector(

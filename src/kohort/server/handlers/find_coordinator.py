@@ -5,7 +5,7 @@ v0 knows groups only; v1 adds the key type, throttle time and an error message; 
 asks for many keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share
 groups, KIP-932).
 
-There is one node, so it is always the answer. A key type that the version does not know, or a share
+There is one node, so it coordinates everything. A key type that the version does not know, or a share
 key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
@@ -23,7 +23,7 @@ _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Answer with this node, or 42, for every key."""
+    """Respond with this node, or 42, for every key."""
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:

@@ -38,14 +38,14 @@ def _result(
     services: Services, request: Any, resource: Any, times: Counter[tuple[int, str]]
 ) -> dict[str, Any]:
     kind, name = resource.resource_type, resource.resource_name
-    answer: dict[str, Any] = {"resource_type": kind, "resource_name": name}
+    result: dict[str, Any] = {"resource_type": kind, "resource_name": name}
     try:
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
         _alter(services, request, resource)
     except KafkaError as error:
-        return answer | {"error_code": error.code, "error_message": error.message or None}
-    return answer | {"error_code": ErrorCode.none, "error_message": None}
+        return result | {"error_code": error.code, "error_message": error.message or None}
+    return result | {"error_code": ErrorCode.none, "error_message": None}
 
 
 def _alter(services: Services, request: Any, resource: Any) -> None:

@@ -3,7 +3,7 @@
 v3 lets a producer that lost its sequence say who it was (KIP-360); without transactions it gets a
 new id all the same. Ids are reserved in blocks, durably, so that none is given twice.
 
-Transactions are not served yet. A transactional id is answered
+Transactions are not served yet. A transactional id is refused with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes for fatal and reports at once
 (librdkafka would ask for ever after UNSUPPORTED_VERSION); why, is a line in the log.
 """

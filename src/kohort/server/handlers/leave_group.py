@@ -1,6 +1,6 @@
 """LeaveGroup (13) v0-5: members leave, or an administrator removes them.
 
-v0-2 name one member, and its error is the answer's; v1 adds the throttle time. v3 names many, by
+v0-2 name one member, and its error is the response's; v1 adds the throttle time. v3 names many, by
 member id or instance id (KIP-345), with an error for each; v4 is flexible; v5 brings reasons
 (KIP-800).
 """

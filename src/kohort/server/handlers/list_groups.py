@@ -35,7 +35,7 @@ def _respond(exchange: Exchange, response: ListGroupsResponse) -> None:
         }
         for each in response.groups
     ]
-    answer = new_response(
+    entity = new_response(
         exchange.api_key, exchange.version, error_code=response.error, groups=groups
     )
-    exchange.respond(answer)
+    exchange.respond(entity)

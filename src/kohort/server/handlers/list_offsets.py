@@ -43,7 +43,7 @@ FIRST_VERSION: Final[dict[int, int]] = {
 
 
 class ListedOffset(NamedTuple):
-    """One partition's answer: -1 is Kafka's word for "none"."""
+    """The offset of one partition; -1 is Kafka's "none"."""
 
     offset: int = -1
     timestamp: int = -1
@@ -57,7 +57,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in request.topics:
-        answers = topics.setdefault(topic.name, {})
+        found_by_partition = topics.setdefault(topic.name, {})
         for each in topic.partitions:
             twice = times[topic.name, each.partition_index] > 1
             found = (
@@ -65,7 +65,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
                 if twice
                 else _find(services, exchange, topic.name, each)
             )
-            answers[each.partition_index] = {
+            found_by_partition[each.partition_index] = {
                 "partition_index": each.partition_index,
                 **found._asdict(),
             }
@@ -74,9 +74,9 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             API_KEY,
             exchange.version,
             topics=[
-                {"name": name, "partitions": answers.values()}
-                for name, answers in topics.items()
-                if answers
+                {"name": name, "partitions": found_by_partition.values()}
+                for name, found_by_partition in topics.items()
+                if found_by_partition
             ],
         )
     )

@@ -3,11 +3,10 @@ the way.
 
 v0 asks for all topics with an empty list, v1 with null; v4 lets the client forbid creation; v8
 shows authorised operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by
-them (KIP-516); v13 has an error of the whole answer, which is always none here.
+them (KIP-516); v13 has an error of the whole response, which is always none here.
 
-Kafka answers the first request for a topic that it is about to create UNKNOWN_TOPIC_OR_PARTITION,
-and clients retry. Here the topic is there when the answer is, so a first request is answered with
-it.
+Kafka responds UNKNOWN_TOPIC_OR_PARTITION to the first request for a topic that it is about to
+create, and clients retry. Here the topic exists before the response is sent, which describes it.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator

@@ -1,11 +1,13 @@
-"""OffsetCommit (8) v2-10: a group's progress. v0-1 were ZooKeeper's, and Kafka 4.0 dropped them.
+"""OffsetCommit (8) v2-10: offsets that a group has processed.
+
+v0-1 wrote to ZooKeeper, and Kafka 4.0 dropped them.
 
 v2-4 carry a retention time; v3 adds the throttle time, v6 the leader epoch (KIP-320), v7 static
 members (KIP-345); v8 is flexible; v9 lets generations be member epochs (KIP-848); v10 names topics
 by id (KIP-848).
 
-Partitions that do not exist are answered here, and the coordinator is not asked if no other is
-left.
+The handler itself sets the error of partitions that do not exist. The coordinator is not asked if
+no other partition is left.
 
 A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is
 split into columns, one value for each partition, and stays in columns up to the log
@@ -30,7 +32,7 @@ from kohort.server.services import Services
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Refuse what does not exist, hand the rest to the group's shard."""
+    """Refuse partitions that do not exist, and hand the rest to the group's shard."""
     version = exchange.version
     responses = PartitionResponses()
     offsets = _existing(services, version, request, responses)

@@ -1,8 +1,8 @@
 """OffsetDelete (47) v0: committed offsets of topics that the group is not subscribed to are
 forgotten (KIP-496).
 
-Partitions that do not exist are answered here; the coordinator is asked all the same, because an
-error of the whole group goes before them.
+The handler itself sets the error of partitions that do not exist. The coordinator is asked all the
+same, because an error of the whole group goes before them.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from kohort.types import TopicPartition
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Refuse what does not exist, hand the rest to the group's shard."""
+    """Refuse partitions that do not exist, and hand the rest to the group's shard."""
     responses = PartitionResponses()
     partitions = _existing(services, request, responses)
     services.groups.submit(
@@ -59,7 +59,7 @@ def _respond(
             }
             for name, _, partitions in responses.merged_with(response.results)
         ]
-    answer = new_response(
+    entity = new_response(
         exchange.api_key, exchange.version, error_code=response.error, topics=topics
     )
-    exchange.respond(answer)
+    exchange.respond(entity)

@@ -1,4 +1,4 @@
-"""OffsetFetch (9) v1-10: where a group stands.
+"""OffsetFetch (9) v1-10: the committed offsets of groups.
 
 v2 adds "all topics" (null) and an error for the whole group; v3 the throttle time, v5 the leader
 epoch (KIP-320); v6 is flexible; v7 adds require_stable (KIP-447); v8 asks about many groups at once
@@ -23,11 +23,11 @@ from kohort.server.services import Services
 from kohort.types import TopicPartition
 
 _Fields: TypeAlias = dict[str, Any]
-"""Of a struct of the answer."""
+"""Fields of a struct of the response."""
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Ask the shard of every group; answer when all have answered."""
+    """Ask the shard of every group, and respond once all of them have."""
     version = exchange.version
     groups = [
         _Group(services, version, each) for each in (request.groups if version >= 8 else (request,))
@@ -55,7 +55,7 @@ def _respond(
 
 
 class _Group:
-    """What one request asks of one group, and how its part of the answer looks."""
+    """The part of a request for one group, and of the response to it."""
 
     def __init__(self, services: Services, version: int, asked: Any) -> None:
         self._services = services
@@ -94,7 +94,7 @@ class _Group:
         return {topic.name: topic.id for topic in topics if topic is not None}
 
     def entry(self, response: OffsetFetchResponse) -> _Fields:
-        """This group's part of the answer."""
+        """This group's part of the response."""
         fields = {"error_code": response.error, "topics": self._entries(response)}
         return fields | {"group_id": self.id} if self._version >= 8 else fields
 

@@ -30,8 +30,8 @@ def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     error = (
         ErrorCode.unknown_topic_or_partition if log is None else judge(wanted.current_leader_epoch)
     )
-    answer: dict[str, Any] = {"partition": wanted.partition, "error_code": error}
+    end: dict[str, Any] = {"partition": wanted.partition, "error_code": error}
     # An epoch that never was has no end: both stay -1.
     if log is not None and not error and wanted.leader_epoch == LEADER_EPOCH:
-        answer |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}
-    return answer
+        end |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}
+    return end

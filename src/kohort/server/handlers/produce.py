@@ -1,11 +1,11 @@
-"""Produce (0) v3-13: one batch for each partition, each partition answered by itself.
+"""Produce (0) v3-13: one batch for each partition, with a result for each.
 
-v5 answers with the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused
+v5 has the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused
 (KIP-467), v10 could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are
 format v2 in all of them.
 
-acks 1 and -1 are the same on one node: the answer says that the batch is in the log, and as durable
-as the server's policy asks. acks 0 has no answer, so an error can only be told by closing the
+acks 1 and -1 are the same on one node: the response says that the batch is in the log, and as durable
+as the server's policy asks. acks 0 has no response, so an error can only be reported by closing the
 connection, as in Kafka.
 
 Transactions are not served yet. A transactional batch without a transactional id is refused as in
@@ -35,7 +35,7 @@ TopicResponses: TypeAlias = list[tuple[str | UUID | None, list[PartitionProduceR
 
 
 class ProduceContext(NamedTuple):
-    """What is the same for all partitions of a request."""
+    """Values that all partitions of a request share."""
 
     topics: Topics
     version: int
@@ -56,26 +56,26 @@ def handle(
         request.transactional_id is not None,
         services.clock.now(),
     )
-    answer, logs = _append_all(context, request)
+    responses, logs = _append_all(context, request)
     if request.acks == NO_ACKS:
-        _end_unanswered(exchange, answer)
+        _end_without_response(exchange, responses)
     elif logs and services.config["durability"] == "fsync":
-        return _respond_when_durable(exchange, answer, logs)
+        return _respond_when_durable(exchange, responses, logs)
     else:
-        _respond(exchange, answer)
+        _respond(exchange, responses)
     return None
 
 
-def _respond(exchange: Exchange, answer: TopicResponses) -> None:
-    errors = {each.error for _, partitions in answer for each in partitions}
-    exchange.respond_encoded(pack(exchange.version, answer), errors)
+def _respond(exchange: Exchange, responses: TopicResponses) -> None:
+    errors = {each.error for _, partitions in responses for each in partitions}
+    exchange.respond_encoded(pack(exchange.version, responses), errors)
 
 
 def _append_all(
     context: ProduceContext, request: Any
 ) -> tuple[TopicResponses, dict[tuple[int, int], Log]]:
-    """The answer, and the logs that were appended to, by their place in it."""
-    answer: TopicResponses = []
+    """The response, and the logs that were appended to, by their place in it."""
+    responses: TopicResponses = []
     appended: dict[tuple[int, int], Log] = {}
     for wanted in request.topic_data:
         key, topic, unknown = _find(context, wanted)
@@ -87,16 +87,16 @@ def _append_all(
             log = topic.partitions[data.index]
             results.append(_append(context, topic, log, data))
             if not results[-1].error:
-                appended[len(answer), len(results) - 1] = log
+                appended[len(responses), len(results) - 1] = log
         if results:
-            answer.append((key, results))
-    return answer, appended
+            responses.append((key, results))
+    return responses, appended
 
 
 def _find(
     context: ProduceContext, wanted: Any
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
-    """How the answer names the topic, the topic, and the error of partitions that do not exist."""
+    """(the topic's name or id in the response, the topic, the error of missing partitions)"""
     if context.version < FIRST_WITH_IDS:
         return wanted.name, context.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
     topic = None if wanted.topic_id is None else context.topics.by_id(wanted.topic_id)
@@ -129,8 +129,7 @@ def _append(context: ProduceContext, topic: Topic, log: Log, data: Any) -> Parti
             index, error.code, message=error.message if corrupt else None
         )
     except KafkaError as error:
-        # As in Kafka the code says it all, and the log's start is told unless the batch itself is
-        # at fault.
+        # As in Kafka there is no message, and the log's start offset unless the batch is at fault.
         start = -1 if error.code in _BATCH_AT_FAULT else log.start_offset
         return PartitionProduceResponse(index, error.code, log_start_offset=start)
     except OSError as error:
@@ -143,12 +142,12 @@ def _append(context: ProduceContext, topic: Topic, log: Log, data: Any) -> Parti
 
 
 def _validate_request(context: ProduceContext, topic: Topic, records: bytes | None) -> None:
-    """What is refused before anybody looks into the batch. Raises KafkaError."""
+    """Refuse requests whose batch need not be read. Raises KafkaError."""
     if topic.internal:
         raise KafkaError(
             ErrorCode.invalid_topic_exception, (f"{topic.name} is not for clients to write.")
         )
-    if records is None:  # Kafka never answers this one
+    if records is None:  # Kafka never responds to this one
         raise KafkaError(ErrorCode.invalid_record, "There are no records.")
     if not context.transactional and _is_transactional(records):
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)
@@ -175,30 +174,30 @@ def _refused(version: int, request: Any) -> TopicResponses:
     ]
 
 
-def _end_unanswered(exchange: Exchange, answer: TopicResponses) -> None:
-    failed = next(_errors(answer), None)
+def _end_without_response(exchange: Exchange, responses: TopicResponses) -> None:
+    failed = next(_errors(responses), None)
     if failed is None:
         exchange.end_without_response()
     else:
         exchange.hang_up(f"Produce with acks=0 failed: {failed}")
 
 
-def _errors(answer: TopicResponses) -> Iterator[str]:
-    for topic, partitions in answer:
+def _errors(responses: TopicResponses) -> Iterator[str]:
+    for topic, partitions in responses:
         for each in partitions:
             if each.error:
                 yield f"{topic}-{each.partition} {each.error.name.upper()}"
 
 
 async def _respond_when_durable(
-    exchange: Exchange, answer: TopicResponses, logs: dict[tuple[int, int], Log]
+    exchange: Exchange, responses: TopicResponses, logs: dict[tuple[int, int], Log]
 ) -> None:
     outcomes = await asyncio.gather(
         *(log.durable() for log in logs.values()), return_exceptions=True
     )
     for (at, within), outcome in zip(logs, outcomes, strict=True):
         if isinstance(outcome, OSError | KafkaError):
-            partitions = answer[at][1]
+            partitions = responses[at][1]
             code = (
                 outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
             )
@@ -207,4 +206,4 @@ async def _respond_when_durable(
             )
         elif outcome is not None:
             raise outcome
-    _respond(exchange, answer)
+    _respond(exchange, responses)

@@ -1,5 +1,4 @@
-"""Bytes of large requests that are being received or worked on, over all connections
-(`queued.max.request.bytes`).
+"""Memory of large requests in progress, over all connections (`queued.max.request.bytes`).
 
 A connection takes the memory of a whole request when it knows its size and before it reads the
 rest, so that a request that was begun can always be finished: connections that each hold half of
@@ -14,13 +13,13 @@ UNMETERED: Final = 64 * 1024
 
 
 class Waiter(Protocol):
-    """Who wants memory."""
+    """A connection that waits for memory."""
 
     is_open: bool
-    """False: it does not want any more."""
+    """False: it needs no memory any more."""
 
     def memory_granted(self, size: int) -> None:
-        """`size` bytes that `take` refused are the waiter's now."""
+        """`size` bytes that `take` did not have at first are the waiter's now."""
         ...
 
 
@@ -35,7 +34,7 @@ class RequestMemory:
     def take(self, size: int, waiter: Waiter) -> bool:
         """Whether `size` bytes are the caller's now; if not, they are granted to it later.
 
-        A request larger than the limit gets its memory when nobody else has any.
+        A request larger than the limit gets its memory when no other request holds any.
         """
         if self._waiting or not self._fits(size):
             self._waiting.append((size, waiter))
@@ -44,7 +43,7 @@ class RequestMemory:
         return True
 
     def give_back(self, size: int) -> None:
-        """Return what was taken or granted."""
+        """Give memory back that was taken or granted."""
         self.used -= size
         while self._waiting:
             wanted, waiter = self._waiting[0]

@@ -1,4 +1,4 @@
-"""Parts of responses that several handlers share."""
+"""Parts of responses that several handlers share, and the encoder for Produce."""
 
 from kohort.server.responses.authorized_operations import (
     CLUSTER_OPERATIONS,

@@ -1,4 +1,4 @@
-"""The answer to Produce, packed by hand: one comes with every batch that is written.
+"""Encoder for the Produce response, which is sent for every batch that is written.
 
 `pack` gives, byte for byte, what kio writes for `ProduceResponse` (a test compares all versions).
 Throttle times are 0.
@@ -32,7 +32,7 @@ _NO_ERRORS_FLEXIBLE: Final = pack_compact_array(0) + pack_compact_string(None) +
 
 
 class PartitionProduceResponse(NamedTuple):
-    """What became of one partition's records. Offsets and times are -1 where there is none."""
+    """The result of one partition; -1 stands for an offset or time that does not exist."""
 
     partition: int
     error: ErrorCode = ErrorCode.none

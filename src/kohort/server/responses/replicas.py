@@ -1,4 +1,4 @@
-"""Where replicas may be: there is one broker."""
+"""Validation of replica assignments: there is one broker."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,7 @@ from kohort.errors import ErrorCode, KafkaError
 
 
 def validate_replicas(broker_ids: Sequence[int], node_id: int) -> None:
-    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT, with Kafka's text, unless they are just this
-    broker.
-    """
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT, with Kafka's text, for any other broker."""
     if not broker_ids:
         raise _invalid("includes an empty replica list.")
     for broker_id in broker_ids:

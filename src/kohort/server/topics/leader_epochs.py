@@ -12,9 +12,7 @@ __all__ = ["LEADER_EPOCH", "judge"]
 
 
 def judge(current_leader_epoch: int) -> ErrorCode:
-    """What a client is answered that believes in `current_leader_epoch`; a negative one means it
-    does not say.
-    """
+    """The error for a client that knows `current_leader_epoch`; negative: it sends none."""
     if current_leader_epoch > LEADER_EPOCH:
         return ErrorCode.unknown_leader_epoch
     # FENCED_LEADER_EPOCH is for an epoch that has passed; none has.

@@ -114,7 +114,7 @@ class MetadataLog:
 
 
 def storage_error(error: OSError) -> KafkaError:
-    """What a client is answered when the storage failed."""
+    """The error for a client whose request the storage failed."""
     return KafkaError(
         ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
     )

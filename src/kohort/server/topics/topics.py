@@ -188,9 +188,7 @@ class Topics:
                 tell(news)
 
     async def confirmed(self, results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What to answer of changes, when they are durable: what went well went wrong if the
-        storage fails.
-        """
+        """The results of changes once they are durable; if that fails, they all bear its error."""
         try:
             await self.durable()
         except KafkaError as failure:
