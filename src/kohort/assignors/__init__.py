@@ -1,6 +1,4 @@
-"""Assignors: who of a group's members gets which partitions. Pure functions of members and
-partitions.
-"""
+"""Assignors: pure functions from members and partitions to an assignment."""
 
 from kohort.assignors.base import (
     Assignment,

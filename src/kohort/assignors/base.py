@@ -1,11 +1,10 @@
-"""What an assignor is, and what it is given.
+"""The assignor's interface, and the values that it works on.
 
-When a classic group rebalances, the member that leads it divides the partitions among the members:
-Java's ConsumerPartitionAssignor. An assignor is a pure function of two values, the topics and the
-members, so that it can be asked what it *would* do (`kohort.assignors.plan`), and so that members
-of other languages, leading the same group, come to the same result. What a member says of itself
-(`Member`) arrives in its subscription; what only one assignor understands travels in that
-subscription's user data.
+When a classic group rebalances, its leader divides the partitions among the members, as Java's
+ConsumerPartitionAssignor does. An assignor is a pure function of two values, the topics and the
+members. It can thus compute a hypothetical rebalance (`kohort.assignors.plan`), and leaders in
+other languages come to the same result. A member's data (`Member`) arrives in its subscription;
+data for a single assignor is in that subscription's user data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,9 +41,7 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """Members revoke all that they own before they join."""
     COOPERATIVE = 1
-    """Members keep what they own while they join, and revoke only what their assignment no longer
-    has.
-    """
+    """Members keep their partitions while they join, and revoke only those that are reassigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +53,9 @@ class Member:
     """Subscribed; not all of them need to exist."""
     instance_id: InstanceId | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
-    """What it had when it joined; nothing under the eager protocol, where it has revoked all by
-    then.
+    """What it had when it joined.
+
+    Nothing under the eager protocol, where it has revoked all by then.
     """
     generation: int = UNKNOWN_GENERATION
     """In which it got `owned_partitions`; -1 if it does not say."""
@@ -67,11 +65,11 @@ class Member:
 
 
 class Assignor(Protocol):
-    """Divides partitions among members. An own one inherits from this and defines `name` and
-    `assign`.
+    """Divides partitions among members.
 
-    One object may serve several groups; nothing here keeps state between calls, nor should an own
-    one, but for what `on_assignment` tells it.
+    An own one inherits from this and defines `name` and `assign`. One object may serve several
+    groups; nothing here keeps state between calls, nor should an own one, but for what
+    `on_assignment` tells it.
     """
 
     name: str
@@ -79,15 +77,16 @@ class Assignor(Protocol):
     version: int = 0
     """Of the assignor's own user data."""
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
-    """Those that it supports. A cooperative one must never give a member what another one still
-    owns.
+    """Those that it supports.
+
+    A cooperative one must never give a member what another one still owns.
     """
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Mapping[MemberId, Assignment]:
-        """The assignment of every member, empty ones included; the same for the members in any
-        order.
+        """The assignment of every member, empty ones included.
 
-        A topic that is not in `topics` does not exist (yet) and is left out.
+        The same for the members in any order. A topic that is not in `topics` does not exist (yet)
+        and is left out.
         """
         ...
 
@@ -96,21 +95,19 @@ class Assignor(Protocol):
         owned_partitions: Sequence[TopicPartition],  # noqa: ARG002
         generation: int,  # noqa: ARG002
     ) -> bytes | None:
-        """What to tell the leader in the next subscription, by what was assigned last, and in which
-        generation (-1 and nothing when that is the first). None: nothing.
+        """User data for the leader in the next subscription; None for none.
+
+        It depends on the last assignment and its generation, which is -1 before the first.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:  # noqa: ARG002
-        """Called in every member when its assignment has come, with the user data that the leader
-        gave it.
-        """
+        """Called in every member with its assignment, which has the user data from the leader."""
         return
 
 
 def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
-    """The protocol that a member with these assignors follows: the highest that all of them
-    support.
+    """The highest protocol that all these assignors support.
 
     Raises `ConfigError` if they have none in common.
     """
@@ -132,7 +129,7 @@ def java_order(text: str) -> bytes:
 
 
 def member_order(member: Member) -> tuple[bool, bytes]:
-    """Key of Java's MemberInfo: static members first, by instance id, then the others by member id."""
+    """Key of Java's MemberInfo: static members first, by instance id, then others by member id."""
     if member.instance_id is None:
         return True, java_order(member.member_id)
     return False, java_order(member.instance_id)

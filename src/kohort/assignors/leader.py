@@ -1,7 +1,7 @@
-"""The leader's work on the wire: subscriptions in, assignments out; and what a member writes for
-its leader.
+"""The leader's work on encoded values: subscriptions in, assignments out.
 
-For the client that leads its group, and for a server that assigns for its members.
+It also encodes a member's subscription for its leader. It is for a client that leads its group, and
+for a server that assigns for its members.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,8 +45,9 @@ def perform_assignment(
 
 
 def subscribed_topics(members: Iterable[SubscribedMember]) -> frozenset[str]:
-    """All topics that any of the members wants: the leader has to watch them too. Raises
-    `MalformedError`.
+    """All topics that any of the members wants: the leader has to watch them too.
+
+    Raises `MalformedError`.
     """
     return frozenset(topic for member in members for topic in decode_member(member).topics)
 

@@ -1,8 +1,8 @@
-"""What a rebalance would do: the dry run behind `kohort groups plan`.
+"""The dry run of a rebalance, behind `kohort groups plan`.
 
-A group as it is, a change of its members or of its topics, perhaps another assignor; what comes of
-it is computed by the assignor itself, round by round as a cooperative one needs it, and compared
-with what was.
+Its input is a group, a change of its members or topics, and perhaps another assignor. The assignor
+itself computes the result, in as many rounds as a cooperative one needs. The plan compares it with
+the present assignment.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,8 +24,9 @@ MOST_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to happen to the group; by default nothing, which shows what a plain rebalance would
-    do.
+    """What is to happen to the group.
+
+    By default nothing, which shows what a plain rebalance would do.
     """
 
     joining: Sequence[Member] = ()
@@ -61,12 +62,14 @@ class Plan:
     moves: tuple[Move, ...]
     """By partition; new partitions and those of members that left are among them."""
     rounds: int
-    """Rebalances until the members have it all: two if a cooperative assignor moves partitions
-    between members.
+    """Number of rebalances until the assignment is complete.
+
+    Two if a cooperative assignor moves partitions between members.
     """
     interrupted: int
-    """Partitions of members that stay whose processing stops on the way: all under the eager
-    protocol, else those that they lose.
+    """Partitions of staying members whose processing is interrupted.
+
+    All of them under the eager protocol, else those that are revoked.
     """
 
     @property
@@ -136,8 +139,9 @@ def _grown(topics: Topics, partitions: Mapping[str, int]) -> Topics:
 
 
 def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tuple[Division, int]:
-    """Rebalance until nobody has to revoke anything: the last assignment, and how many rounds that
-    took.
+    """Rebalance until no partition has to be revoked.
+
+    The last assignment and the number of rounds.
     """
     for rounds in range(1, MOST_ROUNDS + 1):
         assigned = assignor.assign(topics, [_joining(assignor, member) for member in members])

@@ -1,15 +1,14 @@
-"""range: each topic cut into consecutive ranges, one for each of its subscribers, as Java's
-RangeAssignor cuts it.
+"""range: consecutive ranges of each topic, one per subscriber, as Java's RangeAssignor.
 
-Members are sorted as in Java (static ones first); the first ones get one partition more where a
-topic does not divide evenly. So topics with equally many partitions and the same subscribers are
-cut alike, and a member has the same partition numbers of each: they are co-partitioned, which joins
-rely on. The price is balance: the first members get the remainder of every topic.
+Members are sorted as in Java (static ones first). The first ones get one partition more if a topic
+does not divide evenly. So topics with equally many partitions and the same subscribers are divided
+alike, and a member has the same partition numbers of each: they are co-partitioned, as joins need.
+The balance suffers, because the first members get the remainder of every topic.
 
-With racks (KIP-881) a member takes partitions with a replica in its own rack first, up to its
-share: co-partitioned topics number by number, other topics member by member; what is left is cut
-into ranges as ever. Racks are looked at only if they can matter: some member's rack has a replica,
-and not every rack has one of every partition.
+With racks (KIP-881) a member first gets partitions with a replica in its own rack, up to its share:
+co-partitioned topics number by number, other topics member by member. The remaining ones are
+divided into ranges. Racks count only if some member's rack has a replica, and not every rack has
+one of every partition.
 """
 
 from collections import deque
@@ -59,8 +58,9 @@ class Cut:
         members: Sequence[int],
         racks: Sequence[str | None],
     ) -> None:
-        """`members`: positions of the subscribers, in order; `racks`: of the member at each
-        position.
+        """`members`: positions of the subscribers, in order.
+
+        `racks`: of the member at each position.
         """
         self.topic = topic
         self.partitions = partitions
@@ -101,8 +101,8 @@ class Cut:
                 self.take(member, [free.popleft() for _ in range(room)])
 
     def take_by_rack(self) -> None:
-        """Each member in turn fills its share with the lowest free numbers that have a replica in
-        its rack.
+        """Give each member in turn the lowest free numbers with a replica in its rack, up to its
+        share.
         """
         queues = {
             rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}
@@ -136,9 +136,7 @@ def _match_racks(cuts: Iterable[Cut]) -> None:
 
 
 def _take_together(cuts: Sequence[Cut]) -> None:
-    """Co-partitioned topics: each number goes, of all topics, to the first member with room in
-    whose rack all are.
-    """
+    """Assign co-partitioned topics: each number to the first member with room and all its racks."""
     first = cuts[0]  # room is the same in all of them: they are taken from together
     waiting: dict[str | None, deque[int]] = {}
     for member in first.members:

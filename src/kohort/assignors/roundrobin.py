@@ -1,9 +1,8 @@
-"""roundrobin: all partitions of all topics dealt out in turn, as Java's RoundRobinAssignor deals
-them.
+"""roundrobin: all partitions of all topics in turn, as Java's RoundRobinAssignor.
 
-Partitions are sorted by topic and index, members as in Java (static ones first). The turn goes on
-from topic to topic and passes over members that are not subscribed. Balanced when all subscriptions
-are alike, and not sticky: who joins or leaves changes nearly everybody's partitions.
+Partitions are sorted by topic and index, members as in Java (static ones first). The turn continues
+from topic to topic and skips members that are not subscribed. It is balanced when all subscriptions
+are alike. It is not sticky: a join or leave changes nearly every member's partitions.
 """
 
 from bisect import bisect_left
@@ -37,7 +36,7 @@ class RoundRobinAssignor(Assignor):
 
 
 def subscribers_by_topic(topics: Topics, members: Sequence[Member]) -> dict[str, list[int]]:
-    """Topic that exists and has a partition -> positions in `members` of those subscribed to it,
+    """Map each existing topic with partitions to its subscribers' positions in `members`,
     ascending.
     """
     subscribers: dict[str, list[int]] = {}

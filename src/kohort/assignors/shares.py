@@ -1,24 +1,22 @@
-"""Fair shares: how many partitions of which kind each member holds, most balanced first, then least
-disturbed.
+"""Fair shares: the number of partitions of each kind per member, balanced with the fewest moves.
 
-Partitions that the same members may hold, with replicas in the same racks, are alike: they form a
-`Pool`, and only their number matters here. Wanted are the numbers that, in this order of
-importance,
+Partitions that the same members may hold, with replicas in the same racks, are alike. They form a
+`Pool`, and only their number matters here. The shares, in this order of importance,
 
-1. are *balanced*: no other way to hand the partitions out has more even loads (the sorted loads of
-the best way are
-   unique: it minimises every convex function of them);
+1. are *balanced*: no other shares have more even loads (the best sorted loads are unique,
+   and minimise every convex function of them);
 2. let the fewest partitions be read across racks (KIP-881);
-3. move the fewest partitions away from those who own them.
+3. move the fewest partitions away from their owners.
 
 That is a minimum-cost flow from pools over members to a sink, so no heuristic is needed. It starts
-where every partition is cheapest, balance aside: with its owner, or in a rack that has it. Then
-members above the mean push partitions along the cheapest paths (member, pool it holds of, other
-member of that pool, …) to members below it: successive shortest paths with prices (node
-potentials), which keep every state on the way the cheapest for its loads. Where that stops short,
-the members that can still be reached are closed: they alone hold the pools they hold of, and have
-more to carry than the mean. They and the others are then two problems that have nothing to do with
-each other.
+where every partition is cheapest regardless of balance: with its owner, or in a rack that has it.
+Members above the mean then push partitions along the cheapest paths (member, a pool of its, another
+member of that pool, …) to members below it. These are successive shortest paths with prices (node
+potentials), which keep every state on the way the cheapest for its loads.
+
+Where that ends early, the members that can still be reached are closed: they alone hold their
+pools, and have more partitions than the mean. They and the others are then two independent
+problems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,8 +51,9 @@ class Pool:
 
 
 def fair_shares(pools: Sequence[Pool]) -> list[dict[int, int]]:
-    """For each pool: member -> how many of it that member is to hold; members that hold none are
-    left out.
+    """For each pool: member -> how many of it that member is to hold.
+
+    Members that hold none are left out.
     """
     shares: list[dict[int, int]] = [{} for _ in pools]
     far_cost = sum(pool.size for pool in pools) + 1  # more than any number of moves
@@ -82,8 +81,8 @@ class Flow:
     def __init__(self, pools: Sequence[Pool], far_cost: int) -> None:
         self.held: list[dict[int, int]] = [{} for _ in pools]
         self.overfull = False
-        """Whether `level` stopped above the mean: the heavy members are then to be levelled anew,
-        by themselves.
+        """Whether `level` stopped above the mean, so that the heavy members form a problem of their
+        own.
         """
         self._pools = pools
         self._far_cost = far_cost
@@ -115,8 +114,8 @@ class Flow:
         return self._push_down_to(mean - 1)
 
     def _place(self, number: int, pool: Pool) -> None:
-        """Each partition where it costs least: with a near owner, with the near member of least
-        load, else as is.
+        """Place each partition where it costs least: near owner, near member of least load, or
+        anywhere.
         """
         near = (
             [member for member in pool.members if member not in pool.far]
@@ -150,8 +149,9 @@ class Flow:
             self.holds[member].discard(number)
 
     def _cost(self, number: int, member: int, nth: int) -> int:
-        """Of the nth partition of a pool that a member holds; its own ones come first, and are
-        cheaper.
+        """Of the nth partition of a pool that a member holds.
+
+        Its own ones come first, and are cheaper.
         """
         pool = self._pools[number]
         far = self._far_cost if member in pool.far else 0
@@ -188,11 +188,9 @@ class Flow:
             self._hold(path[at + 1], path[at + 2], 1)
 
     def _reprice(self, above: Iterable[int], start: int, limit: int) -> frozenset[int]:
-        """Dijkstra from the members above the limit to the nearest one below it, whose path the new
-        prices make free.
+        """Reprice by Dijkstra from members above the limit to the nearest below it.
 
-        Back with no members; with all that were reached, and prices as they were, if there is no
-        way.
+        The new prices make that path free.
         """
         distances: dict[tuple[bool, int], int] = {}
         heap = [(start - self._prices[member], False, member) for member in above]

@@ -1,15 +1,14 @@
-"""sticky and cooperative-sticky: as balanced as the subscriptions allow, with as few partitions
-moved as that allows.
+"""sticky and cooperative-sticky: the best balance, with the fewest moves that it allows.
 
-What Java's AbstractStickyAssignor approaches by local search is solved exactly here
-(`kohort.assignors.shares`): loads are never less even than Java's, and where they are the same, no
-more partitions move. Racks (KIP-881) come between the two: balance first, then partitions read in
-their own rack, then those that stay.
+Java's AbstractStickyAssignor approximates this by local search; here it is solved exactly
+(`kohort.assignors.shares`). Loads are never less even than Java's, and with equal loads no more
+partitions move. Racks (KIP-881) come second: balance first, then partitions read in their own rack,
+then those that stay.
 
-Who owned what is told by the members: in the user data by `sticky`, which is eager and has revoked
-everything by the time it joins; in the owned partitions of the subscription by
-`cooperative-sticky`. A claim of an older generation counts only where no newer one is made, and not
-at all between two of the same generation, which cannot both be right.
+Members report their previous partitions. `sticky` uses the user data, because it is eager and has
+revoked all partitions before it joins. `cooperative-sticky` uses the owned partitions of the
+subscription. A claim of an older generation counts only if there is no newer one. Two claims of the
+same generation cannot both be right, so neither counts.
 """
 
 from collections import Counter, deque
@@ -45,8 +44,9 @@ class Claim:
 
 
 class StickyAssignor(Assignor):
-    """Java's StickyAssignor: eager; the previous assignment and its generation travel in the user
-    data (v1).
+    """Java's StickyAssignor: eager.
+
+    The previous assignment and its generation travel in the user data (v1).
     """
 
     name = "sticky"
@@ -158,8 +158,10 @@ def solve(topics: Topics, claims: Iterable[tuple[Member, Claim]]) -> Solution:
 def previous_owners(
     subscribers: Mapping[str, Sequence[int]], topics: Topics, claims: Sequence[Claim]
 ) -> dict[TopicPartition, int]:
-    """Partition -> who owned it, by number; left out: partitions that are gone, that their owner is
-    not subscribed to any more, or that are claimed twice in the newest generation.
+    """Partition -> who owned it, by number.
+
+    Left out: partitions that are gone, that their owner is not subscribed to any more, or that are
+    claimed twice in the newest generation.
     """
     newest: dict[TopicPartition, tuple[int, int | None]] = {}
     allowed = {topic: frozenset(positions) for topic, positions in subscribers.items()}
@@ -221,12 +223,11 @@ def hand_out(
     share: Mapping[int, int],
     owners: Mapping[TopicPartition, int],
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Each of the partitions with its member, as many for each as its share says; owners keep
-    theirs first.
+    """Each of the partitions with its member, as many for each as its share says.
 
-    Who cannot keep all keeps the lowest indexes, of all its topics; what is free goes round, topic
-    by topic. So the members have equal parts of each topic as far as possible, not only of all
-    topics together.
+    Owners keep theirs first. Who cannot keep all keeps the lowest indexes, of all its topics; what
+    is free goes round, topic by topic. So the members have equal parts of each topic as far as
+    possible, not only of all topics together.
     """
     left = dict(share)
     free = set(partitions)

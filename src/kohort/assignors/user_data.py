@@ -1,9 +1,9 @@
 """The user data of the sticky assignors, in Java's schemas.
 
-sticky v0: the previous assignment (topics with their partitions); v1 adds the generation it is of.
-cooperative-sticky v0: the generation only, for leaders older than subscription v2. No schema says
-which one it is, so a reader tries the newest first, and takes what it cannot read for a member
-without a past, as Java does.
+sticky v0 has the previous assignment (topics with their partitions); v1 adds its generation.
+cooperative-sticky v0 has the generation only, for leaders older than subscription v2. No schema
+contains its version, so a reader tries the newest first. A member whose data cannot be read counts
+as new, as in Java.
 """
 
 from collections.abc import Sequence
@@ -54,8 +54,9 @@ def decode_generation(data: bytes | None) -> int:
 
 
 def _read_partitions(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """And the offset behind them. Raises struct.error, UnicodeDecodeError or `MalformedError` for
-    anything else.
+    """And the offset behind them.
+
+    Raises struct.error, UnicodeDecodeError or `MalformedError` for anything else.
     """
     topics, at = _INT32.unpack_from(data)[0], _INT32.size
     read: list[TopicPartition] = []

@@ -1,12 +1,15 @@
-"""Kafka topics in Spark, without a JAR: `spark.dataSource.register(KohortDataSource)`, then
-`.format("kohort")`.
+"""Kafka topics in Spark, without a JAR, as `.format("kohort")`.
 
-`options` and `connecting` say what may be asked for, `positions` how Spark writes offsets, `queries`
-what the cluster is asked, `ranges` how work is divided, `fetching` what a task does. `batch` reads
-once, `stream` goes on from its checkpoint, `reporting` and `member_stream` belong to a group as
-well. In the other direction `writing` is what tasks and driver do, `row_spool` how rows wait,
-`sending` what sends them. `background` is where the client runs in Spark's processes, `workers` are
-those that run tasks. `session` and `pipeline` are for those who have no Spark yet.
+Register the source with `spark.dataSource.register(KohortDataSource)`.
+
+- Options: `options`, `connecting`. Offsets in Spark's form: `positions`. Requests to the cluster:
+  `offset_queries`.
+- Reading: `ranges` divides the work, `fetching` is a task. `batch` reads once, and `stream`
+  continues from its checkpoint. `reporting` and `member_stream` belong to a group as well.
+- Writing: `writing` is the work of tasks and driver, `row_spool` keeps waiting rows, `sending` has
+  the producer.
+- Processes: `background` runs the client in Spark's processes, `workers` are those that run tasks.
+- `session` and `pipeline` start Spark.
 """
 
 from kohort import kio_import

@@ -1,10 +1,9 @@
-"""Where the client runs in Spark's processes: an event loop on a thread of its own, with one open
-cluster per address.
+"""Runs the client in Spark's processes, on an event loop with one open cluster per address.
 
-Spark calls data sources from plain functions, in several kinds of processes: planners that live for
-a moment, one long-lived process per streaming source, workers that are reused until they were idle
-for a minute. All of them find the same loop, and the connections of the call before, through `run`
-and `cluster`.
+The loop has a thread of its own. Spark calls data sources from plain functions, in several kinds of
+processes: short-lived planners, one long-lived process per streaming source, workers that are
+reused until they were idle for a minute. Through `run` and `cluster`, all of them use the same loop
+and the connections of earlier calls.
 """
 
 import asyncio
@@ -49,9 +48,7 @@ def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on the loop and wait for it; everything that the client does ends within its own
-    time limits.
-    """
+    """Run `work` on the loop and wait for it; the client bounds the time of its operations."""
     future = start(work)
     try:
         return future.result()

@@ -1,6 +1,4 @@
-"""A batch read: the topics from `startingOffsets` to `endingOffsets`, as they are when the query is
-planned.
-"""
+"""A batch read from `startingOffsets` to `endingOffsets`, of topics as they are at planning."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -43,11 +41,10 @@ class BatchReader(DataSourceReader):
 def _up_to_the_end(
     options: ReadOptions, start: Positions, end: Positions, latest: Positions
 ) -> Positions:
-    """Where to end, if offsets were named; behind the end of a partition there is nothing to wait
-    for.
+    """The end of a read whose offsets were named, at most the end of each partition.
 
-    Raises ConfigError if one is there, unless `failOnDataLoss` is false: records were lost, or the
-    option is wrong.
+    Raises ConfigError for an offset beyond that, unless `failOnDataLoss` is false: records were
+    lost, or the option is wrong.
     """
     for bound, offsets in ((options.starting, start), (options.ending, end)):
         behind = sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0))
@@ -62,8 +59,9 @@ def _up_to_the_end(
 
 
 def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
-    """Raise ConfigError where a read would end before it starts: the options contradict each other,
-    or it is gone.
+    """Raise ConfigError where a read would end before it starts.
+
+    Either the options contradict each other, or the records are gone.
     """
     if backwards := sorted(tp for tp in end if end[tp] < start[tp]):
         tp = backwards[0]

@@ -1,7 +1,6 @@
-"""`kafka.*` options, by the names of Kafka's Java clients: which there are, and how to connect by
-them.
+"""The supported `kafka.*` options, by the names of Kafka's Java clients, and their client config.
 
-What has no counterpart is refused by name, so that nobody believes in a setting that does nothing.
+An option without effect is refused by name, so that no user relies on it.
 """
 
 from collections.abc import Mapping
@@ -33,8 +32,9 @@ WRITES: Final = KNOWN | {
 
 
 def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
-    """Raise ConfigError for a `kafka.*` name (given without the prefix) that is not among `known`:
-    READS or WRITES.
+    """Raise ConfigError for a `kafka.*` name that is not in `known`: READS or WRITES.
+
+    The names in `given` have no prefix.
     """
     for name in given:
         if name in known:
@@ -52,9 +52,7 @@ def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
 
 
 def client_config(given: Mapping[str, str]) -> ClientConfig:
-    """The configuration that `given` (`kafka.*` names without the prefix) asks for. Raises
-    ConfigError.
-    """
+    """The client's configuration from `kafka.*` options without the prefix. Raises ConfigError."""
     if not given.get("bootstrap.servers", "").strip():
         raise ConfigError(
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"

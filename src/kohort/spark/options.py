@@ -1,9 +1,8 @@
-"""Options of `.format("kohort")`: those of Spark's Kafka source and sink, by their names, and
-`groupMode`.
+"""Options of `.format("kohort")`: those of Spark's Kafka source and sink, and `groupMode`.
 
-Names are compared without regard to case, as Spark does. What is unknown, contradictory, or without
-effect in the kind of query at hand raises ConfigError, which names the option. The results are
-frozen, picklable values.
+Names are compared without regard to case, as in Spark. An option that is unknown, contradictory, or
+without effect in this kind of query raises ConfigError with its name. The results are frozen,
+picklable values.
 """
 
 import re
@@ -84,8 +83,7 @@ class ReadOptions:
     starting: Bound
     ending: Bound
     latest_if_no_match: bool = False
-    """`startingOffsetsByTimestampStrategy`: LATEST, instead of an error, for partitions without so
-    young a record.
+    """`startingOffsetsByTimestampStrategy` is LATEST: no error if a partition has no such record.
     """
     max_offsets_per_trigger: int | None = None
     min_partitions: int | None = None

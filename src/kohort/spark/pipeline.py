@@ -1,10 +1,8 @@
-"""The ready pipeline: topics, through a group, into a table of Parquet or Delta files, by
-partitions.
+"""The ready pipeline: topics, through a group, into a partitioned table of Parquet or Delta files.
 
-Spark's file sink takes each micro-batch once, by the checkpoint: what a restarted query repeats
-replaces what was there half. Only a micro-batch that another member of the group repeats, because
-this one was killed, comes twice; rows keep their topic, partition and offset, by which they are
-told apart.
+Spark's file sink writes each micro-batch once, by the checkpoint: a repeated batch replaces a
+partial one. A micro-batch is written twice only if this member was killed and another one repeats
+it. Rows keep topic, partition and offset, by which duplicates are found.
 """
 
 import importlib
@@ -99,8 +97,9 @@ class Pipeline:
         return configured
 
     def read(self, spark: "SparkSession") -> "DataFrame":
-        """The topics as rows of the table. Raises ConfigError for a schema or partition columns
-        that do not fit.
+        """The topics as rows of the table.
+
+        Raises ConfigError for a wrong schema or partition column.
         """
         frame = self._columns(spark.readStream.format("kohort").options(**self.source()).load())
         if missing := [name for name in self.partition_by if name not in frame.columns]:

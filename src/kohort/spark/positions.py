@@ -1,9 +1,8 @@
-"""Offsets as Spark writes them, `{"orders": {"0": 23, "1": -1}}`: in options, in checkpoints, in
-progress reports.
+"""Offsets in Spark's JSON form, as in `{"orders": {"0": 23, "1": -1}}`.
 
-In options -2 stands for the first record and -1 for the end. Spark compares offsets as text, so
-that whatever goes to it is sorted: otherwise every trigger would see a change, and make an empty
-batch.
+They occur in options, checkpoints and progress reports. In options -2 stands for the first record
+and -1 for the end. Spark compares offsets as text, so they are sorted. Otherwise every trigger
+would see a change, and run an empty batch.
 """
 
 import json
@@ -38,9 +37,7 @@ def from_spark(offset: SparkOffset | None) -> Positions:
 
 
 def parse(option: str, text: str, *, least: int) -> Positions:
-    """The JSON of an option: topics, partitions, and a number of at least `least` each. Raises
-    ConfigError.
-    """
+    """Parse an option: topics, partitions, and numbers of at least `least`. Raises ConfigError."""
     example = '{"orders": {"0": 23, "1": -1}}'
     try:
         found = json.loads(text)
@@ -86,9 +83,7 @@ def _whole(value: Any) -> int:
 def validate_partitions(
     option: str, given: Iterable[TopicPartition], there: Iterable[TopicPartition]
 ) -> None:
-    """Raise ConfigError unless `given` are exactly the partitions that are read, as Spark's source
-    asks for.
-    """
+    """Raise ConfigError unless `given` are exactly the read partitions, as in Spark's source."""
     given, there = set(given), set(there)
     if missing := sorted(there - given):
         raise ConfigError(

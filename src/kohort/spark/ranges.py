@@ -1,6 +1,4 @@
-"""Offset ranges: what one Spark task reads, how large ones are split, how a limit is shared; as in
-Spark's source.
-"""
+"""Offset ranges of Spark tasks: splitting large ones, and sharing a limit, as in Spark's source."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -41,8 +39,7 @@ def ranges(
 def split(
     found: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """Split large ranges, so that there are at least `min_partitions`, of at most `max_records`
-    each.
+    """Split large ranges: at least `min_partitions`, of at most `max_records` each.
 
     Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks by its size, small ones
     stay whole.
@@ -73,8 +70,9 @@ def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def limited(
     limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> Positions:
-    """The ends of a micro-batch of about `limit` records: each partition's part by how much it has,
-    at least one.
+    """The ends of a micro-batch of about `limit` records, shared by available records.
+
+    Each partition gets at least one.
     """
     sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start.get(tp, end[tp])}
     total = sum(sizes.values())

@@ -1,6 +1,4 @@
-"""Options as Spark hands them over: looked up without regard to case, what is wrong is refused by
-its name.
-"""
+"""Options as Spark passes them: looked up without regard to case, refused by name."""
 
 from collections.abc import Mapping
 from typing import TypeAlias

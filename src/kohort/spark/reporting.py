@@ -1,10 +1,8 @@
-"""`groupMode=reporting`: what a query has processed, committed to a group so that every lag tool
-sees it.
+"""`groupMode=reporting`: commits a query's progress to a group, where lag tools see it.
 
-The checkpoint decides where the query goes on; nobody reads these commits but people. So a commit
-that fails is told in the log, and made up for by the next one: it never stops the query. A group
-whose members are alive refuses them (UNKNOWN_MEMBER_ID): a group that is reported to has no
-members.
+The checkpoint decides where the query continues; the commits are for people. A failed commit is
+therefore logged and superseded by the next one; it never stops the query. A group with live members
+refuses them (UNKNOWN_MEMBER_ID), so this group must have no members.
 """
 
 import logging
@@ -30,8 +28,9 @@ class Reporter:
         self._told = ""
 
     def report(self, positions: Positions) -> None:
-        """Commit what has changed since the last time. Waits for the answer: the process may end
-        right after.
+        """Commit the changes since the last call.
+
+        It waits for the response, because the process may end right after.
         """
         changed = {
             tp: offset for tp, offset in positions.items() if self._committed.get(tp) != offset

@@ -1,9 +1,7 @@
-"""How rows wait until every task of a write has found its partitions, and get to the driver, which
-sends them then.
+"""Keeps the rows of a write until every task has checked its partitions, for the driver to send.
 
-Few rows travel in the message with which a task ends. Many lie in a file, where the driver can read
-it: when the task runs on the driver's machine, as under `local[*]`. On other machines they are sent
-by the task itself.
+A few rows travel in the message with which a task ends. Many rows are in a file, if the task runs
+on the driver's machine, as under `local[*]`. On other machines the task itself sends them.
 """
 
 import os
@@ -25,8 +23,9 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _directory() -> tuple[object, ...]:
-    """What tells the directory of temporary files from those of other machines, containers and
-    users.
+    """Identity of the directory of temporary files.
+
+    It differs between machines, containers and users.
     """
     found = os.stat(tempfile.gettempdir())
     boot = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""
@@ -61,9 +60,7 @@ class SpoolDirectory:
 
 
 class RowSpool:
-    """Rows that wait: in memory as long as they are few, then in a file; a context manager that
-    removes it.
-    """
+    """Waiting rows, in memory while they are few, then in a file that the context manager removes."""
 
     def __init__(self, memory_bytes: int, spool_directory: SpoolDirectory) -> None:
         self._memory_bytes = memory_bytes

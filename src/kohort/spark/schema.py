@@ -1,4 +1,4 @@
-"""Spark's side of the columns: what a read gives, and what a write takes."""
+"""The schemas of reads and writes in Spark's types."""
 
 from typing import Final
 
@@ -41,9 +41,7 @@ def read_schema(*, include_headers: bool) -> StructType:
 
 
 def validate_read_schema(given: StructType, options: ReadOptions) -> None:
-    """Raise ConfigError if `.schema(…)` was called with other columns, as Spark's Kafka source
-    does.
-    """
+    """Raise ConfigError if `.schema(…)` was called with other columns, as Spark's source does."""
     expected = read_schema(include_headers=options.include_headers)
     if given != expected:
         raise ConfigError(

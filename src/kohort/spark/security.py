@@ -1,9 +1,7 @@
-"""`kafka.security.protocol`, `kafka.sasl.*` and `kafka.ssl.*`, by the names of Kafka's Java
-clients.
+"""`kafka.security.protocol`, `kafka.sasl.*` and `kafka.ssl.*`, by the names of Java clients.
 
-What Java has otherwise is translated: a JAAS line becomes user name and password, PEM stores become
-files. What would have no effect is refused: nobody is to believe in an authentication that does not
-happen.
+Java's forms are translated: a JAAS line becomes user name and password, PEM stores become files. An
+option without effect is refused, so that no user relies on an authentication that does not happen.
 """
 
 from collections.abc import Mapping

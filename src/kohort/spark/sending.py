@@ -1,8 +1,8 @@
-"""What a write task sends with: a producer, which the next task of the worker goes on with.
+"""The producer of write tasks, which the next task of the same worker reuses.
 
-A worker runs one task at a time. A producer whose records were all acknowledged has nothing behind
-it that could disturb the next task; so its connections, its producer id and what it knows of the
-topics are kept.
+A worker runs one task at a time. Once all its records are acknowledged, a producer has no state
+that could disturb the next task. Its connections, producer id and topic metadata are therefore
+kept.
 """
 
 import random
@@ -26,8 +26,9 @@ _idle: dict[Cluster, Producer] = {}
 
 
 class Sending:
-    """One task's; a context manager that ends with everything acknowledged, or with the first
-    error.
+    """The sending of one task.
+
+    The context manager ends when every record is acknowledged, or with the first error.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -66,8 +67,9 @@ class Sending:
         return self._counts[topic]
 
     def send(self, topic: str, batch: Any) -> None:
-        """Encode rows, and send them beside what comes next. Raises KafkaError, also for rows that
-        were sent before.
+        """Encode rows, and send them in the background.
+
+        Raises KafkaError, also for rows of earlier calls.
         """
         rows = Rows.of(batch, time.time_ns() // 1_000_000)
         given = batch["partition"] if "partition" in batch.schema.names else None

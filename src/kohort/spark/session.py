@@ -1,6 +1,4 @@
-"""A Spark session for those who have none: on this machine, or on a cluster, with the data source
-registered.
-"""
+"""Starts a Spark session, local or on a cluster, with the data source registered."""
 
 import logging
 import os
@@ -26,8 +24,7 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     configured: "Callable[[SparkSession.Builder], SparkSession.Builder]" = lambda builder: builder,
 ) -> "Iterator[SparkSession]":
-    """Started here, and stopped at the end; `settings` count more than what `configured` does to
-    the builder.
+    """A session that is stopped at the end; `settings` override those of `configured`.
 
     Raises ConfigError without PySpark, without a Java for it, or if Spark does not start.
     """

@@ -1,7 +1,7 @@
 """`spark.dataSource.register(KohortDataSource)`: Kafka topics as `.format("kohort")`.
 
-Spark makes these objects in several processes and pickles them: nothing here connects to anything
-before it is asked to plan or to read. What only some queries need is imported for them: a stream
+Spark creates these objects in several processes and pickles them, so none connects before it has to
+plan or to read. Modules that only some queries need are imported when they are needed: a stream
 begins with a process that imports this.
 """
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 class KohortDataSource(DataSource):
-    """Reads and writes Kafka topics with the columns and the options of Spark's Kafka source and
-    sink.
-    """
+    """Reads and writes Kafka topics with the columns and options of Spark's Kafka connector."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,12 +1,11 @@
 """A streaming read whose positions are those of the checkpoint (`groupMode` none and reporting).
 
-One object lives in a process beside the driver for as long as the query runs. Spark asks
-`latestOffset` at every trigger, and its `start` is the end of the last batch whose sink has
-succeeded: that is what is reported. What `commit` is told comes a batch later, and never for the
-last one.
+One object lives in a process beside the driver for as long as the query runs. Spark calls
+`latestOffset` at every trigger. Its `start` is the end of the last batch whose sink has succeeded,
+and that end is reported. `commit` receives it a batch later, and never for the last batch.
 
-Offsets go backwards only where data was lost (a topic made anew, a log cut): that ends the query,
-unless `failOnDataLoss` is false; then it is read from where there is something again.
+Offsets go backwards only where data was lost: a topic was recreated, or a log was cut. That ends
+the query, unless `failOnDataLoss` is false; then reading continues at the next existing record.
 """
 
 import logging
@@ -38,8 +37,9 @@ class DataLossError(KohortError):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What all streaming reads have in common. Made and pickled by planners too: it connects when
-    it is first asked.
+    """The common part of all streaming reads.
+
+    Planners create and pickle it too, so it connects when it is first used.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -107,8 +107,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
 
     def planned(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """The ranges from `start` to `end`; a partition that has no start is new, and read from its
-        first record.
+        """The ranges from `start` to `end`.
+
+        A partition without a start is new, and read from its first record.
         """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
         earliest = self.queries.earliest(moved.keys() & set(self.queries.partitions()))
@@ -127,8 +128,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list[InputPartition](found)
 
     def _up_to_the_end(self, wanted: Positions) -> Positions:
-        """`wanted`, of which there may be less by now: a batch that a restart has to repeat was
-        planned long ago.
+        """`wanted`, limited to the present ends.
+
+        A batch that a restart repeats was planned long ago.
         """
         known = self._latest or {}
         latest = self.queries.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))

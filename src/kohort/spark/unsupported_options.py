@@ -1,8 +1,7 @@
-"""Options that Spark's connector or Java's clients have, and this data source does not: each with
-what to do instead.
+"""Options of Spark's connector and Java's clients that this source lacks, each with an alternative.
 
-Whoever changes `.format("kafka")` may have them set. Names of Kafka's properties are without
-`kafka.`.
+Queries that were changed from `.format("kafka")` may have them set. Names of Kafka's properties are
+without `kafka.`.
 """
 
 from typing import Final
@@ -91,9 +90,7 @@ _FAMILIES: Final = {
 
 
 def advice(name: str) -> str | None:
-    """What to do without Java's property `name`; None if it is no name of Kafka's that is known to
-    lead nowhere.
-    """
+    """The alternative to Java's property `name`; None if it is not known as unsupported."""
     return _KAFKA.get(name) or next(
         (text for start, text in _FAMILIES.items() if name.startswith(start)), None
     )

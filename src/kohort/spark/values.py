@@ -1,6 +1,4 @@
-"""Values of options, and mistakes told in the words of options: `kafka.` and Java's names, not our
-fields.
-"""
+"""Parsing of option values; errors use the names of options, not of our fields."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -31,9 +29,7 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
 
 
 def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
-    """Of those `kafka.*` options (without the prefix) that are given: field → number. Raises
-    ConfigError.
-    """
+    """Map the fields of the given `kafka.*` options to numbers. Raises ConfigError."""
     return {
         field: number(PREFIX + name, given[name], least, INT32_MAX)
         for name, field in fields.items()

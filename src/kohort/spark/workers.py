@@ -1,9 +1,8 @@
-"""Spark's Python workers, which run one task after the other.
+"""Settings of Spark's Python workers, which run one task after the other.
 
-Between two tasks PySpark collects garbage, and goes through everything that was ever imported: 60
-ms of CPU time with numba, as much with pandas, more than it takes to read 100,000 records, and the
-next task may have to wait for it. What a module made when it was imported is never garbage;
-`settle` tells the collector so.
+Between two tasks PySpark collects garbage, and traverses all imported modules. That takes 60 ms of
+CPU time with numba and as much with pandas, more than reading 100,000 records. The next task may
+have to wait for it. Objects created by an import are never garbage, so `settle` excludes them.
 """
 
 import gc
@@ -11,17 +10,14 @@ import os
 import sys
 
 _settled: tuple[int, int] | None = None
-"""The process that has (a worker is forked from one that may have as well), and how many modules it
-had.
-"""
+"""The process that was settled, and its number of modules; a forked worker inherits both."""
 
 
 def settle() -> None:
-    """To be called by a task as soon as everything that it needs is imported; does something if
-    anything was.
+    """To be called by a task as soon as everything that it needs is imported.
 
-    Tasks import at their end as well: where pandas is installed, PyArrow does when PySpark hands it
-    a list of objects.
+    Does something if anything was. Tasks import at their end as well: where pandas is installed,
+    PyArrow does when PySpark hands it a list of objects.
     """
     global _settled
     if _settled != (now := (os.getpid(), len(sys.modules))):

@@ -1,6 +1,4 @@
-"""Options of `.write.format("kohort")`, and of `.writeStream`: those of Spark's sink, and
-producers' as `kafka.*`.
-"""
+"""Options of `.write.format("kohort")` and `.writeStream`: Spark's sink's, and `kafka.*`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +13,7 @@ from kohort.spark.raw_options import Pairs, RawOptions
 from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
-"""Bytes of a record batch, unless `kafka.batch.size` says otherwise: 16 KiB are for records that
-come one by one.
-"""
+"""Default size of a record batch in bytes; the producer's 16 KiB are for single records."""
 
 _NUMBERS: Final = {
     "batch.size": "batch_size",

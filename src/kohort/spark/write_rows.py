@@ -1,6 +1,4 @@
-"""What a task does with the rows it is given before it sends any: which topic and partition each is
-for.
-"""
+"""Resolves topic and partition of a task's rows before any is sent."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias

@@ -1,6 +1,4 @@
-"""The columns that a write takes, as Spark's Kafka sink has them, and `timestamp`; others are left
-out, as there.
-"""
+"""The columns of a write: those of Spark's Kafka sink, and `timestamp`; others are ignored."""
 
 from typing import Final
 
@@ -22,8 +20,9 @@ _TYPES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def written_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...]:
-    """The names of the columns to write. Raises ConfigError, which says what is missing and what to
-    do.
+    """The names of the columns to write.
+
+    Raises ConfigError, which says what is missing and what to do.
     """
     given = {field.name: field.dataType for field in schema.fields}
     if "value" not in given:

@@ -1,13 +1,12 @@
-"""`.write.format("kohort")` and `.writeStream.format("kohort")`: rows to records, by the columns of
-Spark's Kafka sink.
+"""`.write.format("kohort")` and `.writeStream.format("kohort")`: rows to records.
 
-Each task sends its own rows, with an idempotent producer: within a task every record is in its
-partition once, in order. A task that Spark runs again sends its rows again; so a write is at least
-once, as with Spark's sink.
+The columns are those of Spark's Kafka sink. Each task sends its own rows, with an idempotent
+producer: within a task every record is in its partition once, in order. A task that Spark repeats
+sends its rows again, so a write is at least once, as with Spark's sink.
 
-Where rows have a `partition`, all rows of a task are looked at before the first one is sent. Spark
-tells tasks nothing of each other; so they hand their rows to the driver (`row_spool`), which sends
-them when every task has found its partitions: nothing at all is written then if a single one is
+If rows have a `partition`, all rows of a task are checked before the first one is sent. Spark's
+tasks do not know of each other. They therefore pass their rows to the driver (`row_spool`), which
+sends them when every task has checked its partitions: no record is written if a single one is
 wrong. Only a task with many rows on another machine than the driver's sends them itself.
 """
 
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     from kohort.spark.sending import Sending
 
 HELD_BYTES: Final = 256 * 1024
-"""Of a task with a column `partition`: up to here its rows travel to the driver with the message
-that it is done.
-"""
+"""Largest size of rows with a `partition` that travel in the message of a finished task."""
 SPOOL_BYTES: Final = 64 * 1024 * 1024
 """From here on rows that a task sends itself wait on disk."""
 
@@ -55,8 +52,9 @@ class Writing:
     spool_directory: SpoolDirectory
 
     def task(self, batches: Iterable[Any]) -> Written:
-        """Write the rows of one task. Raises ConfigError for rows that lead nowhere, KafkaError,
-        GaveUpError.
+        """Write the rows of one task.
+
+        Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
         """
         from kohort.spark.sending import Sending  # numba, which only tasks need
 
@@ -68,8 +66,9 @@ class Writing:
             return Written()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have found their partitions: send what they handed over. Raises as `task`, and
-        KohortError.
+        """All tasks have found their partitions: send what they handed over.
+
+        Raises as `task`, and KohortError.
         """
         from kohort.spark.sending import Sending
 
@@ -93,8 +92,9 @@ class Writing:
                 sending.send(topic, rows)
 
     def _checked(self, sending: "Sending", batches: Iterable[Any]) -> Written:
-        """Look at all rows; then hand them to the driver, or send them if it cannot be reached with
-        so many.
+        """Look at all rows.
+
+        Then hand them to the driver, or send them if it cannot be reached with so many.
         """
         is_near = self.spool_directory.reaches()
         with RowSpool(HELD_BYTES if is_near else SPOOL_BYTES, self.spool_directory) as spool:
