@@ -8,8 +8,11 @@ MemberId = NewType("MemberId", str)
 InstanceId = NewType("InstanceId", str)
 """`group.instance.id` of a static member (KIP-345)."""
 
+Timestamp = NewType("Timestamp", int)
+"""Wall-clock time: milliseconds since the Unix epoch, as Kafka stores them; it may jump."""
+
 Instant = NewType("Instant", int)
-"""A point in time: milliseconds since the Unix epoch, as Kafka stores them."""
+"""A reading of a monotonic clock in milliseconds, for deadlines and durations; no calendar time."""
 
 RequestId: TypeAlias = Hashable
 """Names a request whose answer may come later; the core stores it and gives it back, nothing else.

@@ -14,6 +14,7 @@ from kohort.coordinator.records import (
     OffsetCommitRecord,
     OffsetCommitValue,
 )
+from kohort.coordinator.requests import ExpireOffsets
 from kohort.protocol.subscription import Subscription, encode_subscription
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
@@ -277,3 +278,23 @@ def test_subscriptions_are_read_once_however_many_offsets_there_are(bench, monke
     )
     assert expire(bench) == ()
     assert len(read) == 1
+
+
+@pytest.mark.parametrize("jump_ms", [-2 * RETENTION, 2 * RETENTION])
+def test_the_retention_of_offsets_goes_by_the_wall_clock(bench, jump_ms):
+    commit(bench, T0)
+    bench.set_ahead(jump_ms)
+    bench.post(ExpireOffsets())
+    assert ("g" in bench.shard.groups) is (jump_ms < 0)
+
+
+@pytest.mark.parametrize("jump_ms", [-2 * RETENTION, 2 * RETENTION])
+def test_a_jump_during_a_round_leaves_its_durations_true(bench, jump_ms):
+    member_id = bench.join("g").response.member_id
+    joining = bench.join("g", member_id)
+    bench.advance(40)
+    bench.set_ahead(jump_ms)
+    bench.sync("g", member_id, joining.response.generation, {member_id: b""})
+    (entry,) = bench.journal
+    assert (entry.join_ms, entry.sync_ms) == (0, 40)
+    assert entry.ended == bench.timestamp

@@ -9,9 +9,9 @@ from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
-NOW = Instant(1_700_000_000_000)
+NOW = Timestamp(1_700_000_000_000)
 ORDERS = TopicPartition("orders", 0)
 ORDERS_ID = UUID(int=7)
 """The id of the topic that the log of the fixtures belongs to."""

@@ -21,7 +21,8 @@ class Served(Bench):
     def __init__(self, logs, config=NO_DELAY, **options):
         super().__init__(config)
         self.logs = logs
-        self.groups = Groups(logs, config, LoopClock(), **options)
+        self.clock = LoopClock()
+        self.groups = Groups(logs, config, self.clock, **options)
 
     def _call(self, request):
         call = Call(request)

@@ -105,7 +105,9 @@ def test_a_member_that_commits_is_heard_of():
     bench = Bench()
     (member,) = bench.stable(session_timeout_ms=10_000)
     bench.advance(6_000)
-    decided = bench.shard.commit(Committer("g", 1, member, None), 9, columns(7), bench.now)
+    decided = bench.shard.commit(
+        Committer("g", 1, member, None), 9, columns(7), bench.now, bench.timestamp
+    )
     assert [row.value.offset for commits in decided for row in commits.rows()] == [7]
     bench.advance(6_000)
     assert member in bench.group().sessions
@@ -123,7 +125,9 @@ def test_a_member_that_commits_is_heard_of():
 def test_a_commit_that_is_refused_is_one_error(committer, version, error):
     bench = Bench()
     bench.stable()
-    assert bench.shard.commit(committer, version, columns(7), bench.now).name == error
+    assert (
+        bench.shard.commit(committer, version, columns(7), bench.now, bench.timestamp).name == error
+    )
     assert "other" not in bench.shard.groups
 
 

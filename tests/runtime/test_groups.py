@@ -5,6 +5,8 @@ tells.
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
@@ -338,11 +340,53 @@ async def test_expiry_is_checked_again_and_again():
         assert served.groups.group("g") is None
 
 
-def test_the_clock_never_runs_backwards():
+def test_the_clock_of_deadlines_never_runs_backwards():
     clock = SystemClock()
     times = [clock.now() for _ in range(1_000)]
     assert times == sorted(times)
-    assert times[0] > 1_700_000_000_000
+
+
+def test_the_wall_clock_is_read_each_time(monkeypatch):
+    clock = SystemClock()
+    began = clock.now()
+    for ahead_s in (0, 7_200, -7_200):
+        monkeypatch.setattr("time.time_ns", lambda at=ahead_s: (1_700_000_000 + at) * 10**9)
+        assert clock.timestamp() == (1_700_000_000 + ahead_s) * 1_000
+    assert clock.now() - began < 60_000
+
+
+JUMPS_MS = [-10 * 365 * 86_400_000, -7_200_000, 7_200_000, 10 * 365 * 86_400_000]
+
+
+@pytest.mark.parametrize("ahead_ms", JUMPS_MS)
+@virtual_time
+async def test_a_jump_of_the_wall_clock_moves_no_deadline(ahead_ms):
+    async with serving() as served:
+        (member_id,) = await served.settled(session_timeout_ms=6_000)
+        served.clock.ahead_ms = ahead_ms
+        await asyncio.sleep(5.5)
+        assert served.heartbeat("g", member_id, 1).error == "none"
+        await asyncio.sleep(5.5)
+        assert member_id in served.groups.group("g").sessions
+        await asyncio.sleep(1)
+        assert member_id not in served.groups.group("g").sessions
+
+
+@pytest.mark.parametrize("ahead_ms", JUMPS_MS)
+@virtual_time
+async def test_what_is_logged_is_dated_by_the_wall_clock(ahead_ms):
+    async with serving() as served:
+        await answer(served.commit("before", {T0: 1}))
+        served.clock.ahead_ms = ahead_ms
+        await answer(served.commit("after", {T0: 1}))
+        dates = [
+            served.groups.group(name).offsets[T0].commit_timestamp for name in ("before", "after")
+        ]
+        assert abs(dates[1] - dates[0] - ahead_ms) < 1_000
+        await served.settled("journal")
+        (entry,) = served.groups.journal("journal")
+        assert abs(entry.started - dates[1]) < 10_000
+        assert 0 <= entry.join_ms + entry.sync_ms < 10_000
 
 
 # --- many shards ---

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import selectors
 
-from kohort.types import Instant
+from kohort.types import Instant, Timestamp
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -35,8 +35,14 @@ class _JumpingSelector(selectors.DefaultSelector):
 class LoopClock:
     """The loop's time as the runtime's clock."""
 
+    ahead_ms = 0
+    """How far the wall clock was set ahead."""
+
     def now(self):
         return Instant(1_700_000_000_000 + round(asyncio.get_running_loop().time() * 1_000))
+
+    def timestamp(self):
+        return Timestamp(self.now() + self.ahead_ms)
 
 
 def virtual_time(test):

@@ -58,5 +58,5 @@ def _due_when_stable(group: Group, step: Step) -> list[TopicPartition]:
 def _is_due(value: OffsetCommitValue, since: int, step: Step) -> bool:
     """`since`: when the retention of this offset began, in ms since the epoch."""
     if value.expire_timestamp != NO_TIMESTAMP:
-        return step.now >= value.expire_timestamp
-    return step.now - since >= step.config.offsets_retention_ms
+        return step.timestamp >= value.expire_timestamp
+    return step.timestamp - since >= step.config.offsets_retention_ms

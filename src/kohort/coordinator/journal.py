@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Rebalance:
     outcome: str
     """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)
     """
-    started: Instant
-    joined: Instant | None
+    started: Timestamp
+    joined: Timestamp | None
     """When the join phase ended."""
-    ended: Instant
+    ended: Timestamp
     members: tuple[str, ...]
     more_causes: int = 0
     """Number of causes beyond the first 32, which are in `causes`."""

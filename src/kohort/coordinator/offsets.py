@@ -45,7 +45,7 @@ from kohort.coordinator.result import Reply, Result
 from kohort.coordinator.step import Step
 from kohort.errors import ErrorCode
 from kohort.protocol.subscription import subscribed_topics
-from kohort.types import Instant, TopicPartition
+from kohort.types import Instant, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
 _LAST_TIMESTAMP = 2**63 - 1
@@ -54,7 +54,11 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 
 def commit_offsets(
-    group: Group | None, request: OffsetCommit, config: GroupConfig, now: Instant
+    group: Group | None,
+    request: OffsetCommit,
+    config: GroupConfig,
+    now: Instant,
+    timestamp: Timestamp,
 ) -> Result:
     """Decide one OffsetCommit."""
     error = validate_offset_commit(group, request, request.version)
@@ -66,7 +70,7 @@ def commit_offsets(
     expires = (
         NO_TIMESTAMP
         if request.retention_ms == -1
-        else min(now + request.retention_ms, _LAST_TIMESTAMP)
+        else min(timestamp + request.retention_ms, _LAST_TIMESTAMP)
     )
     has_expiry = expires != NO_TIMESTAMP
     records: list[OffsetCommits] = []
@@ -82,7 +86,12 @@ def commit_offsets(
         results.append((at, NONE))
         # The record version that holds an expiry has no topic id.
         value = pack_offset(
-            offset, leader_epoch, metadata or "", now, expires, None if has_expiry else topic_id
+            offset,
+            leader_epoch,
+            metadata or "",
+            timestamp,
+            expires,
+            None if has_expiry else topic_id,
         )
         if of != (topic, len(value)):
             of = topic, len(value)
@@ -101,6 +110,7 @@ def commit_columns(
     version: int,
     topics: Sequence[OffsetColumns],
     now: Instant,
+    timestamp: Timestamp,
 ) -> ErrorCode | list[OffsetCommits]:
     """Decide a commit without metadata, column by column: one error for all, or the records.
 
@@ -115,7 +125,7 @@ def commit_columns(
     records = []
     for topic, topic_id, partitions, positions in topics:
         records.append(
-            OffsetCommits(group_id, topic, partitions, pack_offsets(positions, now, topic_id))
+            OffsetCommits(group_id, topic, partitions, pack_offsets(positions, timestamp, topic_id))
         )
     return records
 
@@ -178,7 +188,7 @@ def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> No
     if group.logged is None and group.offsets.keys() <= set(request.partitions):
         # A simple group that loses its last offset stays until the next check for expired groups,
         # as in Kafka.
-        step.record(new_empty_group_record(group.id, step.now))
+        step.record(new_empty_group_record(group.id, step.timestamp))
     results = []
     for partition in request.partitions:
         if subscribed is None or partition.topic in subscribed:

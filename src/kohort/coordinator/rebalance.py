@@ -148,7 +148,9 @@ def _open_round(group: Group, protocol_type: str, step: Step) -> Round:
     if group.round is not None:
         propagate_sync_error(group, group.round, ErrorCode.rebalance_in_progress, step)
         step.journal_rebalance(
-            group.round.ended(group.id, "disturbed", tuple(group.sessions), step.now)
+            group.round.ended(
+                group.id, "disturbed", tuple(group.sessions), step.now, step.timestamp
+            )
         )
     group.unsynced.clear()
     step.cancel_timer(SyncPhaseEnds(group.id))
@@ -223,9 +225,11 @@ def current_generation(
 
 
 def _leave_empty(group: Group, round_: Round, step: Step) -> None:
-    value = GroupMetadataValue(round_.protocol_type, round_.generation, None, None, step.now, ())
+    value = GroupMetadataValue(
+        round_.protocol_type, round_.generation, None, None, step.timestamp, ()
+    )
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
-    step.journal_rebalance(round_.ended(group.id, "empty", (), step.now))
+    step.journal_rebalance(round_.ended(group.id, "empty", (), step.now, step.timestamp))
     group.round = None
 
 

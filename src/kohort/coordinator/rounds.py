@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.types import Instant, RequestId
+from kohort.types import Instant, RequestId, Timestamp
 
 MOST_CAUSES: Final = 32
 
@@ -58,17 +58,20 @@ class Round:
         self.causes += kept
         self.more_causes += len(causes) - len(kept)
 
-    def ended(self, group: str, outcome: str, members: tuple[str, ...], now: Instant) -> Rebalance:
-        """The journal's entry."""
+    def ended(
+        self, group: str, outcome: str, members: tuple[str, ...], now: Instant, timestamp: Timestamp
+    ) -> Rebalance:
+        """The journal's entry, dated by `timestamp`; its durations are those of the monotonic clock."""
+        ahead = timestamp - now
         return Rebalance(
             group=group,
             generation=-1 if self.joining else self.generation,
             causes=tuple(self.causes),
             more_causes=self.more_causes,
             outcome=outcome,
-            started=self.started,
-            joined=self.joined,
-            ended=now,
+            started=Timestamp(self.started + ahead),
+            joined=None if self.joined is None else Timestamp(self.joined + ahead),
+            ended=timestamp,
             members=members,
             awaited=self.awaited,
         )

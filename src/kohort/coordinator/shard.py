@@ -1,10 +1,10 @@
 """One partition of `__consumer_offsets`: a fold over its log.
 
-    result = shard.handle(event, now)            # decides; changes nothing that is logged
+    result = shard.handle(event, now, timestamp)            # decides; changes nothing that is logged
     for record in result.records:                # the only writer of logged state
         shard.replay(record)
 
-Loading is the same fold over all records of the log. `loaded(now)` then gives every member of every
+Loading is the same fold over all records of the log. `loaded(now, timestamp)` then gives every member of every
 group a fresh session. A shard that served and a shard loaded from its log therefore have the same
 logged state. `logged_state` returns that state for comparison.
 
@@ -70,7 +70,7 @@ from kohort.coordinator.result import (
 from kohort.coordinator.step import Step
 from kohort.coordinator.sync import sync_group, sync_phase_ends
 from kohort.errors import ErrorCode
-from kohort.types import ConnectionId, Instant, TopicPartition
+from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
 Event = Request | TimerFired | ConnectionClosed | TopicsDeleted | ExpireOffsets
 
@@ -89,12 +89,12 @@ class Shard:
 
     # --- deciding ---
 
-    def handle(self, event: Event, now: Instant) -> Result:
+    def handle(self, event: Event, now: Instant, timestamp: Timestamp) -> Result:
         """Decide on an event.
 
         The caller replays the records at once, and appends them before it replies.
         """
-        return _HANDLERS[type(event)](self, event, now)
+        return _HANDLERS[type(event)](self, event, now, timestamp)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None, now: Instant
@@ -106,17 +106,24 @@ class Shard:
         return keep_alive(self.groups.get(group), group, generation, member_id, instance_id, now)
 
     def commit(
-        self, committer: Committer, version: int, topics: Sequence[OffsetColumns], now: Instant
+        self,
+        committer: Committer,
+        version: int,
+        topics: Sequence[OffsetColumns],
+        now: Instant,
+        timestamp: Timestamp,
     ) -> ErrorCode | list[OffsetCommits]:
         """Decide on an OffsetCommit whose partitions all have the same response, as `handle` does.
 
         Returns the error for all partitions, or the records if there is none.
         """
-        return commit_columns(self.groups.get(committer.group), committer, version, topics, now)
+        return commit_columns(
+            self.groups.get(committer.group), committer, version, topics, now, timestamp
+        )
 
-    def loaded(self, now: Instant) -> Result:
+    def loaded(self, now: Instant, timestamp: Timestamp) -> Result:
         """End the replay of the log: members get fresh sessions, groups over capacity rebalance."""
-        step = Step(self.config, now)
+        step = Step(self.config, now, timestamp)
         for group in self.groups.values():
             if group.logged is not None:
                 _restore_sessions(group, group.logged, step)
@@ -170,8 +177,8 @@ class Shard:
 
     # --- one function per event ---
 
-    def _join_group(self, request: JoinGroup, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _join_group(self, request: JoinGroup, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         error = validate_join(request, step)
         group = self.groups.get(request.group)
         if error is ErrorCode.none and group is None:
@@ -179,7 +186,7 @@ class Shard:
                 error = ErrorCode.unknown_member_id
             else:
                 group = self.groups[request.group] = Group(request.group)
-                step.record(new_empty_group_record(request.group, now))
+                step.record(new_empty_group_record(request.group, timestamp))
         if group is None or error is not ErrorCode.none:
             step.reply(
                 request.request_id, JoinGroupResponse(error=error, member_id=request.member_id)
@@ -198,43 +205,48 @@ class Shard:
             if len(groups) == 1:
                 del self._awaiting[connection]
 
-    def _sync_group(self, request: SyncGroup, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         sync_group(self.groups.get(request.group), request, step)
         return step.result()
 
-    def _heartbeat(self, request: Heartbeat, now: Instant) -> Result:
+    def _heartbeat(
+        self,
+        request: Heartbeat,
+        now: Instant,
+        timestamp: Timestamp,  # noqa: ARG002
+    ) -> Result:
         return heartbeat(self.groups.get(request.group), request, now)
 
-    def _leave_group(self, request: LeaveGroup, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _leave_group(self, request: LeaveGroup, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         leave_group(self.groups.get(request.group), request, step)
         return step.result()
 
-    def _offset_commit(self, request: OffsetCommit, now: Instant) -> Result:
-        return commit_offsets(self.groups.get(request.group), request, self.config, now)
+    def _offset_commit(self, request: OffsetCommit, now: Instant, timestamp: Timestamp) -> Result:
+        return commit_offsets(self.groups.get(request.group), request, self.config, now, timestamp)
 
-    def _offset_fetch(self, request: OffsetFetch, now: Instant) -> Result:  # noqa: ARG002
+    def _offset_fetch(self, request: OffsetFetch, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
         return _respond(request, fetch_offsets(self.groups.get(request.group), request))
 
-    def _describe_group(self, request: DescribeGroup, now: Instant) -> Result:  # noqa: ARG002
+    def _describe_group(self, request: DescribeGroup, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
         return _respond(request, describe_group(self.groups.get(request.group), request))
 
-    def _list_groups(self, request: ListGroups, now: Instant) -> Result:  # noqa: ARG002
+    def _list_groups(self, request: ListGroups, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
         return _respond(request, list_groups(self.groups.values(), request))
 
-    def _delete_group(self, request: DeleteGroup, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _delete_group(self, request: DeleteGroup, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         delete_group(self.groups.get(request.group), request, step)
         return step.result()
 
-    def _offset_delete(self, request: OffsetDelete, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _offset_delete(self, request: OffsetDelete, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         delete_offsets(self.groups.get(request.group), request, step)
         return step.result()
 
-    def _timer_fired(self, event: TimerFired, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _timer_fired(self, event: TimerFired, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         key: TimerKey = event.key
         group = self.groups.get(key.group)
         if group is not None:
@@ -246,8 +258,10 @@ class Shard:
                 sync_phase_ends(group, step)
         return step.result()
 
-    def _connection_closed(self, event: ConnectionClosed, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _connection_closed(
+        self, event: ConnectionClosed, now: Instant, timestamp: Timestamp
+    ) -> Result:
+        step = Step(self.config, now, timestamp)
         for group_id in sorted(self._awaiting.pop(event.connection, ())):
             group = self.groups.get(group_id)
             if group is not None:
@@ -255,22 +269,22 @@ class Shard:
                 maybe_complete_join(group, step)
         return step.result()
 
-    def _topics_deleted(self, event: TopicsDeleted, now: Instant) -> Result:
-        step = Step(self.config, now)
+    def _topics_deleted(self, event: TopicsDeleted, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
         for group in self.groups.values():
             for partition in group.offsets:
                 if partition.topic in event.topics:
                     step.record(offset_tombstone(group.id, partition))
         return step.result()
 
-    def _expire_offsets(self, event: ExpireOffsets, now: Instant) -> Result:  # noqa: ARG002
-        step = Step(self.config, now)
+    def _expire_offsets(self, event: ExpireOffsets, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
+        step = Step(self.config, now, timestamp)
         for group in self.groups.values():
             expiration.expire_offsets(group, step)
         return step.result()
 
 
-_HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant], Result]]] = {
+_HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result]]] = {
     JoinGroup: Shard._join_group,
     SyncGroup: Shard._sync_group,
     Heartbeat: Shard._heartbeat,

@@ -6,17 +6,19 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
 from kohort.coordinator.result import Cancel, Reply, Result, SessionExpires, Timer, TimerKey
-from kohort.types import Instant, RequestId
+from kohort.types import Instant, RequestId, Timestamp
 
 
 class Step:
     """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
 
-    __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now")
+    __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now", "timestamp")
 
-    def __init__(self, config: GroupConfig, now: Instant) -> None:
+    def __init__(self, config: GroupConfig, now: Instant, timestamp: Timestamp) -> None:
+        """`now` is what deadlines are counted from, `timestamp` what is logged."""
         self.config = config
         self.now = now
+        self.timestamp = timestamp
         self._records: list[Record] = []
         self._replies: list[Reply] = []
         self._timers: list[Timer | Cancel] = []

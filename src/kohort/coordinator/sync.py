@@ -126,7 +126,7 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         round_.generation,
         round_.protocol,
         round_.leader,
-        step.now,
+        step.timestamp,
         tuple(
             member_metadata(session, round_.protocol, assigned.get(session.member_id, b""))
             for session in group.sessions.values()
@@ -142,7 +142,9 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         step.reply(request_id, _assigned(value, assigned.get(member_id, b"")))
     for session in group.sessions.values():
         step.restart_session(group, session)
-    step.journal_rebalance(round_.ended(group.id, "stable", tuple(group.sessions), step.now))
+    step.journal_rebalance(
+        round_.ended(group.id, "stable", tuple(group.sessions), step.now, step.timestamp)
+    )
     group.round = None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.demo.loading import Ends
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ def _rebalance(group: str, told: Mapping[str, Any]) -> Rebalance:
             for cause in told["causes"]
         ),
         outcome=told["outcome"],
-        started=Instant(told["started"]),
-        joined=None if told["joined"] is None else Instant(told["joined"]),
-        ended=Instant(told["ended"]),
+        started=Timestamp(told["started"]),
+        joined=None if told["joined"] is None else Timestamp(told["joined"]),
+        ended=Timestamp(told["ended"]),
         members=tuple(told["members"]),
         awaited=tuple(told["awaited"]),
     )

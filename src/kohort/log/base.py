@@ -20,7 +20,7 @@ from uuid import UUID
 
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.protocol.batches import Buffer, Codec, Rules
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 LEADER_EPOCH = 0
 """The leader epoch of every batch: there is one node, and it never hands a partition over."""
@@ -122,7 +122,7 @@ class Log(Protocol):
         """Act by other configs from now on."""
         ...
 
-    def append(self, batch: Buffer, now: Instant) -> Appended:
+    def append(self, batch: Buffer, now: Timestamp) -> Appended:
         """Append one record batch that `batches.validate` accepted or `batches.build` made.
 
         Raises KafkaError if the batch is refused, and appends nothing:
@@ -132,7 +132,7 @@ class Log(Protocol):
         """
         ...
 
-    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+    def append_encoded(self, content: bytes, count: int, now: Timestamp) -> None:
         """Append a batch of `count` encoded records, all with the timestamp `now`.
 
         It is for the frequent batches that the server itself makes: their header is not parsed
@@ -167,14 +167,14 @@ class Log(Protocol):
         """
         ...
 
-    def retain(self, now: Instant) -> int:
+    def retain(self, now: Timestamp) -> int:
         """Delete due segments, by retention.ms, retention.bytes or start offset; expire producers.
 
         Returns the number of deleted segments. It costs about a microsecond if none is due.
         """
         ...
 
-    async def compact(self, now: Instant) -> bool:
+    async def compact(self, now: Timestamp) -> bool:
         """Compact the log if its policy has "compact" and enough of it is dirty; True if it was.
 
         The work is done in another thread while the log goes on appending and reading. Raises
@@ -248,7 +248,7 @@ class LogDirectory(Protocol):
         """Every log that exists, open or not."""
         ...
 
-    async def clean(self, now: Instant) -> None:
+    async def clean(self, now: Timestamp) -> None:
         """`retain` and `compact` every open log, giving way to others in between.
 
         To be called every `log.retention.check.interval.ms` or more often; one log's failure is

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from kohort.errors import KafkaError
 from kohort.log.base import Log
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 logger = logging.getLogger("kohort.log")
 
 
-async def clean_all(logs: Iterable[Log], now: Instant) -> None:
+async def clean_all(logs: Iterable[Log], now: Timestamp) -> None:
     """`retain` and `compact` each of `logs`, giving way to others in between."""
     for log in tuple(logs):
         try:

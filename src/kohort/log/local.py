@@ -23,7 +23,7 @@ from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.recovery import LastEnd
 from kohort.log.storage import OpenFiles
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 Durability = Literal["os", "fsync"]
 
@@ -140,7 +140,7 @@ class LocalDirectory:
     def names(self) -> Iterable[TopicPartition]:
         return partition_names(self._path)
 
-    async def clean(self, now: Instant) -> None:
+    async def clean(self, now: Timestamp) -> None:
         await clean_all(self._logs.values(), now)
         self.directories.remove_strays(now, self._stray_retention_ms)
 

@@ -14,7 +14,7 @@ from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 
 class MemoryPlaces:
@@ -84,7 +84,7 @@ class MemoryDirectory:
     def names(self) -> Iterable[TopicPartition]:
         return tuple(self.directories.marks())
 
-    async def clean(self, now: Instant) -> None:
+    async def clean(self, now: Timestamp) -> None:
         await clean_all(self._logs.values(), now)
 
     def close(self) -> None:

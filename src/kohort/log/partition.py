@@ -27,7 +27,7 @@ from kohort.protocol.batches import (
     read_header,
     stamp_append_time,
 )
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
@@ -95,7 +95,7 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, batch: Buffer, now: Instant) -> Appended:
+    def append(self, batch: Buffer, now: Timestamp) -> Appended:
         if self._closed is not None:
             raise self._refusal()
         header = read_header(batch)
@@ -111,7 +111,7 @@ class PartitionLog:
         self._check_disk()
         return self._write(batch, header, size, now)
 
-    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+    def append_encoded(self, content: bytes, count: int, now: Timestamp) -> None:
         if self._closed is not None:
             raise self._refusal()
         size = HEADER_SIZE + len(content)
@@ -124,7 +124,7 @@ class PartitionLog:
         self._store((header, content), size, self.end_offset + count - 1, now, now)
         self._stored(size)
 
-    def _write(self, batch: Buffer, header: Header, size: int, now: Instant) -> Appended:
+    def _write(self, batch: Buffer, header: Header, size: int, now: Timestamp) -> Appended:
         base_offset = self.end_offset
         last_offset = base_offset + header.last_offset_delta
         timestamp, append_time = header.max_timestamp, -1
@@ -250,7 +250,7 @@ class PartitionLog:
             raise
         self._notify()
 
-    def retain(self, now: Instant) -> int:
+    def retain(self, now: Timestamp) -> int:
         if self._closed is not None:
             raise self._refusal()
         if self._producers is not None:
@@ -273,7 +273,7 @@ class PartitionLog:
         self._backing.discard(gone)
         self._notify()
 
-    async def compact(self, now: Instant) -> bool:
+    async def compact(self, now: Timestamp) -> bool:
         if self._closed is not None:
             raise self._refusal()
         if (

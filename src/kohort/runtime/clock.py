@@ -1,25 +1,34 @@
-"""The time that everything in a process is judged by."""
+"""The two clocks of a process: one for deadlines, one for dates."""
 
 import time
 from typing import Protocol
 
-from kohort.types import Instant
+from kohort.types import Instant, Timestamp
 
 
 class Clock(Protocol):
     def now(self) -> Instant:
-        """Milliseconds since the Unix epoch; never runs backwards."""
+        """Milliseconds of a monotonic clock, for sessions, rebalances and every other deadline.
+
+        It never runs backwards, and stands still while the machine is suspended.
+        """
+        ...
+
+    def timestamp(self) -> Timestamp:
+        """Milliseconds since the Unix epoch, for what is logged and for retention.
+
+        It jumps in either direction when the machine's clock is set.
+        """
         ...
 
 
 class SystemClock:
-    """The wall clock at the start of the process, advanced by the monotonic clock.
-
-    Sessions and rounds must not end early, or never, when the machine's clock is set.
-    """
-
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+    """The clocks of the operating system."""
 
     def now(self) -> Instant:
-        return Instant((time.monotonic_ns() + self._offset_ns) // 1_000_000)
+        # CLOCK_MONOTONIC, as the event loop's timers and Kafka's: members that were suspended with
+        # the server still have the rest of their session when both go on.
+        return Instant(time.monotonic_ns() // 1_000_000)
+
+    def timestamp(self) -> Timestamp:
+        return Timestamp(time.time_ns() // 1_000_000)

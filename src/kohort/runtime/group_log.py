@@ -15,13 +15,13 @@ from kohort.coordinator.records import (
 )
 from kohort.log.base import Log
 from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate, key_head
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 _READ_BYTES = 1 << 20
 _BATCH_BYTES = 1 << 19
 
 
-def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Instant) -> None:
+def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Timestamp) -> None:
     """Append the records of several events in order, those of one event and group in one batch.
 
     Expiry and the deletion of a topic concern thousands of groups in one event; these need no

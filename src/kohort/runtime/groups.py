@@ -192,7 +192,8 @@ class Groups:
             return ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress)
         listed: list[ListedGroup] = []
         for host in self._hosts:
-            for reply in host.shard.handle(request, self._clock.now()).replies:
+            now, timestamp = self._clock.now(), self._clock.timestamp()
+            for reply in host.shard.handle(request, now, timestamp).replies:
                 listed += cast("ListGroupsResponse", reply.response).groups
         return ListGroupsResponse(groups=tuple(listed))
 

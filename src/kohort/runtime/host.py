@@ -1,6 +1,6 @@
 """Runs one shard: connects the pure core with its log and with waiting clients.
 
-    result = shard.handle(event, now);  replay result.records;  append them;  send result.replies
+    result = shard.handle(event, now, timestamp);  replay result.records;  append them;  send result.replies
 
 All requests that arrive in one turn of the event loop share one append, so their replies wait for
 the end of the turn. Every other reply decided in that turn waits too, because it may depend on
@@ -133,7 +133,7 @@ class ShardHost:
         """Have the shard decide on an event, which is lost on a shard that is not active."""
         if self.state is HostState.ACTIVE:
             try:
-                result = self.shard.handle(event, self._clock.now())
+                result = self.shard.handle(event, self._clock.now(), self._clock.timestamp())
             # a bug, and the shard may have decided half: it must not serve on
             except Exception as e:
                 self._fail(e)
@@ -173,7 +173,9 @@ class ShardHost:
             return
         shard = self.shard
         try:
-            decided = shard.commit(committer, version, topics, self._clock.now())
+            decided = shard.commit(
+                committer, version, topics, self._clock.now(), self._clock.timestamp()
+            )
             if isinstance(decided, list):
                 for record in decided:
                     shard.replay(record)
@@ -203,7 +205,7 @@ class ShardHost:
         else:
             self.state = HostState.ACTIVE
             self._reload_after_s = _RELOAD_AFTER_S
-            self._apply(self.shard.loaded(self._clock.now()))
+            self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
             if self._deleted_topics:
                 self._forget_topics(frozenset(self._deleted_topics))
 
@@ -276,7 +278,7 @@ class ShardHost:
         self._appended, self._after_append = self._after_append, []
         begun = perf_counter()
         try:
-            append_records(self.log, writes, self._clock.now())
+            append_records(self.log, writes, self._clock.timestamp())
             if self._waits_for_disk:
                 self._task = asyncio.ensure_future(self._flushed_when_durable(begun))
             else:

@@ -74,7 +74,7 @@ class BackgroundTasks:
 
     async def _clean(self) -> None:
         """Delete and compact what is due, of topics, groups and metadata."""
-        await self._logs.clean(self._clock.now())
+        await self._logs.clean(self._clock.timestamp())
 
     async def _forget_deleted_topics(self) -> None:
         """Forget offsets of topics that no longer exist.

@@ -99,7 +99,7 @@ class Broker:
         try:
             self.logs = open_directory(self.config)
             self._opened.callback(self.logs.close)
-            self.topics = Topics(self.logs, self.config, self.clock.now)
+            self.topics = Topics(self.logs, self.config, self.clock.timestamp)
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
         self.cluster_id = self.topics.cluster_id

@@ -39,7 +39,7 @@ from kohort.coordinator.requests import (
 from kohort.coordinator.result import Cancel, Result, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.runtime.timers import TimerHeap
-from kohort.types import ConnectionId, Instant, TopicPartition
+from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
 DEFAULT = GroupConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": b"range-metadata"}
@@ -80,6 +80,7 @@ class Bench:
     def __init__(self, config: GroupConfig = DEFAULT, *, log: Iterable[Row] = ()) -> None:
         self.config = config
         self.now = Instant(1_700_000_000_000)
+        self._ahead_ms = 0
         self.log: list[Row] = list(log)
         self.calls: dict[int, Call] = {}
         self.journal: list[Any] = []
@@ -94,7 +95,16 @@ class Bench:
         self.shard = Shard(self.config)
         for record in self.log:
             self.shard.replay(record)
-        self._apply(self.shard.loaded(self.now))
+        self._apply(self.shard.loaded(self.now, self.timestamp))
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """Wall-clock time: the other clock, but for what the wall clock was `set_ahead`."""
+        return Timestamp(self.now + self._ahead_ms)
+
+    def set_ahead(self, ms: int) -> None:
+        """Set the wall clock `ms` ahead, or back if negative; deadlines are not concerned."""
+        self._ahead_ms += ms
 
     def group(self, group: str = "g") -> Group:
         """The group. Raises KeyError if it does not exist."""
@@ -110,7 +120,7 @@ class Bench:
 
     def post(self, event: Event) -> Result:
         """Have the shard decide on an event."""
-        result = self.shard.handle(event, self.now)
+        result = self.shard.handle(event, self.now, self.timestamp)
         self._apply(result)
         return result
 

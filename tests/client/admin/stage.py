@@ -15,7 +15,7 @@ from kohort.protocol.subscription import (
     encode_subscription,
 )
 from kohort.server.broker import Broker
-from kohort.types import GroupId, Instant, TopicPartition
+from kohort.types import GroupId, Timestamp, TopicPartition
 
 BEGINNING = 1_769_860_800_000
 """Timestamp of the first record of each partition: 2026-01-31T12:00:00Z; each further one is a
@@ -29,7 +29,7 @@ def fill(broker: Broker, topic: str, *counts: int) -> None:
         log = broker.topics.log(topic, partition)
         assert log is not None
         for number in range(count):
-            at = Instant(BEGINNING + 1_000 * number)
+            at = Timestamp(BEGINNING + 1_000 * number)
             log.append(build([Record(None, b"%d" % number, timestamp=at)]), at)
 
 

@@ -26,10 +26,10 @@ from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
 from kohort.server.services import Services
 from kohort.server.topics.topics import Topics
-from kohort.types import Instant
+from kohort.types import Instant, Timestamp
 from server.faulty_logs import FaultyDirectory
 
-START = Instant(1_700_000_000_000)
+START = Timestamp(1_700_000_000_000)
 
 
 class HungUpError(Exception):
@@ -85,10 +85,15 @@ class HandClock:
     """Time that a test moves."""
 
     def __init__(self) -> None:
-        self.ms = START
+        self.ms: int = START
+        self.ahead_ms = 0
+        """How far the wall clock was set ahead."""
 
     def now(self) -> Instant:
-        return self.ms
+        return Instant(self.ms)
+
+    def timestamp(self) -> Timestamp:
+        return Timestamp(self.ms + self.ahead_ms)
 
 
 class Bench:
@@ -106,7 +111,7 @@ class Bench:
 
     def restart(self) -> None:
         """Start again on the same logs, as after a crash: nothing is flushed or closed."""
-        self.topics = Topics(self.directory, self.config, self.clock.now)
+        self.topics = Topics(self.directory, self.config, self.clock.timestamp)
         self.fetch_sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"]
         )
@@ -164,7 +169,7 @@ class Bench:
         """Append one batch of `records` records with values of `size` bytes."""
         log = self.topics.log(topic, partition)
         assert log is not None
-        log.append(batch_of(*[b"x" * size] * records, timestamp=timestamp), self.clock.now())
+        log.append(batch_of(*[b"x" * size] * records, timestamp=timestamp), self.clock.timestamp())
 
 
 def batch_of(

@@ -34,7 +34,7 @@ from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.server.handlers import offset_commit
 from kohort.server.net.exchange import Exchange
-from kohort.types import Instant, TopicPartition
+from kohort.types import Instant, Timestamp, TopicPartition
 from server.net.bench import TOPIC_ID, FakeTopics, Peer
 
 KEY = BY_NAME["offset_commit"].key
@@ -100,7 +100,7 @@ class World:
         ]
         for log in self.logs:
             append_records(log, [[STABLE]], NOW)
-        clock = SimpleNamespace(now=lambda: NOW)
+        clock = SimpleNamespace(now=lambda: NOW, timestamp=lambda: Timestamp(NOW))
         self.groups = Groups(self.logs, GroupConfig(), clock)
         self.services: Any = SimpleNamespace(topics=FakeTopics(), groups=self.groups)
         self.taken = self.again = 0

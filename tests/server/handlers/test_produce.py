@@ -397,3 +397,13 @@ async def test_a_storage_that_fails(bench: Bench, topic: str) -> None:
         ErrorCode.kafka_storage_error,
         "No space left on device",
     )
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_650 * DAY, -DAY // 12, DAY // 12, 30 * DAY])
+@pytest.mark.usefixtures("topic")
+async def test_records_of_now_are_taken_after_the_wall_clock_was_set(
+    bench: Bench, ahead_ms: int
+) -> None:
+    bench.clock.ahead_ms = ahead_ms
+    result = await produce(bench, batch_of(b"a", timestamp=bench.clock.timestamp()))
+    assert result.error_code == ErrorCode.none

@@ -11,7 +11,7 @@ from kohort.protocol.subscription import Assignment, encode_assignment
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.phases import BOUNDS_S, Phases
 from kohort.testing.bench import Bench
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 
 class Topics:
@@ -134,15 +134,15 @@ def test_a_summary() -> None:
 
 
 def ended(join_ms: int, sync_ms: int | None) -> Rebalance:
-    joined = None if sync_ms is None else Instant(join_ms)
+    joined = None if sync_ms is None else Timestamp(join_ms)
     return Rebalance(
         group="g",
         generation=1,
         causes=(Cause("joined", "m"),),
         outcome="stable",
-        started=Instant(0),
+        started=Timestamp(0),
         joined=joined,
-        ended=Instant(join_ms + (sync_ms or 0)),
+        ended=Timestamp(join_ms + (sync_ms or 0)),
         members=(),
     )
 

@@ -14,7 +14,7 @@ from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.server.logs import TextFormatter
 from kohort.server.monitoring.observer import Observer
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 REBALANCE = Rebalance(
@@ -22,9 +22,9 @@ REBALANCE = Rebalance(
     generation=3,
     causes=(Cause("expired", "b-1", "worker-2"), Cause("left", "c-1", "", "going home")),
     outcome="stable",
-    started=Instant(0),
-    joined=Instant(120),
-    ended=Instant(150),
+    started=Timestamp(0),
+    joined=Timestamp(120),
+    ended=Timestamp(150),
     members=("a-1",),
     awaited=("d-1",),
 )

@@ -54,7 +54,7 @@ def handle(
         services.topics,
         exchange.version,
         request.transactional_id is not None,
-        services.clock.now(),
+        services.clock.timestamp(),
     )
     responses, logs = _append_all(context, request)
     if request.acks == NO_ACKS:

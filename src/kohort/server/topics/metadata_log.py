@@ -18,7 +18,7 @@ from kohort.server.topics.cluster_metadata import (
     decode_batches,
     encode_batch,
 )
-from kohort.types import Instant
+from kohort.types import Timestamp
 
 METADATA_LOG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
 """Small segments: only those that are full are compacted."""
@@ -35,7 +35,7 @@ class MetadataLog:
     more is changed until the server is started again: nobody knows what of the log is on the disk.
     """
 
-    def __init__(self, log: Log, now: Callable[[], Instant], written_by: str) -> None:
+    def __init__(self, log: Log, now: Callable[[], Timestamp], written_by: str) -> None:
         """Replay what is in `log`, which was opened with `synced_by_owner`.
 
         `written_by` is the version of Kohort that wrote it, as far as is known. Raises KohortError

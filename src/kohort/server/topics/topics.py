@@ -48,7 +48,7 @@ from kohort.server.topics.reconciliation import (
     reconcile,
 )
 from kohort.server.topics.response_cache import ResponseCache
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's own limit for what one request may create."""
@@ -94,7 +94,7 @@ class Topics:
     """Every topic of this server."""
 
     def __init__(
-        self, logs: LogDirectory, config: BrokerConfig, now: Callable[[], Instant]
+        self, logs: LogDirectory, config: BrokerConfig, now: Callable[[], Timestamp]
     ) -> None:
         """Replay the metadata log, make the directories agree with it, open every topic.
 
