@@ -34,7 +34,7 @@ def test_it_listens_soon_and_says_so_in_one_line(
     took = time.monotonic() - server.started
     with capsys.disabled():
         print(f" [listening {took * 1000:.0f} ms after the command]", end="")
-    assert took < 3
+    assert took < 10
     assert " data=memory " in line
     assert " cluster=" in line
     assert " after_ms=" in line

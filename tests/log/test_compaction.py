@@ -3,7 +3,7 @@ time.
 """
 
 import asyncio
-import time
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -319,7 +319,7 @@ class TestMeanwhile:
     @pytest.mark.parametrize("how", ["closed", "cancelled"])
     async def test_the_thread_does_not_hold_up_the_end(self, log, how, monkeypatch):
         put_many(log, 100)
-        running, batches_seen = asyncio.Event(), []
+        running, ended, batches_seen = asyncio.Event(), threading.Event(), []
         loop = asyncio.get_running_loop()
         intact = compaction.scan.intact
 
@@ -327,7 +327,7 @@ class TestMeanwhile:
             for found in intact(*arguments):
                 batches_seen.append(found)
                 loop.call_soon_threadsafe(running.set)
-                time.sleep(0.01)
+                ended.wait(10)
                 yield found
 
         monkeypatch.setattr(compaction.scan, "intact", slow)
@@ -335,13 +335,14 @@ class TestMeanwhile:
         await running.wait()
         if how == "closed":
             log.close()
+            ended.set()
             assert not await compacting
         else:
             compacting.cancel()
+            loop.call_later(0.01, ended.set)
             await asyncio.gather(compacting, return_exceptions=True)
-        seen = len(batches_seen)
         await asyncio.sleep(0.03)
-        assert len(batches_seen) <= seen + 1 < 20
+        assert len(batches_seen) <= 2
 
     async def test_once_at_a_time(self, log):
         put_many(log, 200)
