@@ -250,11 +250,14 @@ class TestWaiting:
         seen = []
         stop = log.on_append(lambda: seen.append(log.end_offset))
         log.append(batch(b"a"), NOW)
+        await log.durable()
         log.append(batch(b"b"), NOW)
+        await log.durable()
         log.trim(1)
         stop()
         stop()
         log.append(batch(b"c"), NOW)
+        await log.durable()
         assert seen == [1, 2, 2]
 
     async def test_a_cancelled_waiter_leaves_nothing(self, log):

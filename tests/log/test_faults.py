@@ -208,6 +208,17 @@ class TestOtherFiles:
         again.close()
 
 
+async def append_durably(log, content):
+    log.append(content, NOW)
+    await log.durable()
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
 class TestSyncing:
     """Durability "fsync"."""
 
@@ -281,20 +292,70 @@ class TestSyncing:
         await log.durable()
         assert len(syncs) == count
 
-    async def test_after_a_failed_sync_nothing_is_taken_any_more(self, log, syncs, data):
-        log.append(batch(b"a"), NOW)
+    async def test_what_a_failed_sync_refused_is_taken_back(self, log, syncs, data):
+        log.append(from_producer(7, 0, 0), NOW)
         await log.durable()
-        log.append(batch(b"b"), NOW)
+        fill(log, 40)  # over several segments
+        log.append(from_producer(7, 0, 1), NOW)
+        assert log.high_watermark == 1, "readers see what is durable"
+        assert bytes(log.read(0, 1 << 20, durable=True)) == bytes(log.read(0, 1))
+        assert log.read(1, 1 << 20, durable=True) == b""
         syncs.failing = OSError(errno.EIO, "broken")
         waiting = [asyncio.ensure_future(log.durable()) for _ in range(3)]
         for result in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(result, OSError)
-        syncs.failing = None
-        with pytest.raises(OSError):
-            await log.durable()
+        assert (log.end_offset, log.high_watermark) == (1, 1)
+        assert [record.offset for record in records_of(log)] == [0]
         with pytest.raises(OSError):
             log.append(batch(b"c"), NOW)
-        assert values_of(log) == [b"a", b"b"], "reading goes on"
+        with pytest.raises(OSError):
+            await log.durable()
+
+    async def test_and_the_log_goes_on_when_the_disk_works_again(
+        self, data, syncs, monkeypatch, caplog
+    ):
+        monkeypatch.setattr(durability, "_RETRY_AFTER_S", 0.01)
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, SMALL)
+        log.append(from_producer(7, 0, 0), NOW)
+        await log.durable()
+        syncs.failing = OSError(errno.EIO, "broken")
+        for _ in range(2):  # two of everything: the second is refused at once
+            with pytest.raises(OSError):
+                await append_durably(log, from_producer(7, 0, 1))
+        await asyncio.sleep(0.05)
+        assert directory.problems.failed_syncs > 1
+        assert len(directory.problems.texts(9)) == 1
+        syncs.failing = None
+        await until(lambda: not directory.problems)
+        told = [record.levelname for record in caplog.records if "refuses" in record.message]
+        assert told == ["ERROR", "WARNING"], "one line when it began, one when it ended"
+        placed = log.append(from_producer(7, 0, 1), NOW)
+        await log.durable()
+        assert (placed.base_offset, placed.duplicate, log.high_watermark) == (1, False, 2)
+        directory.close()
+        again = LocalDirectory(data)
+        assert [record.offset for record in records_of(again.open(ORDERS, SMALL))] == [0, 1]
+        again.close()
+
+    async def test_what_could_not_be_taken_back_at_once_is_not_served(
+        self, log, syncs, monkeypatch
+    ):
+        monkeypatch.setattr(durability, "_RETRY_AFTER_S", 0.01)
+        log.append(batch(b"a"), NOW)
+        await log.durable()
+        log.append(batch(b"b"), NOW)
+        syncs.failing = OSError(errno.EIO, "broken")
+        with monkeypatch.context() as patch:
+            disk = Disk(patch)
+            disk.cannot_cut = True
+            with pytest.raises(OSError):
+                await log.durable()
+            assert log.high_watermark == 1
+            assert log.read(1, 1_000, durable=True) == b""
+        syncs.failing = None
+        await until(lambda: log.end_offset == 1)
+        assert values_of(log) == [b"a"]
 
     async def test_and_the_next_start_checks_everything(self, data, syncs):
         directory = LocalDirectory(data, durability="fsync")
@@ -308,7 +369,7 @@ class TestSyncing:
             directory.close()
         again = LocalDirectory(data)
         assert again.last_end is LastEnd.CRASHED
-        assert values_of(again.open(ORDERS, SMALL)) == [b"a"]
+        assert values_of(again.open(ORDERS, SMALL)) == []
         again.close()
 
     def test_closing_brings_everything_to_the_disk(self, data, syncs):

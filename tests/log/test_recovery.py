@@ -327,13 +327,19 @@ class TestTheRecoveryPointWaits:
         monkeypatch.setattr(log_files, "sync_all", found)
         return found
 
-    def test_for_a_segment_whose_sync_failed(self, data, synced):
+    def test_for_a_segment_whose_sync_failed(self, data, synced, monkeypatch):
+        written = []
+        monkeypatch.setattr(log_files, "rewrite", written.append)
         directory = LocalDirectory(data)
         log = directory.open(ORDERS, SMALL)
         synced.fails = 1
-        fill(log, 200)
-        synced.await_calls(3)
-        assert log._backing.recovery_point() == 0
+        fill(log, 15)
+        synced.await_calls(1)
+        while not log._backing.recovery_point():
+            time.sleep(0.01)
+        assert written == [log.segments[0].log.path], "a second sync alone would say nothing"
+        assert not directory.problems.texts(1)
+        assert directory.problems.failed_syncs == 1
         directory.close()
 
     def test_for_segments_of_a_process_that_was_killed(self, data, synced, monkeypatch):

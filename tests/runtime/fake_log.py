@@ -30,7 +30,14 @@ class FakeLog:
     def append_encoded(self, content, count, now):
         self.append(head(0, 0, content, count, now) + content, now)
 
-    def read(self, offset, max_bytes, *, at_least_one=True):
+    @property
+    def high_watermark(self):
+        return self.end_offset
+
+    def ensure_open(self):
+        pass
+
+    def read(self, offset, max_bytes, *, at_least_one=True, durable=False):
         found = b""
         for batch in self.batches:
             if read_header(batch).last_offset >= offset and (

@@ -207,7 +207,7 @@ async def test_a_failed_append_is_answered_and_forgotten(monkeypatch):
         log.failure = OSError("disk full")
         committed, refused = commit(served, 7), commit(served, 7, generation=1)
         await turns()
-        unavailable = "coordinator_not_available"
+        unavailable = "not_coordinator"
         assert [error.name for error in committed + refused + commit(served, 8)] == [
             unavailable
         ] * 3
@@ -227,7 +227,7 @@ async def test_a_disk_that_fails_is_told_to_all_who_wait(monkeypatch):
         second = commit(served, 8)
         log.undurable.set_exception(OSError("input/output error"))
         await turns(5)
-        assert [error.name for error in first + second] == ["coordinator_not_available"] * 2
+        assert [error.name for error in first + second] == ["not_coordinator"] * 2
         log.undurable = None
 
 
@@ -236,9 +236,7 @@ async def test_a_bug_drops_the_shard_and_answers_all(monkeypatch):
     async with serving() as served:
         waiting = commit(served, 7)
         monkeypatch.setattr(served.groups._hosts[0].shard, "commit", lambda *_: 1 / 0)
-        assert [error.name for error in commit(served, 8) + waiting] == [
-            "coordinator_not_available"
-        ] * 2
+        assert [error.name for error in commit(served, 8) + waiting] == ["not_coordinator"] * 2
         await turns()
         assert len(waiting) == 1
 

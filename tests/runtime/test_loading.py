@@ -160,15 +160,15 @@ def large_log(partition=0):
 
 # OffsetFetch is answered 16 instead of 15, which old consumers do not retry (§1.7).
 UNAVAILABLE = {
-    "join": "coordinator_not_available",
-    "sync": "coordinator_not_available",
-    "heartbeat": "coordinator_not_available",
-    "leave": "coordinator_not_available",
-    "commit": "coordinator_not_available",
+    "join": "not_coordinator",
+    "sync": "not_coordinator",
+    "heartbeat": "not_coordinator",
+    "leave": "not_coordinator",
+    "commit": "not_coordinator",
     "fetch": "not_coordinator",
-    "describe": "coordinator_not_available",
-    "delete": "coordinator_not_available",
-    "delete offsets": "coordinator_not_available",
+    "describe": "not_coordinator",
+    "delete": "not_coordinator",
+    "delete offsets": "not_coordinator",
 }
 
 
@@ -311,7 +311,7 @@ async def test_a_log_that_cannot_be_read_is_tried_again(quick):
     broken = log.batches
     log.batches = [broken[0][:16] + b"\x01" + broken[0][17:]]  # no batch of this format
     async with serving(log) as served:
-        assert served.heartbeat("g", "m0", 3).error == "coordinator_not_available"
+        assert served.heartbeat("g", "m0", 3).error == "not_coordinator"
         await asyncio.sleep(12)
         assert served.groups.statistics()["shards"] == {"failed": 1}
         log.batches = broken
@@ -341,10 +341,8 @@ async def test_a_failed_append_answers_15_to_everyone_and_serves_what_was_logged
         ]
         waiting = served.fetch("g", T0)
         await turns()
-        assert [call.response.results[0][1].name for call in failing] == [
-            "coordinator_not_available"
-        ] * 2
-        assert [parked.error, waiting.error] == ["coordinator_not_available", "not_coordinator"]
+        assert [call.response.results[0][1].name for call in failing] == ["not_coordinator"] * 2
+        assert [parked.error, waiting.error] == ["not_coordinator", "not_coordinator"]
         assert every_request(served) == UNAVAILABLE
         log.failure = None
         await asyncio.sleep(6)
@@ -365,7 +363,7 @@ async def test_a_sync_that_could_not_be_logged_leaves_the_generation_before(quic
         log.failure = OSError("disk full")
         syncs = [served.sync("g", follower, 2), served.sync("g", leader, 2, {leader: b"all"})]
         await turns()
-        assert [call.error for call in syncs] == ["coordinator_not_available"] * 2
+        assert [call.error for call in syncs] == ["not_coordinator"] * 2
         log.failure = None
         await asyncio.sleep(6)
         assert served.heartbeat("g", leader, 2).error == "illegal_generation"
@@ -384,7 +382,7 @@ async def test_a_static_restart_that_could_not_be_logged_is_undone(quick):
         log.failure = OSError("disk full")
         again = served.join(instance_id="i")
         await turns()
-        assert again.error == "coordinator_not_available"
+        assert again.error == "not_coordinator"
         log.failure = None
         await asyncio.sleep(6)
         assert served.heartbeat("g", old, 1, instance_id="i").error == "none"
@@ -401,7 +399,7 @@ async def test_a_failed_fsync_is_a_failed_append(quick):
         log.undurable.set_exception(OSError("lost the disk"))
         await turns(4)
         assert [call.response.results[0][1].name for call in (committing, later)] == [
-            "coordinator_not_available"
+            "not_coordinator"
         ] * 2
         log.undurable = None
         await asyncio.sleep(6)
@@ -421,7 +419,7 @@ async def test_one_shards_failure_is_no_others():
         )
         await turns()
         assert fine.response.results[0][1].name == "none"
-        assert failing.response.results[0][1].name == "coordinator_not_available"
+        assert failing.response.results[0][1].name == "not_coordinator"
         assert served.groups.statistics()["shards"] == {"active": 49, "failed": 1}
         assert served.list_groups().error == "coordinator_load_in_progress"
 
@@ -434,7 +432,7 @@ async def test_closing_a_failed_shard_is_closing(quick):
         committing = served.commit("g", {T0: 1})
         await turns()
         await served.groups.close()
-        assert committing.response.results[0][1].name == "coordinator_not_available"
+        assert committing.response.results[0][1].name == "not_coordinator"
         await asyncio.sleep(20)
         assert served.groups.statistics()["shards"] == {"closed": 1}
 
@@ -446,7 +444,7 @@ async def test_a_failure_while_closing_is_answered_15():
         committing = served.commit("g", {T0: 1})
         log.failure = OSError("disk full")
         await served.groups.close()
-        assert committing.response.results[0][1].name == "coordinator_not_available"
+        assert committing.response.results[0][1].name == "not_coordinator"
 
 
 @virtual_time
@@ -460,7 +458,7 @@ async def test_timers_of_a_dropped_shard_never_reach_its_successor(quick):
         log.failure = OSError("disk full")
         served.commit("g", {T0: 1}, member_id=follower, generation=1)
         await turns()
-        assert parked.error == "coordinator_not_available"
+        assert parked.error == "not_coordinator"
         log.failure = None
         await asyncio.sleep(10)
         slower = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 300_000}
@@ -495,7 +493,7 @@ async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick
         # what no code of ours does
         served.groups.group("g").sessions[member_id].session_timeout_ms = None
         beating = served.heartbeat("g", member_id, 1)
-        assert beating.error == "coordinator_not_available"
+        assert beating.error == "not_coordinator"
         await asyncio.sleep(6)
         assert served.heartbeat("g", member_id, 1).error == "none"
 
@@ -511,10 +509,12 @@ async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_o
         committing = served.commit("h", {T0: 7})
         await turns()
         served.groups.group("g").sessions[member_id].session_timeout_ms = None
-        assert served.heartbeat("g", member_id, 1).error == "coordinator_not_available"
+        assert served.heartbeat("g", member_id, 1).error == "not_coordinator"
         reads = []
         monkeypatch.setattr(
-            log, "read", lambda *args: reads.append(args) or FakeLog.read(log, *args)
+            log,
+            "read",
+            lambda *args, **options: reads.append(args) or FakeLog.read(log, *args, **options),
         )
         log.undurable.set_exception(OSError("lost the disk"))
         await turns(4)
@@ -542,7 +542,7 @@ async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(qui
         last = served.commit("h", {T0: 8})
         await turns(6)
         assert [len(call.responses) for call in (first, last)] == [1, 1]
-        assert last.response.results[0][1].name == "coordinator_not_available"
+        assert last.response.results[0][1].name == "not_coordinator"
     assert reported == []
 
 
@@ -573,3 +573,40 @@ def test_the_bytes_of_a_log_make_the_state_that_its_records_made(bench):
     bench.delete("h")
     loaded = Bench(log=[record for part in read_records(log_of(*bench.log)) for record in part])
     assert loaded.shard.logged_state() == bench.shard.logged_state()
+
+
+@pytest.mark.parametrize(
+    ("failure", "refused"),
+    [
+        (OSError(28, "No space left on device"), "not_coordinator"),
+        (KafkaError(ErrorCode.kafka_storage_error), "not_coordinator"),
+        (KafkaError(ErrorCode.not_leader_or_follower), "not_coordinator"),
+        (KafkaError(ErrorCode.not_enough_replicas), "coordinator_not_available"),
+        (KafkaError(ErrorCode.unknown_topic_or_partition), "coordinator_not_available"),
+        (KafkaError(ErrorCode.record_list_too_large), "unknown_server_error"),
+        (KafkaError(ErrorCode.message_too_large), "unknown_server_error"),
+    ],
+)
+@virtual_time
+async def test_a_failed_append_is_told_as_kafka_tells_it(quick, failure, refused):
+    """CoordinatorOperationExceptionHelper; who waits for another request is told to look again."""
+    log = FakeLog()
+    async with serving(log) as served:
+        leader, _ = await served.settled(members=2)
+        parked = served.join("g", leader)
+        await turns()
+        log.failure = failure
+        committing = served.commit("h", {T0: 7})
+        await turns()
+        assert committing.response.results[0][1].name == refused
+        assert parked.error == "not_coordinator"
+
+
+@virtual_time
+async def test_a_log_that_gives_nothing_below_its_end_fails_its_shard(quick, monkeypatch, caplog):
+    log = FakeLog()
+    log.end_offset = 5
+    async with serving(log) as served:
+        await turns(4)
+        assert served.heartbeat("g", "m", 1).error == "not_coordinator"
+    assert "holds nothing from offset 0 on" in caplog.text

@@ -49,10 +49,9 @@ async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = _Stop()
     broker = Broker(config)
-    try:
-        await broker.start()
-    except KohortError as error:
-        raise cli_options.RefusedError(str(error)) from error
+    if not await _start_unless_stopped(broker, stop):
+        logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
+        return 0
     collect_seldom()
     _announce(broker)
     await stop.asked.wait()
@@ -63,6 +62,26 @@ async def run_until_stopped(config: Config) -> int:
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return 0
+
+
+async def _start_unless_stopped(broker: Broker, stop: "_Stop") -> bool:
+    """Start the server; False if a signal came before it served, and then it is closed again.
+
+    Raises RefusedError.
+    """
+    starting = asyncio.ensure_future(broker.start())
+    asked = asyncio.ensure_future(stop.asked.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    asked.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    except KohortError as error:
+        raise cli_options.RefusedError(str(error)) from error
+    return True
 
 
 def collect_seldom() -> None:

@@ -1,6 +1,6 @@
 """The place where a log is kept: its segments, and the other files that survive a restart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from kohort.log.segment import Segment
@@ -43,7 +43,34 @@ class Backing(Protocol):
         ...
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Store it in place of the one before, at once and whole. Raises OSError."""
+        """Store it in place of the one before, whole. Raises OSError.
+
+        Where it has to be durable that waits for `pending_save`.
+        """
+        ...
+
+    def pending_save(self) -> Callable[[], None]:
+        """What stores the checkpoint that was saved last, if it is not stored; it is called in
+        another thread, and raises OSError.
+        """
+        ...
+
+    def sync_failed(self, error: OSError) -> None:
+        """What was written may not reach the disk."""
+        ...
+
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:
+        """What writes and syncs the end of `segment` once more; it is called in another thread, and
+        raises OSError.
+        """
+        ...
+
+    def sync_resumed(self) -> None:
+        """All that is written is durable again."""
+        ...
+
+    def taken_back(self, end_offset: int) -> None:
+        """The records from `end_offset` on were removed."""
         ...
 
     def save_producers(self, snapshot: bytes) -> None:
@@ -58,9 +85,18 @@ class Backing(Protocol):
         """An empty segment for compaction to write, in another thread. Raises OSError."""
         ...
 
-    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
-        """Replace the segments `old` by the compacted segment `new`.
+    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None] | None:
+        """Decide that a compacted segment takes the place of those it was made from.
 
-        After a crash either is there. Raises OSError.
+        Returns what has to be called in another thread before `finish_swap`, if anything. A crash
+        from here on leaves the new one. Raises OSError, as what is returned does.
         """
+        ...
+
+    def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:
+        """Take that back. Raises OSError."""
+        ...
+
+    def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:
+        """Put the compacted segment in its place. Raises OSError."""
         ...

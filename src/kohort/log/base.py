@@ -1,8 +1,8 @@
 """The log: one abstraction for user topics, group state and cluster metadata.
 
-A log is one partition's append-only sequence of Kafka v2 record batches. They are stored as they
-came: base offset and leader epoch lie outside the CRC and are patched. There is one node, so the
-high watermark is the end offset.
+A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base
+offset and leader epoch lie outside the CRC and are patched). There is one node, so the high watermark is
+the end of what is durable at the chosen level.
 
 Appending and reading are synchronous. A write to the page cache takes microseconds, and because one
 loop thread owns every log, a group decision and its records are atomic. Only waiting is
@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kohort.log.partition_directories import PartitionDirectories
+from kohort.log.problems import Problems
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Timestamp, TopicPartition
 
@@ -110,12 +111,23 @@ class Log(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """Offset that the next record gets: the high watermark, and Kafka's log end offset."""
+        """Offset that the next record gets: Kafka's log end offset."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """Offset up to which consumers read: all before it is as durable as the policy asks."""
         ...
 
     @property
     def size(self) -> int:
         """Bytes on disk or in memory."""
+        ...
+
+    def ensure_open(self) -> None:
+        """Raise the KafkaError that everything else raises, if the log was removed or closed, or is
+        not served because it is damaged.
+        """
         ...
 
     def configure(self, config: LogConfig) -> None:
@@ -140,12 +152,16 @@ class Log(Protocol):
         """
         ...
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
-        """Whole batches of at most `max_bytes`, from the one that holds or follows `offset` on.
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, durable: bool = False
+    ) -> bytes | memoryview:
+        """Whole batches, starting with the one that holds `offset` or follows it, of at most
+        `max_bytes` together.
 
-        With `at_least_one` the first batch is returned even if it is larger. The result is empty at
-        the end offset. A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE
-        outside [start_offset, end_offset], OSError.
+        With `at_least_one` the first batch is given even if it is larger, so it is empty at the end
+        only: that is the end offset, or with `durable` the high watermark. A read does not cross
+        segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end_offset],
+        CorruptLogError where the log is damaged, OSError.
         """
         ...
 
@@ -183,14 +199,15 @@ class Log(Protocol):
         ...
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` after each append, trim and removal until the result is called.
+        """Call `callback` whenever readers have more (or after a trim, or removal), until the
+        returned function is called.
 
-        It is called within `append`, so it must not raise and must be short.
+        It may be called in the middle of `append`, so it must not raise, and nothing long.
         """
         ...
 
     async def wait_beyond(self, offset: int) -> None:
-        """Return as soon as the end offset is greater than `offset`.
+        """Return as soon as the high watermark is greater than `offset`.
 
         Raises KafkaError if the log is removed or closed before that.
         """
@@ -199,8 +216,8 @@ class Log(Protocol):
     async def durable(self) -> None:
         """Return when all data appended so far is as durable as configured.
 
-        Raises OSError if that failed. Appended data may then be lost, so the log refuses appends
-        from then on.
+        Raises OSError if that failed: what was not durable was taken back then, and appends are
+        refused until the disk works again.
         """
         ...
 
@@ -216,9 +233,20 @@ class Log(Protocol):
 class LogDirectory(Protocol):
     """All logs of a server."""
 
+    problems: Problems
+    """What is wrong with logs now."""
+
     @property
     def directories(self) -> PartitionDirectories:
         """The places of partitions, open or not."""
+        ...
+
+    def stop_opening(self) -> None:
+        """Have `open` raise OpeningStoppedError from now on; any thread may call it."""
+        ...
+
+    def confirm_start(self) -> None:
+        """Say that every log was opened and the server serves. Raises OSError."""
         ...
 
     def open(
@@ -227,8 +255,10 @@ class LogDirectory(Protocol):
         """The log of that partition, made if it does not exist; the same object as long as it is
         open.
 
-        `synced_by_owner`: whoever opens it syncs what `Log.unsynced` names, whatever the durability
-        of the directory; what is replaced in it is synced first. Raises OSError.
+        A log that was there and is damaged, or cannot be read, is one that raises KafkaError
+        KAFKA_STORAGE_ERROR, whatever is asked of it. `synced_by_owner`: whoever opens it syncs what
+        `Log.unsynced` names, whatever the durability of the directory; what is replaced in it is
+        synced first. Raises OSError if a new one cannot be made.
         """
         ...
 

@@ -4,8 +4,10 @@ One fsync runs at a time for each log, in another thread. Callers that arrive wh
 the next one, which covers every append before its start. So however many appends wait, each waits
 for two fsyncs at most.
 
-A failed fsync is not repeated: Linux may have discarded the pages and would report success the next
-time. The log then refuses appends until it is opened again and its files were checked.
+An fsync that failed says nothing of what is on the disk: Linux may have thrown the pages away, and
+would report success the next time. So what was not durable by then is taken back and refused to its
+producers, the log takes no appends, and the disk is tried again after a while: the last durable
+bytes are written once more and synced. When that succeeds the log goes on.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
+from typing import Protocol
 
 
 def sync_all(paths: Iterable[str]) -> None:
@@ -42,52 +45,151 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
+def rewrite(path: str) -> None:
+    """Write the bytes of a file once more and sync it: what an fsync that failed may have lost is
+    in memory still. Nothing happens if it is gone. Raises OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        _rewrite_from(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def rewrite_end(path: str) -> None:
+    """`rewrite` of the last page alone."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        _rewrite_from(descriptor, max(os.fstat(descriptor).st_size - 1, 0) // _PAGE * _PAGE)
+    finally:
+        os.close(descriptor)
+
+
+def _rewrite_from(descriptor: int, position: int) -> None:
+    while data := os.pread(descriptor, _COPIED_AT_ONCE, position):
+        position += os.pwrite(descriptor, data, position)
+    os.fsync(descriptor)
+
+
+_PAGE = 4096
+_COPIED_AT_ONCE = 1 << 20
+_RETRY_AFTER_S = 0.5
+_RETRY_AFTER_AT_MOST_S = 30.0
+
+
+class Syncable(Protocol):
+    """What is made durable: one log."""
+
+    def begin_sync(self) -> Callable[[], None]:
+        """What brings all that is written by now to the disk; it is called in another thread."""
+        ...
+
+    def synced(self) -> None:
+        """What `begin_sync` gave is durable."""
+        ...
+
+    def sync_failed(self, error: OSError) -> None:
+        """It may not be: take back what is not durable. Called again if `retry_sync` fails."""
+        ...
+
+    def retry_sync(self) -> Callable[[], None]:
+        """What tells whether the disk works again; it is called in another thread. Raises OSError."""
+        ...
+
+    def sync_resumed(self) -> None:
+        """The disk works again."""
+        ...
+
+
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
 
-    __slots__ = ("_collect", "_executor", "_next", "_on_failure", "_running", "failure")
+    __slots__ = ("_executor", "_failures", "_log", "_next", "_retrying", "_running", "failure")
 
-    def __init__(
-        self,
-        collect: Callable[[], list[str]],
-        executor: Executor,
-        on_failure: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`collect` gives the paths of all that was written since it was last called."""
-        self._collect = collect
+    def __init__(self, log: Syncable, executor: Executor) -> None:
+        self._log = log
         self._executor = executor
-        self._on_failure = on_failure
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
+        self._failures = 0
         self.failure: OSError | None = None
-        """The reason for which no append can become durable any more."""
+        """Why nothing can be made durable now; None if it can."""
+
+    def request(self) -> None:
+        """Make durable what was written, soon, though nobody waits for it; without an event loop,
+        the next `wait` does.
+        """
+        if self._next is None and self.failure is None:
+            with contextlib.suppress(RuntimeError):
+                self._schedule(asyncio.get_running_loop())
 
     async def wait(self) -> None:
-        """Return when all that was written before this call is durable. Raises OSError."""
+        """Return when all that was written before this call is durable. Raises OSError if it is
+        not, and then it was taken back.
+        """
+        if self.failure is not None:
+            raise _refused(self.failure)
+        failures = self._failures
         if self._next is None:
-            self._next = asyncio.ensure_future(self._round(self._running))
-            self._next.add_done_callback(_look_at)  # possibly no caller waits for it
+            self._schedule(asyncio.get_running_loop())
+        assert self._next is not None
         await asyncio.shield(self._next)
+        if self._failures != failures:  # and the disk works again already
+            raise OSError("what was written could not be made durable")
+
+    def close(self) -> None:
+        """Try the disk no more."""
+        if self._retrying is not None:
+            self._retrying.cancel()
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._next = loop.create_task(self._round(self._running))
+        self._next.add_done_callback(_look_at)  # nobody may be left to wait for it
 
     async def _round(self, before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             with contextlib.suppress(OSError):
                 await asyncio.shield(before)
         self._running, self._next = self._next, None
-        if self.failure is None:
-            try:
-                paths = self._collect()
-                if paths:
-                    await asyncio.get_running_loop().run_in_executor(
-                        self._executor, sync_all, paths
-                    )
-            except OSError as error:
-                self.failure = error
-                self._on_failure()
         if self.failure is not None:
-            raise OSError(
-                self.failure.errno, ("what was written could not be made durable")
-            ) from self.failure
+            raise _refused(self.failure)
+        try:
+            sync = self._log.begin_sync()
+            await asyncio.get_running_loop().run_in_executor(self._executor, sync)
+        except OSError as error:
+            self._fail(error)
+            raise _refused(error) from error
+        self._log.synced()
+
+    def _fail(self, error: OSError) -> None:
+        self.failure = error
+        self._failures += 1
+        self._log.sync_failed(error)
+        self._retrying = asyncio.get_running_loop().create_task(self._retry())
+
+    async def _retry(self) -> None:
+        loop, delay = asyncio.get_running_loop(), _RETRY_AFTER_S
+        while True:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _RETRY_AFTER_AT_MOST_S)
+            try:
+                await loop.run_in_executor(self._executor, self._log.retry_sync())
+            except OSError as error:
+                self._log.sync_failed(error)
+                continue
+            self.failure = None
+            self._log.sync_resumed()
+            return
+
+
+def _refused(error: OSError) -> OSError:
+    refusal = OSError(error.errno, "what was written could not be made durable")
+    refusal.__cause__ = error
+    return refusal
 
 
 def _look_at(task: "asyncio.Task[None]") -> None:

@@ -6,16 +6,25 @@ work, which `recovery` completes or removes.
 """
 
 import contextlib
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
+from threading import Lock
 
+from crc32c import crc32c
+
+from kohort.log.aside import keep_whole
 from kohort.log.backing import Checkpoint
-from kohort.log.durability import sync_all
+from kohort.log.durability import rewrite, rewrite_end, sync_all
+from kohort.log.health import DiskHealth
 from kohort.log.index import SegmentIndex
 from kohort.log.segment import Segment
 from kohort.log.storage import FileStore, OpenFiles
+
+logger = logging.getLogger("kohort.log")
 
 LOG, INDEX, TIMEINDEX = ".log", ".index", ".timeindex"
 CLEANED, SWAP, DELETED, NEW = ".cleaned", ".swap", ".deleted", ".new"
@@ -78,32 +87,58 @@ def read_file(path: str) -> bytes:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    return "".join(f"{name} {value}\n" for name, value in checkpoint._asdict().items()).encode()
+    content = "".join(f"{name} {value}\n" for name, value in checkpoint._asdict().items()).encode()
+    return content + _checksum(content)
 
 
 def decode_checkpoint(content: bytes) -> Checkpoint:
-    """Decode the content of a checkpoint file, ignoring lines that cannot be read."""
+    """What `encode_checkpoint` wrote; without a checksum, what of it can be read.
+
+    Raises ValueError if it is not what was written.
+    """
+    written, found, checksum = content.rpartition(_CHECKSUM)
+    if not found:
+        written = content
+    elif _checksum(written) != found + checksum:
+        raise ValueError("the checksum is not that of the checkpoint")
     known: dict[str, int] = {}
-    for line in content.decode(errors="replace").splitlines():
+    for line in written.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
         if name in Checkpoint._fields and value.isdecimal():
             known[name] = int(value)
     return Checkpoint(**known)
 
 
+def load_checkpoint(directory: str) -> Checkpoint:
+    """That of the log in `directory`. One that is broken is kept aside and read as if there were
+    none: records before the start offset come back, and more is checked. Raises OSError.
+    """
+    path = f"{directory}/{CHECKPOINT}"
+    try:
+        return decode_checkpoint(read_file(path))
+    except ValueError as error:
+        kept = keep_whole(path)
+        logger.warning(
+            "%s is broken (%s): the log starts at its first segment; the file is kept in %s",
+            path, error, kept,
+        )  # fmt: skip
+        return Checkpoint()
+
+
+def _checksum(content: bytes) -> bytes:
+    return _CHECKSUM + b"%08x\n" % crc32c(content)
+
+
+_CHECKSUM = b"crc32c "
+
+
 class FileBacking:
     """A log in a directory of its own."""
 
     __slots__ = (
-        "_durable",
-        "_executor",
-        "_files",
-        "_has_new_names",
-        "_on_failure",
-        "_path",
-        "_recovery_point",
-        "_syncing",
-    )
+        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_path", "_pending", "_recovery_point",
+        "_storing", "_syncing",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -113,33 +148,45 @@ class FileBacking:
         recovery_point: int,
         *,
         durable: bool,
-        on_failure: Callable[[], None],
+        saves_in_sync: bool,
+        health: DiskHealth,
     ) -> None:
-        """Keep the log in `path`.
-
-        With `durable`, files are synced before they replace others. `on_failure` is called when the
-        disk refused an operation.
+        """`durable`: what is replaced is synced first; with `saves_in_sync`, the checkpoint is
+        stored by `pending_save` only; `health` is told when the disk refuses something.
         """
         self._path = path
         self._files = files
         self._executor = executor
-        self._durable = durable
-        self._on_failure = on_failure
+        self._is_durable = durable
+        self._storing = Lock() if saves_in_sync else None
+        self._health = health
         self._recovery_point = recovery_point
         self._has_new_names = True
-        self._syncing: deque[tuple[int, Future[None]]] | None = None
+        self._pending: Checkpoint | None = None
+        """Saved, but not stored yet."""
+        self._syncing: deque[tuple[Segment, Future[None]]] | None = None
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
         self._has_new_names = True
         return open_segment(self._path, base_offset, 0, self._files, interval)
 
     def sealed(self, segment: Segment) -> None:
-        """Sync it in the background, so that a crash of the machine does not damage it."""
-        path = segment.log.file()
-        if path is not None:
+        """Bring it to the disk in the background, so that a crash of the machine does not put it in
+        doubt.
+        """
+        if segment.log.file() is not None:
             if self._syncing is None:
                 self._syncing = deque()
-            self._syncing.append((segment.end_offset, self._executor.submit(sync_all, (path,))))
+            self._syncing.append((segment, self._sync(segment, _sync_file)))
+
+    def _sync(self, segment: Segment, how: Callable[[str], None]) -> Future[None]:
+        sync = self._executor.submit(how, segment_path(self._path, segment.base_offset, LOG))
+        sync.add_done_callback(self._look_at)
+        return sync
+
+    def _look_at(self, sync: Future[None]) -> None:
+        if not sync.cancelled() and isinstance(error := sync.exception(), OSError):
+            self._health.failed(error)
 
     def unsynced_names(self) -> list[str]:
         if not self._has_new_names:
@@ -149,14 +196,40 @@ class FileBacking:
 
     def recovery_point(self) -> int:
         while self._syncing and self._syncing[0][1].done():
-            end_offset, sync = self._syncing[0]
+            segment, sync = self._syncing[0]
             if sync.exception() is not None:
-                self._on_failure()
-                # the file stays: the files that follow are not contiguous with those on the disk
+                # What follows is not contiguous with what is on the disk. A sync would succeed the
+                # next time, whatever is there: it has to be written again.
+                self._syncing[0] = segment, self._sync(segment, rewrite)
                 break
             self._syncing.popleft()
-            self._recovery_point = end_offset
+            self._recovery_point = max(self._recovery_point, segment.end_offset)
+            if not self._syncing and self._storing is None:
+                self._health.resumed()
         return self._recovery_point
+
+    def sync_failed(self, error: OSError) -> None:
+        self._health.failed(error)
+
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:
+        file, directory = segment.log.file(), self._path
+
+        def write_again() -> None:
+            if file is not None:
+                rewrite_end(file)
+            sync_all((directory, os.path.dirname(directory)))
+
+        return write_again
+
+    def sync_resumed(self) -> None:
+        self._health.resumed()
+
+    def taken_back(self, end_offset: int) -> None:
+        if self._syncing is not None:
+            self._syncing = deque(
+                each for each in self._syncing if each[0].end_offset <= end_offset
+            )
+        self._recovery_point = min(self._recovery_point, end_offset)
 
     def discard(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
@@ -172,9 +245,30 @@ class FileBacking:
                 self._executor.submit(os.unlink, path + DELETED)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        replace_file(
-            f"{self._path}/{CHECKPOINT}", encode_checkpoint(checkpoint), durable=self._durable
-        )
+        if self._storing is None:
+            self._store(checkpoint)
+        else:
+            self._pending = checkpoint
+
+    def pending_save(self) -> Callable[[], None]:
+        return self._store_pending
+
+    def _store_pending(self) -> None:
+        if self._pending is None or self._storing is None:
+            return
+        with self._storing:  # one sync at a time, and the end of the log, may come here together
+            checkpoint, self._pending = self._pending, None
+            if checkpoint is None:
+                return
+            try:
+                self._store(checkpoint)
+            except OSError:
+                self._pending = self._pending or checkpoint
+                raise
+
+    def _store(self, checkpoint: Checkpoint) -> None:
+        path = f"{self._path}/{CHECKPOINT}"
+        replace_file(path, encode_checkpoint(checkpoint), durable=self._is_durable)
 
     def save_producers(self, snapshot: bytes) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)
@@ -188,16 +282,20 @@ class FileBacking:
                 os.unlink(segment_path(self._path, base_offset, suffix + CLEANED))
         return open_segment(self._path, base_offset, 0, OpenFiles(), ending=CLEANED)
 
-    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:
-        base_offset, end_offset = old[0].base_offset, old[-1].end_offset
-        cleaned = segment_path(self._path, base_offset, LOG + CLEANED)
-        swap = swap_path(self._path, base_offset, end_offset)
-        size, modified = new.size, new.modified
+    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None] | None:
         new.close()
         # from here on the compacted segment counts; see recovery.finish_swap
-        os.rename(cleaned, swap)
-        if self._durable:
-            sync_all((self._path,))
+        os.rename(segment_path(self._path, new.base_offset, LOG + CLEANED), self._swap_path(old))
+        return partial(sync_all, (self._path,)) if self._is_durable else None
+
+    def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:  # noqa: ARG002
+        # The directory is gone if the log was removed.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._swap_path(old))
+
+    def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:
+        base_offset, end_offset = old[0].base_offset, old[-1].end_offset
+        size, modified = new.size, new.modified
         for segment in old:
             segment.close()
             self._remove(segment.base_offset)
@@ -205,12 +303,23 @@ class FileBacking:
             path = segment_path(self._path, base_offset, suffix)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + CLEANED, path)
-        os.rename(swap, segment_path(self._path, base_offset, LOG))
+        os.rename(self._swap_path(old), segment_path(self._path, base_offset, LOG))
         segment = open_segment(self._path, base_offset, size, self._files)
         segment.end_offset, segment.modified = end_offset, modified
         return segment
+
+    def _swap_path(self, old: Sequence[Segment]) -> str:
+        return swap_path(self._path, old[0].base_offset, old[-1].end_offset)
 
 
 def swap_path(directory: str, base_offset: int, end_offset: int) -> str:
     """The compacted segment that takes the place of all from `base_offset` up to `end_offset`."""
     return f"{directory}/{base_offset:020}-{end_offset:020}{SWAP}"
+
+
+def _sync_file(path: str) -> None:
+    sync_all((path,))
+
+
+def _nothing() -> None:
+    pass

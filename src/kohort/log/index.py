@@ -14,7 +14,7 @@ missing or wrong.
 """
 
 import contextlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Any
 
@@ -105,6 +105,14 @@ class SparseIndex:
         self._pending.clear()
         self._block = b""
 
+    def cut(self, target: int, column: int = 0) -> None:
+        """Forget the rows whose `column` is `target` or more. Raises OSError."""
+        self.write()
+        rows = range(len(self))
+        after = bisect_left(rows, target, key=lambda number: self[number][column])
+        self.store.truncate(after * self._row.size)
+        self._block = b""
+
 
 class SegmentIndex:
     """Both indexes of one segment. Offsets are relative to its base."""
@@ -146,6 +154,11 @@ class SegmentIndex:
         self.times.clear()
         self._latest = -1
 
+    def cut(self, offset: int) -> None:
+        """Forget the entries of batches that end at `offset` or later. Raises OSError."""
+        self.offsets.cut(offset)
+        self.times.cut(offset, column=1)
+
     def resume(self) -> tuple[int, int]:
         """(largest timestamp, its offset) of the files' content, (-1, 0) if they are empty.
 
@@ -156,6 +169,11 @@ class SegmentIndex:
         latest = self.times.last() or (-1, 0)
         self._latest = latest[0]
         return latest
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its files hold anything."""
+        return bool(self.offsets.store.size or self.times.store.size)
 
     def close(self) -> None:
         self.offsets.store.close()

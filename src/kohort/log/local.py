@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaError
 from kohort.log import directory_format, recovery
 from kohort.log.base import LogConfig
 from kohort.log.cleaner import clean_all
+from kohort.log.damage import CorruptLogError, OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
-from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.durability import sync_all
 from kohort.log.files import FileBacking
+from kohort.log.health import DiskHealth
 from kohort.log.lock import DirectoryLock
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
+from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
+from kohort.log.refused import RefusedLog
 from kohort.log.storage import OpenFiles
 from kohort.types import Timestamp, TopicPartition
 
@@ -56,8 +60,10 @@ class LocalDirectory:
         self._durable = durability == "fsync"
         self._files = OpenFiles(max_open_files)
         self._stray_retention_ms = stray_retention_ms
-        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._logs: dict[TopicPartition, PartitionLog | RefusedLog] = {}
         self._closed = False
+        self._stopped = False
+        self.problems = Problems()
         self._executor = ThreadPoolExecutor(_THREADS, "kohort-log")
         try:
             self.directories = self._open_directories(is_case_insensitive)
@@ -86,26 +92,77 @@ class LocalDirectory:
         """How the last process with this directory ended."""
         return self._lock.last_end
 
+    def stop_opening(self) -> None:
+        """Have `open` raise OpeningStoppedError from now on, in the middle of a check too; any
+        thread may call it.
+        """
+        self._stopped = True
+
+    def confirm_start(self) -> None:
+        """Say that every log was opened and the server serves: from now on it matters how this
+        process ends. Raises OSError.
+        """
+        if not any(isinstance(log, RefusedLog) for log in self._logs.values()):
+            self._lock.confirm()
+
+    def _go_on(self) -> None:
+        if self._stopped:
+            raise OpeningStoppedError
+
     def open(
         self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
-    ) -> PartitionLog:
+    ) -> PartitionLog | RefusedLog:
         log = self._logs.get(topic_partition)
         if log is None:
             log = self._open(topic_partition, config, synced_by_owner)
             self._logs[topic_partition] = log
         return log
 
+    def _refused(
+        self, topic_partition: TopicPartition, config: LogConfig, error: CorruptLogError | OSError
+    ) -> RefusedLog:
+        failure = (
+            error
+            if isinstance(error, CorruptLogError)
+            else KafkaError(ErrorCode.kafka_storage_error, f"the log cannot be opened: {error}")
+        )
+        self._lock.distrust_check()
+        self.problems.begin(topic_partition, failure.message)
+        return RefusedLog(topic_partition, config, failure)
+
     def _open(
         self, topic_partition: TopicPartition, config: LogConfig, synced_by_owner: bool
-    ) -> PartitionLog:
+    ) -> PartitionLog | RefusedLog:
+        self._go_on()
         path = self._directory(topic_partition)
         is_new = not os.path.isdir(path)
         if is_new:
             os.mkdir(path)
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
+        try:
+            return self._loaded(topic_partition, config, path, last_end, synced_by_owner)
+        except (CorruptLogError, OSError) as error:
+            if is_new:
+                raise
+            return self._refused(topic_partition, config, error)
+
+    def _loaded(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        path: str,
+        last_end: LastEnd,
+        synced_by_owner: bool,
+    ) -> PartitionLog:
+        in_commits = self._durable and not synced_by_owner
         segments, checkpoint = recovery.load(
-            path, self._files, config.index_interval_bytes, last_end
+            path,
+            self._files,
+            config.index_interval_bytes,
+            last_end,
+            holes=not synced_by_owner,
+            stop=self._go_on,
         )
         backing = FileBacking(
             path,
@@ -113,16 +170,24 @@ class LocalDirectory:
             self._executor,
             checkpoint.recovery_point,
             durable=self._durable or synced_by_owner,
-            on_failure=self._lock.distrust,
+            saves_in_sync=in_commits,
+            health=DiskHealth(topic_partition, self.problems, self._lock.distrust),
         )
         for segment in segments[:-1]:
             # a killed process left it in memory: the recovery point waits for it
             if segment.unsynced:
                 backing.sealed(segment)
-        if not self._durable or synced_by_owner:
-            return PartitionLog(topic_partition, config, backing, segments, checkpoint)
-        commit = GroupCommit(lambda: log.unsynced(), self._executor, self._lock.distrust)
-        log = PartitionLog(topic_partition, config, backing, segments, checkpoint, commit)
+        log = PartitionLog(
+            topic_partition,
+            config,
+            backing,
+            segments,
+            checkpoint,
+            self._executor if in_commits else None,
+            self.problems,
+        )
+        if in_commits:
+            sync_all(log.unsynced())  # what readers see from the start is durable
         return log
 
     def _directory(self, topic_partition: TopicPartition) -> str:
@@ -132,6 +197,7 @@ class LocalDirectory:
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
+            self.problems.forget(topic_partition)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)

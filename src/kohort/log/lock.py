@@ -1,10 +1,12 @@
 """One process per data directory, and how the one before has ended."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
 
 from kohort.errors import KohortError
+from kohort.log.aside import sync_directory
 from kohort.log.recovery import LastEnd
 
 _LOCK = ".lock"
@@ -12,7 +14,12 @@ _CLEAN = ".clean-shutdown"
 
 
 class DirectoryLock:
-    """A locked data directory. The lock goes with the process, however that ends."""
+    """A locked data directory. The lock goes with the process, however that ends.
+
+    What the directory says of the last end changes only when it is true. A process that was killed
+    while it checked the logs after a crash leaves a directory that was not checked; one that could
+    not start has not ended cleanly.
+    """
 
     def __init__(self, path: Path) -> None:
         """Lock `path`, created if it does not exist.
@@ -32,30 +39,61 @@ class DirectoryLock:
                 f"{path} is in use by process {owner or 'unknown'}; stop that server or "
                 "give this one another directory"
             ) from None
-        self.last_end = self._how_it_ended(boot.strip())
-        self._write(boot_id())
+        self._boot = boot.strip()
+        self.last_end = self._how_it_ended()
+        self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
+        """Nothing that was found is in doubt."""
+        self._write(boot_id() if self._checked else self._boot)
+        marker = self._path / _CLEAN
+        if self.last_end is LastEnd.CLEAN:
+            # The boot id is there: killed from here on, the process was killed.
+            marker.unlink()
+            sync_directory(str(self._path))
 
     def _write(self, boot: str) -> None:
+        self._boot = boot
         os.truncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n{boot}\n".encode(), 0)
+        os.fsync(self._fd)
+
+    def confirm(self) -> None:
+        """Say that everything that was found is checked, so that only what happens from now on has
+        to be when this process does not end cleanly. Raises OSError.
+        """
+        self._checked = True
+        if not self._distrusted and self._boot != boot_id():
+            self._write(boot_id())
 
     def distrust(self) -> None:
         """Have the next start check everything: the disk has refused to take something."""
         self._distrusted = True
-        self._write("")
+        with contextlib.suppress(OSError):  # the same disk
+            self._write("")
 
-    def _how_it_ended(self, boot: str) -> LastEnd:
-        marker = self._path / _CLEAN
-        if marker.exists():
-            marker.unlink()
+    def distrust_check(self) -> None:
+        """Have the next start check what this one did: a log could not be opened."""
+        self._checked = False
+        self._distrusted = True
+
+    def _is_new(self) -> bool:
+        """Whether nothing but files of this class and of the directory's own is there."""
+        with os.scandir(self._path) as entries:
+            return not any(entry.is_dir() for entry in entries)
+
+    def _how_it_ended(self) -> LastEnd:
+        if (self._path / _CLEAN).exists():
             return LastEnd.CLEAN
-        # Without a boot id a crash of the machine cannot be excluded, so it is assumed.
-        return LastEnd.KILLED if boot and boot == boot_id() else LastEnd.CRASHED
+        # Without a boot id it cannot be told whether the machine went down, so the worst is
+        # assumed.
+        return LastEnd.KILLED if self._boot and self._boot == boot_id() else LastEnd.CRASHED
 
     def mark_clean(self) -> None:
-        """Record that all data is on the disk, unless it is not; called last. Raises OSError."""
-        if not self._distrusted:
+        """Say that everything is on the disk, if it was checked and it is; to be called last.
+        Raises OSError.
+        """
+        if self._checked and not self._distrusted:
             (self._path / _CLEAN).touch()
+            sync_directory(str(self._path))
 
     def release(self) -> None:
         """Let others have the directory. Idempotent."""

@@ -1,6 +1,6 @@
 """Logs in memory: for tests, for embedding, for `kohort serve --memory`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kohort import __version__
@@ -12,6 +12,7 @@ from kohort.log.index import SegmentIndex
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id
+from kohort.log.problems import Problems
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.types import Timestamp, TopicPartition
@@ -59,6 +60,7 @@ class MemoryDirectory:
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.directories = MemoryPlaces(self._logs)
+        self.problems = Problems()
 
     def open(
         self,
@@ -71,6 +73,12 @@ class MemoryDirectory:
         if log is None:
             log = self._logs[topic_partition] = memory_log(topic_partition, config)
         return log
+
+    def stop_opening(self) -> None:
+        pass
+
+    def confirm_start(self) -> None:
+        pass
 
     def retire(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)
@@ -126,6 +134,21 @@ class MemoryBacking:
     def save(self, checkpoint: Checkpoint) -> None:
         pass
 
+    def pending_save(self) -> Callable[[], None]:
+        return _nothing
+
+    def sync_failed(self, error: OSError) -> None:
+        pass
+
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:  # noqa: ARG002
+        return _nothing
+
+    def sync_resumed(self) -> None:
+        pass
+
+    def taken_back(self, end_offset: int) -> None:
+        pass
+
     def save_producers(self, snapshot: bytes) -> None:
         pass
 
@@ -135,5 +158,15 @@ class MemoryBacking:
     def compaction_target(self, base_offset: int) -> Segment:
         return self.new_segment(base_offset)
 
-    def replace(self, old: Sequence[Segment], new: Segment) -> Segment:  # noqa: ARG002
+    def begin_swap(self, old: Sequence[Segment], new: Segment) -> None:
+        pass
+
+    def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:
+        pass
+
+    def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:  # noqa: ARG002
         return new
+
+
+def _nothing() -> None:
+    pass

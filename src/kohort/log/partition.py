@@ -7,13 +7,16 @@ import asyncio
 import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import retention
 from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
+from kohort.log.damage import CorruptLogError
 from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.problems import Problems
 from kohort.log.producers import Producers
 from kohort.log.segment import LARGEST, Segment
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
@@ -37,9 +40,9 @@ class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_listeners", "_producers", "_roll_bytes",
-        "_roll_ms", "_saved", "_segments", "_since_snapshot", "config", "end_offset", "size", "start_offset",
-        "topic_partition",
+        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at", "_listeners", "_problems",
+        "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot", "_syncing", "config",
+        "end_offset", "high_watermark", "size", "start_offset", "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -49,22 +52,27 @@ class PartitionLog:
         backing: Backing,
         segments: list[Segment],
         checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
-        commit: GroupCommit | None = None,
+        sync_with: Executor | None = None,
+        problems: Problems | None = None,
     ) -> None:
-        """Open the log on `segments`, which are in order, the last one ready to append.
-
-        `commit` makes appends durable; None if reaching the operating system is enough.
+        """`segments` are in order, the last one ready to append; `sync_with` runs the fsyncs of
+        appends, None if reaching the operating system is enough. All that is there is durable.
         """
         self.topic_partition = topic_partition
         self.configure(config)
         self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
-        self.end_offset = segments[-1].end_offset
+        self.end_offset = self.high_watermark = segments[-1].end_offset
         self.size = sum(segment.size for segment in segments)
         self._backing = backing
         self._segments = segments
         self._cleaned = checkpoint.cleaned
         self._saved = checkpoint
-        self._commit = commit
+        self._problems = Problems() if problems is None else problems
+        self._commit = None if sync_with is None else GroupCommit(self, sync_with)
+        self._durable_at: tuple[Segment, int] | None = None
+        """Where the high watermark is, if that is not the end: a segment, and a position in it."""
+        self._syncing: tuple[tuple[Segment, int], int] | None = None
+        """That and the high watermark itself once the sync under way is done."""
         self._producers: Producers | None = None
         """None: not read yet. Most logs never need it."""
         self._since_snapshot = 0
@@ -79,6 +87,10 @@ class PartitionLog:
             f"<Log {self.topic_partition} [{self.start_offset}, {self.end_offset}) "
             f"{len(self._segments)} segments>"
         )
+
+    def ensure_open(self) -> None:
+        if self._closed is not None:
+            raise self._refusal()
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -158,6 +170,10 @@ class PartitionLog:
         self._since_snapshot += size
         if self._since_snapshot > _SNAPSHOT_BYTES:
             self._save_producers()
+        if self._commit is not None:
+            self._commit.request()  # readers are told when it is durable
+            return
+        self.high_watermark = self.end_offset
         if self._listeners:
             self._notify()
 
@@ -187,13 +203,23 @@ class PartitionLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes | memoryview:
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True, durable: bool = False
+    ) -> bytes | memoryview:
         if self._closed is not None:
             raise self._refusal()
         if not self.start_offset <= offset <= self.end_offset:
             raise self._out_of_range(offset)
         if offset == self.end_offset:
             return b""
+        try:
+            if durable and self.high_watermark < self.end_offset:
+                return self._read_durable(offset, max_bytes, at_least_one)
+            return self._read(offset, max_bytes, at_least_one)
+        except CorruptLogError as error:
+            raise self._found(error) from None
+
+    def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
         segment = self._segments[-1]
         if offset >= segment.base_offset:
             return segment.read(offset, max_bytes, at_least_one)
@@ -201,7 +227,24 @@ class PartitionLog:
             data = segment.read(offset, max_bytes, at_least_one)
             if data or segment.position(offset) < segment.size:
                 return data
-        return b""  # compaction may leave no batch up to the next segment's base
+        raise self._segments[-1].nothing_from(offset)
+
+    def _read_durable(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
+        """`_read` of what lies before the high watermark."""
+        if offset >= self.high_watermark:
+            return b""
+        segment = self._segments[self._at(offset)]
+        if segment.end_offset <= self.high_watermark:
+            return self._read(offset, max_bytes, at_least_one)
+        if self._durable_at is not None and self._durable_at[0] is segment:
+            end = self._durable_at[1]
+        else:
+            end = segment.position(self.high_watermark)
+        return segment.read(offset, max_bytes, at_least_one, end)
+
+    def _found(self, error: CorruptLogError) -> CorruptLogError:
+        self._problems.begin(self.topic_partition, str(error))
+        return error
 
     def _at(self, offset: int) -> int:
         return max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)
@@ -215,15 +258,24 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         if self._closed is not None:
             raise self._refusal()
-        for segment in self._segments[self._at(self.start_offset) :]:
-            found = segment.offset_for_timestamp(timestamp, self.start_offset)
-            if found is not None:
-                return found
+        try:
+            for segment in self._segments[self._at(self.start_offset) :]:
+                found = segment.offset_for_timestamp(timestamp, self.start_offset)
+                if found is not None:
+                    return found
+        except CorruptLogError as error:
+            raise self._found(error) from None
         return None
 
     def max_timestamp(self) -> tuple[int, int] | None:
         if self._closed is not None:
             raise self._refusal()
+        try:
+            return self._latest_record()
+        except CorruptLogError as error:
+            raise self._found(error) from None
+
+    def _latest_record(self) -> tuple[int, int] | None:
         best: tuple[int, int] | None = None
         for segment in sorted(self._segments, key=lambda segment: -segment.max_timestamp):
             if best is not None and segment.max_timestamp < best[1]:
@@ -248,6 +300,8 @@ class PartitionLog:
         except OSError:
             self.start_offset = former
             raise
+        if self._commit is not None:
+            self._commit.request()
         self._notify()
 
     def retain(self, now: Timestamp) -> int:
@@ -258,6 +312,8 @@ class PartitionLog:
         due = retention.due_segments(self._segments, self.config, self.start_offset, now)
         if due:
             self._delete(due)
+        with contextlib.suppress(OSError):
+            self._save()
         return due
 
     def _delete(self, count: int) -> None:
@@ -288,7 +344,7 @@ class PartitionLog:
         compaction.keep = self._known_producers().last_offsets()
         self._compaction = compaction
         try:
-            return self._install(
+            return await self._install(
                 await asyncio.to_thread(compaction.run, self._backing.compaction_target)
             )
         except StoppedError:
@@ -301,25 +357,44 @@ class PartitionLog:
             compaction.stopped = True  # if this was cancelled, the thread goes on
             self._compaction = None
 
-    def _install(self, cleaned: Sequence[Cleaned]) -> bool:
-        """Install the compacted segments, unless the log was closed or the old ones are gone."""
+    async def _install(self, cleaned: Sequence[Cleaned]) -> bool:
+        """Take over what compaction wrote, unless the log was closed or what it was made from is
+        gone meanwhile.
+        """
         for piece in cleaned:
-            first = self._at(piece.sources[0].base_offset)
-            last = first + len(piece.sources)
-            if self._closed is not None or tuple(self._segments[first:last]) != piece.sources:
-                piece.result.close()
-                continue
             try:
-                self._segments[first:last] = [self._backing.replace(piece.sources, piece.result)]
+                if self._is_there(piece):
+                    await self._swap(piece)
+                else:
+                    piece.result.close()
             except OSError:
                 # which of them is on the disk is seen when it is opened again
                 self.end(ErrorCode.kafka_storage_error)
                 raise
-            self.size += piece.result.size - sum(segment.size for segment in piece.sources)
-            self._cleaned = max(self._cleaned, piece.result.end_offset)
         if self._closed is None:
             self._save()
+            if self._commit is not None:
+                self._commit.request()
         return bool(cleaned)
+
+    async def _swap(self, piece: Cleaned) -> None:
+        sync = self._backing.begin_swap(piece.sources, piece.result)
+        if sync is not None:
+            await asyncio.to_thread(sync)
+            if not self._is_there(piece):
+                self._backing.drop_swap(piece.sources, piece.result)
+                return
+        first = self._at(piece.sources[0].base_offset)
+        compacted = self._backing.finish_swap(piece.sources, piece.result)
+        self._segments[first : first + len(piece.sources)] = [compacted]
+        self.size += piece.result.size - sum(segment.size for segment in piece.sources)
+        self._cleaned = max(self._cleaned, piece.result.end_offset)
+
+    def _is_there(self, piece: Cleaned) -> bool:
+        """Whether the log still has what a piece was made from."""
+        first = self._at(piece.sources[0].base_offset)
+        found = self._segments[first : first + len(piece.sources)]
+        return self._closed is None and tuple(found) == piece.sources
 
     # Producers
 
@@ -368,7 +443,7 @@ class PartitionLog:
         more = asyncio.Event()
         stop = self.on_append(more.set)
         try:
-            while self.end_offset <= offset:
+            while self.high_watermark <= offset:
                 if self._closed is not None:
                     raise self._refusal()
                 more.clear()
@@ -381,6 +456,50 @@ class PartitionLog:
     async def durable(self) -> None:
         if self._commit is not None and self._closed is None:
             await self._commit.wait()
+
+    def begin_sync(self) -> Callable[[], None]:
+        self._syncing = _end_of(self._segments[-1]), self.end_offset
+        paths, save = self.unsynced(), self._backing.pending_save()
+
+        def sync() -> None:
+            sync_all(paths)
+            save()  # what the checkpoint says is on the disk is there by now
+
+        return sync
+
+    def synced(self) -> None:
+        if self._syncing is not None:  # else the log was closed meanwhile
+            self._durable_at, self.high_watermark = self._syncing
+            self._notify()
+
+    def sync_failed(self, error: OSError) -> None:
+        self._backing.sync_failed(error)
+        if self._closed is None and self.end_offset > self.high_watermark:
+            with contextlib.suppress(OSError):  # else before the disk is tried again
+                self._take_back()
+
+    def retry_sync(self) -> Callable[[], None]:
+        if self._closed is None and self.end_offset > self.high_watermark:
+            self._take_back()
+        return self._backing.rewrite_end(self._segments[-1])
+
+    def sync_resumed(self) -> None:
+        self._backing.sync_resumed()
+
+    def _take_back(self) -> None:
+        """Remove what is not durable: it was refused to whoever appended it. Raises OSError."""
+        end_offset = self.high_watermark
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
+            self._backing.discard(self._segments[-1:])
+            del self._segments[-1]
+        last = self._segments[-1]
+        last.take_back(end_offset)
+        self._durable_at = _end_of(last)
+        self.end_offset = end_offset
+        self.size = sum(segment.size for segment in self._segments)
+        self._producers = None
+        self._backing.taken_back(end_offset)
+        self._notify()
 
     def unsynced(self) -> list[str]:
         """The paths of files written since the last call."""
@@ -407,20 +526,21 @@ class PartitionLog:
                 self._save_producers()
             sync_all(self.unsynced())
             self._save()
+            self._backing.pending_save()()
             self._check_disk()
         finally:
             self.end(ErrorCode.not_leader_or_follower)
 
     def _check_disk(self) -> None:
         if self._commit is not None and self._commit.failure is not None:
-            raise OSError(
-                self._commit.failure.errno,
-                "the log did not reach the disk; it must be opened again",
-            )
+            raise OSError(self._commit.failure.errno, "the disk refuses what is written")
 
     def end(self, code: ErrorCode) -> None:
         """Close the files, raise `code` from every operation from now on, and wake the waiters."""
         self._closed = code
+        self._durable_at = self._syncing = None
+        if self._commit is not None:
+            self._commit.close()
         if self._compaction is not None:
             self._compaction.stopped = True
         for segment in self._segments:
@@ -439,3 +559,7 @@ class PartitionLog:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _end_of(segment: Segment) -> tuple[Segment, int]:
+    return segment, segment.size

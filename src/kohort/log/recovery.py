@@ -9,18 +9,25 @@ The possible damage depends on how the last process ended:
 - CRASHED: the machine went down. Data that was not synced may be missing or torn. Every batch from
   the recovery point on is checked, and the log ends before the first damaged one.
 
-A CLEAN log is treated as a KILLED one, which costs very little.
+After CLEAN the same is done as after KILLED, because it costs next to nothing.
+
+A torn tail is cut off. What else is not as it was written refuses the log (see `damage`): a valid
+batch behind an invalid one, a segment that does not end where the next one begins, a log that ends
+before what was on the disk for certain. Only after CRASHED, beyond the recovery point, a hole is no
+surprise; the log ends before it. Whatever is cut is kept aside (see `aside`).
 """
 
 import contextlib
 import logging
 import os
 import re
+from collections.abc import Callable
 from enum import Enum
 from itertools import pairwise
 
-from kohort.log import files
+from kohort.log import aside, files, scan
 from kohort.log.backing import Checkpoint
+from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.segment import Segment
 from kohort.log.storage import OpenFiles
 
@@ -40,11 +47,19 @@ class LastEnd(Enum):
 
 
 def load(
-    path: str, open_files: OpenFiles, interval: int, last_end: LastEnd
+    path: str,
+    open_files: OpenFiles,
+    interval: int,
+    last_end: LastEnd,
+    *,
+    holes: bool = True,
+    stop: Callable[[], None] = lambda: None,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
-    Raises OSError.
+    `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
+    every append was synced before the next. `stop` is called again and again, and may raise. Raises
+    CorruptLogError, and then no segment was changed; OSError.
     """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
@@ -52,20 +67,28 @@ def load(
         names = os.listdir(path)
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
-        checkpoint = files.decode_checkpoint(files.read_file(f"{path}/{files.CHECKPOINT}"))
+        checkpoint = files.load_checkpoint(path)
     bases = sorted(int(match[1]) for match in map(_SEGMENT.fullmatch, names) if match)
     segments = [_found(path, base, open_files, interval) for base in bases]
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
-    if last_end is LastEnd.CRASHED:
-        segments = _check_all(path, segments, checkpoint.recovery_point)
-    elif segments:
-        _report(path, segments[-1], segments[-1].recover(everything=False))
+    try:
+        segments = _Opening(path, segments, checkpoint, stop).check(
+            holes=last_end is LastEnd.CRASHED and holes, everything=last_end is LastEnd.CRASHED
+        )
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
     if not segments or segments[-1].end_offset < checkpoint.start_offset:
         segments = _start_anew(path, segments, checkpoint, open_files, interval)
     if last_end is not LastEnd.CLEAN:
         _distrust(segments, checkpoint.recovery_point)
-    return segments, checkpoint
+    end_offset = segments[-1].end_offset
+    return segments, checkpoint._replace(
+        recovery_point=min(checkpoint.recovery_point, end_offset),
+        cleaned=min(checkpoint.cleaned, end_offset),
+    )
 
 
 def _distrust(segments: list[Segment], recovery_point: int) -> None:
@@ -85,27 +108,104 @@ def _found(path: str, base_offset: int, open_files: OpenFiles, interval: int) ->
     return segment
 
 
-def _check_all(path: str, segments: list[Segment], recovery_point: int) -> list[Segment]:
-    """Check `segments`: cut the first damaged one, and remove those after it."""
-    for number, segment in enumerate(segments):
-        is_active = number == len(segments) - 1
-        if segment.end_offset <= recovery_point and not is_active:
-            continue
-        end_offset = segment.end_offset
-        cut = segment.recover(everything=True)
-        _report(path, segment, cut)
-        if is_active:
-            break
-        if cut or not segment.size:
-            for lost in segments[number + 1 :]:
-                logger.warning(
-                    ("removing %r of %s, which follows records that were lost"), lost, path
-                )
-                _remove_files(path, lost.base_offset)
-            return segments[: number + 1]
-        segment.end_offset = end_offset
-        segment.seal()
-    return segments
+class _Opening:
+    """One log that is being opened."""
+
+    def __init__(
+        self,
+        path: str,
+        segments: list[Segment],
+        checkpoint: Checkpoint,
+        stop: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._segments = segments
+        self._checkpoint = checkpoint
+        self._stop = stop
+
+    def check(self, *, holes: bool, everything: bool) -> list[Segment]:
+        """The segments that are whole, the last one ready to append.
+
+        With `everything`, every batch beyond the recovery point is checked; with `holes`, the log
+        ends there before the first that is not whole. Raises CorruptLogError, OSError.
+        """
+        for number, segment in enumerate(self._segments):
+            self._stop()
+            if number == len(self._segments) - 1:
+                self._recover_active(segment, holes=holes, everything=everything)
+            elif not everything or segment.end_offset <= self._checkpoint.recovery_point:
+                segment.check_end(self._stop)
+            elif not self._recover_sealed(segment, holes=holes):
+                self._set_aside(self._segments[number + 1 :])
+                return self._segments[: number + 1]
+        return self._segments
+
+    def _recover_active(self, segment: Segment, *, holes: bool, everything: bool) -> None:
+        gaps = segment.base_offset < self._checkpoint.cleaned
+        end = segment.recover(everything=everything, gaps=gaps, stop=self._stop)
+        if not holes:
+            self._refuse_batches_behind(segment, end)
+        if segment.end_offset < self._checkpoint.recovery_point:
+            raise self._corrupt(
+                segment,
+                end,
+                f"the records up to offset {self._checkpoint.recovery_point - 1}, which were "
+                "synced, are missing",
+            )
+        self._cut(segment, end)
+
+    def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
+        """Whether the segment is whole; else it ends before the hole."""
+        next_base = segment.end_offset
+        end = segment.recover(everything=True, gaps=True, stop=self._stop)
+        if end == segment.size and segment.end_offset == next_base:
+            segment.seal()
+            return True
+        if not holes:
+            raise self._corrupt(segment, end, "no valid batch is there")
+        self._cut(segment, end)
+        return False
+
+    def _refuse_batches_behind(self, segment: Segment, end: int) -> None:
+        if end == segment.size:
+            return
+        found = scan.behind(segment.log, end, segment.end_offset)
+        if found is not None:
+            raise self._corrupt(
+                segment,
+                end,
+                f"no valid batch follows there, but {found.batches} whole ones lie behind, from "
+                f"byte {found.position}, offset {found.offset}, on",
+            )
+
+    def _corrupt(self, segment: Segment, position: int, what: str) -> CorruptLogError:
+        file = files.segment_path(self._path, segment.base_offset, files.LOG)
+        return CorruptLogError(
+            Damage(file=file, position=position, offset=segment.end_offset, what=what)
+        )
+
+    def _cut(self, segment: Segment, end: int) -> None:
+        """End the segment at `end`, and keep what lies behind."""
+        cut = segment.size - end
+        if not cut:
+            return
+        file = files.segment_path(self._path, segment.base_offset, files.LOG)
+        kept = aside.keep_tail(file, end)
+        segment.truncate(end)
+        logger.warning(
+            "cut %d bytes off %s: the last batch there was not written whole; the log ends at "
+            "offset %d, and what was cut is kept in %s",
+            cut, file, segment.end_offset, kept,
+        )  # fmt: skip
+
+    def _set_aside(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.close()
+            kept = _keep_aside(self._path, segment.base_offset)
+            logger.warning(
+                "%r of %s follows records that were lost: it is not served, and kept in %s",
+                segment, self._path, kept,
+            )  # fmt: skip
 
 
 def _start_anew(
@@ -114,17 +214,11 @@ def _start_anew(
     """Start with one empty segment, because the log is new or all its untrimmed data is lost."""
     for segment in segments:
         segment.close()
-        _remove_files(path, segment.base_offset)
-    return [files.open_segment(path, checkpoint.start_offset, 0, open_files, interval)]
-
-
-def _report(path: str, segment: Segment, cut: int) -> None:
-    if cut:
+        kept = _keep_aside(path, segment.base_offset)
         logger.warning(
-            "cut %d bytes off %s: the last batch there was not written whole; the log "
-            "ends at offset %d",
-            cut, files.segment_path(path, segment.base_offset, files.LOG), segment.end_offset,
-        )  # fmt: skip
+            "%r of %s ends before the log's start: it is kept in %s", segment, path, kept
+        )
+    return [files.open_segment(path, checkpoint.start_offset, 0, open_files, interval)]
 
 
 def _tidy(path: str, names: list[str]) -> None:
@@ -152,6 +246,13 @@ def finish_swap(path: str, base_offset: int, end_offset: int, names: list[str]) 
             os.unlink(files.segment_path(path, base_offset, suffix))
     swap = files.swap_path(path, base_offset, end_offset)
     os.rename(swap, files.segment_path(path, base_offset, files.LOG))
+
+
+def _keep_aside(path: str, base_offset: int) -> str:
+    """Take a segment out of its log; returns where its batches are kept."""
+    kept = aside.keep_whole(files.segment_path(path, base_offset, files.LOG))
+    _remove_files(path, base_offset)
+    return kept
 
 
 def _remove_files(path: str, base_offset: int) -> None:

@@ -5,12 +5,23 @@ bytes in memory.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import LEADER_EPOCH
 from kohort.log.storage import Store
-from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, SIZE_AT, SIZE_OVERHEAD, int32
+from kohort.protocol.batch_format import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    SIZE_AT,
+    SIZE_OVERHEAD,
+    int32,
+)
 from kohort.protocol.batches import Header, crc_is_right, read_header
 
+_EPOCH_AT = 12
+_EPOCH = LEADER_EPOCH.to_bytes(4)
 _STEP = 8 * 1024
 _SCAN = 1 << 20
 
@@ -65,11 +76,12 @@ def intact(
 ) -> Iterator[tuple[int, Header, memoryview]]:
     """(position, header, bytes) of the batches from `position` on, up to the first damaged one.
 
-    A batch is damaged if it is cut, if it fails its CRC, or if its offsets do not follow
-    `next_offset` and each other. Raises OSError.
+    A batch is damaged if it is cut, if it fails its CRC, if its offsets do not follow `next_offset`
+    and each other, or if its leader epoch (outside the CRC) is none that was written. Raises
+    OSError.
     """
     window = _Window(store, _SCAN)
-    while (header := window.header(position)) is not None and header.base_offset >= next_offset:
+    while (header := window.header(position)) is not None and _may_follow(header, next_offset):
         batch = window.batch(position, header)
         if not crc_is_right(batch, header):
             return
@@ -104,3 +116,64 @@ def is_plausible(header: Header) -> bool:
         and header.length >= HEADER_SIZE - SIZE_OVERHEAD
         and header.last_offset_delta >= 0
     )
+
+
+class Behind(NamedTuple):
+    """Valid batches behind a place that is not valid."""
+
+    position: int
+    """Where the first of them starts."""
+    offset: int
+    """Its base offset."""
+    batches: int
+
+
+def behind(store: Store, position: int, next_offset: int) -> Behind | None:
+    """The valid batches from `position` on, wherever they start; None if there are none.
+
+    A batch counts if its CRC is right and its offsets follow `next_offset`. Those in the middle of
+    other batches (a record may hold one) are not told apart: where in doubt, there is one. Raises
+    OSError.
+    """
+    first: tuple[int, int] | None = None
+    found = 0
+    while (start := _next_start(store, position, next_offset)) is not None:
+        for position, header, _ in intact(store, start, next_offset):
+            first = first or (position, header.base_offset)
+            found += 1
+            next_offset = header.last_offset + 1
+            start = position + header.size
+        position = start
+    return None if first is None else Behind(*first, found)
+
+
+def _next_start(store: Store, position: int, next_offset: int) -> int | None:
+    """Where the next valid batch starts, not before `position`."""
+    while position + HEADER_SIZE <= store.size:
+        chunk = store.read(position, _SCAN)
+        at = 0
+        while (magic := chunk.find(MAGIC, at + MAGIC_AT)) >= 0:
+            at = magic - MAGIC_AT
+            if at + HEADER_SIZE > len(chunk):
+                break
+            if (
+                chunk.startswith(_EPOCH, at + _EPOCH_AT)
+                and _may_follow(read_header(chunk, at), next_offset)
+                and _fits(store, position + at, next_offset)
+            ):
+                return position + at
+            at += 1
+        position += max(len(chunk) - HEADER_SIZE + 1, 1)
+    return None
+
+
+def _fits(store: Store, position: int, next_offset: int) -> bool:
+    # One read of a batch, not of a chunk: there may be many candidates.
+    header = read_header(store.read(position, HEADER_SIZE))
+    if not is_plausible(header) or position + header.size > store.size:
+        return False
+    return next(intact(store, position, next_offset), None) is not None
+
+
+def _may_follow(header: Header, next_offset: int) -> bool:
+    return header.base_offset >= next_offset and header.partition_leader_epoch == LEADER_EPOCH

@@ -9,9 +9,13 @@ positions are remembered. Otherwise the index gives a batch shortly before, from
 stepped over.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 
+from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
+from kohort.log.checked import CheckedRanges
+from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.index import SegmentIndex
 from kohort.log.storage import Store
 from kohort.protocol.batches import (
@@ -24,7 +28,11 @@ from kohort.protocol.batches import (
     read_header,
 )
 
+logger = logging.getLogger("kohort.log")
+
 _REMEMBERED = 16
+_CHECKED_AT_ONCE = 4_000
+"""Batches that one read checks at most (some 6 ms): a longer read ends there."""
 LARGEST = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
 
@@ -34,7 +42,7 @@ class Segment:
 
     __slots__ = (
         "_index", "_interval", "_max_timestamp", "_max_timestamp_offset", "_remembered", "_resumed", "_since_entry",
-        "base_offset", "created", "end_offset", "first_timestamp", "log", "modified", "unsynced",
+        "_unchecked", "base_offset", "created", "end_offset", "first_timestamp", "log", "modified", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +68,8 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._since_entry = 0
         self._remembered: dict[int, int] | None = None
+        self._unchecked = CheckedRanges() if log.size else None
+        """What of a segment that was found on disk was checked since; None if all of it was."""
 
     def __repr__(self) -> str:
         return f"<Segment [{self.base_offset}, {self.end_offset}) {self.log.size} bytes>"
@@ -92,6 +102,8 @@ class Segment:
         if not position:
             self.created = now
         self.note(position, size, last_offset, max_timestamp)
+        if self._unchecked is not None:
+            self._unchecked.add(position, position + size, last_offset + 1)
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Record a batch that is in the log: just appended, or found by recovery."""
@@ -117,12 +129,20 @@ class Segment:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset`, or follows it, on; as `Log.read`."""
+    def read(
+        self, offset: int, max_bytes: int, at_least_one: bool, end: int | None = None
+    ) -> bytes | memoryview:
+        """Whole batches from the one that holds `offset`, or follows it, up to position `end`; as
+        `Log.read`.
+        """
         remembered = self._remembered
         position = remembered.get(offset) if remembered is not None else None
         if position is None:
             position = self.position(offset)
+        if end is not None:
+            max_bytes = min(max_bytes, end - position)
+        if self._unchecked is not None:
+            max_bytes = min(max_bytes, self._check(position, max_bytes))
         available = self.log.size - position
         if available <= max_bytes:
             self._remember(self.end_offset, position + available)
@@ -178,17 +198,86 @@ class Segment:
         if entry is not None and not self._is_batch(entry):
             self.rebuild_index()
             entry = self._index.offsets.floor(offset - self.base_offset)
-        for position, header in self.headers(0 if entry is None else entry[1]):
+        for position, header in self._headers(0 if entry is None else entry[1]):
             if header.last_offset >= offset:
                 return position
         return self.log.size
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
-        """(position, header) of every batch from `position` on.
+        """(position, header) of every batch from `position` on. Raises CorruptLogError."""
+        for found, header in self._headers(position):
+            if self._unchecked is not None:
+                self._check(found, header.size)
+            yield found, header
 
-        Raises KafkaError CORRUPT_MESSAGE.
+    def _headers(self, position: int) -> Iterator[tuple[int, Header]]:
+        """`headers` as they are on disk, unchecked."""
+        try:
+            yield from scan.headers(self.log, position)
+        except KafkaError as error:
+            if error.code is not ErrorCode.corrupt_message:
+                raise
+            raise self._corrupt_from(position) from error
+
+    # Checking what was found on disk
+
+    def _check(self, position: int, count: int) -> int:
+        """Check what of the `count` bytes from the batch at `position` was not checked yet.
+
+        Returns how many bytes from there on are good: fewer where that is much work, or where
+        damage follows. Raises CorruptLogError if not even one batch is.
         """
-        return scan.headers(self.log, position)
+        checked = self._unchecked
+        assert checked is not None
+        end = min(position + max(count, 1), self.log.size)
+        known = checked.around(position)
+        if known is not None and known.end >= end:
+            return known.end - position
+        start, next_offset = (
+            (self._indexed_before(position), 0) if known is None else (known.end, known.next_offset)
+        )
+        reached = last = start
+        valid = scan.intact(self.log, start, next_offset)
+        for batches, (at, header, _) in enumerate(valid, 1):
+            last, reached, next_offset = at, at + header.size, header.last_offset + 1
+            # One batch beyond the end tells that the offsets before it are true.
+            if at >= end or (batches >= _CHECKED_AT_ONCE and at > position):
+                break
+        else:
+            if last > position and not self._is_end(reached, next_offset):
+                return last - position
+            self._validate_end(reached, next_offset)
+        checked.add(start, reached, next_offset)
+        if checked.is_all(self.log.size):
+            self._unchecked = None
+        return reached - position
+
+    def _indexed_before(self, position: int) -> int:
+        """Where the last batch starts that the index names, of those up to `position`."""
+        entry = self._index.offsets.floor(position, column=1)
+        return entry[1] if entry is not None and self._is_batch(entry) else 0
+
+    def _is_end(self, reached: int, next_offset: int) -> bool:
+        return reached == self.log.size and next_offset == self.end_offset
+
+    def _validate_end(self, reached: int, next_offset: int) -> None:
+        if reached < self.log.size:
+            raise self._corrupt(reached, next_offset, "no valid batch is there")
+        if next_offset != self.end_offset:
+            raise self._corrupt(
+                reached, next_offset, f"the records up to offset {self.end_offset - 1} are missing"
+            )
+
+    def _corrupt(self, position: int, offset: int, what: str) -> CorruptLogError:
+        file = self.log.file() or repr(self)
+        return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
+
+    def _corrupt_from(self, start: int) -> CorruptLogError:
+        """What is wrong behind `start`, where a batch is."""
+        reached, next_offset = start, self.base_offset
+        for at, header, _ in scan.intact(self.log, start, self.base_offset):
+            reached, next_offset = at + header.size, header.last_offset + 1
+        return self._corrupt(reached, next_offset, "no valid batch is there")
 
     # Timestamps
 
@@ -200,6 +289,9 @@ class Segment:
         if self.max_timestamp < timestamp:
             return None
         earlier = self._index.times.floor(timestamp - 1)
+        if earlier is not None and not self._is_time(earlier):
+            self.rebuild_index()
+            earlier = self._index.times.floor(timestamp - 1)
         known = self.base_offset if earlier is None else self.base_offset + earlier[1]
         for position, header in self.headers(self.position(max(known, start_offset))):
             if header.max_timestamp >= timestamp:
@@ -237,6 +329,19 @@ class Segment:
     def _records(self, position: int, header: Header) -> Iterator[Record]:
         return decode_records(self.log.read(position, header.size))
 
+    def nothing_from(self, offset: int) -> CorruptLogError:
+        """The error that tells that no batch holds `offset` or follows it, though one must."""
+        return self._corrupt(self.log.size, offset, "no record from there on is in the segment")
+
+    def take_back(self, end_offset: int) -> None:
+        """Remove the batches from `end_offset` on. Raises OSError, and then it has to be repeated."""
+        position = self.position(end_offset)
+        self._index.cut(end_offset - self.base_offset)
+        self._remembered = None
+        self._since_entry = 0
+        self.log.truncate(position)
+        self.recover(everything=False, gaps=True)
+
     # Recovery
 
     def resume(self) -> None:
@@ -254,45 +359,109 @@ class Segment:
         entry = self._index.offsets.last()
         if latest < 0 or (entry is not None and not self._is_batch(entry)):
             return None
+        if not self._is_time((latest, offset)):
+            return None
         self._max_timestamp, self._max_timestamp_offset = latest, self.base_offset + offset
         return 0 if entry is None else entry[1]
 
     def rebuild_index(self) -> None:
-        """Rebuild the index from the segment. Raises OSError."""
-        self._resumed = True
-        end_offset = self.end_offset
-        self._index.clear()
-        self._max_timestamp, self._since_entry = NO_TIMESTAMP, 0
-        for position, header in self.headers():
-            self.note(position, header.size, header.last_offset, header.max_timestamp)
-        self.end_offset = end_offset
-        self.seal()
-
-    def recover(self, *, everything: bool) -> int:
-        """Cut off the damaged end, and get ready to append; returns the bytes cut off.
-
-        Batches are checked by their CRC from the last index entry on. With `everything` they are
-        checked from the first, for after a crash of the machine any page may be missing. Raises
+        """Make the index anew from the batches, each of which is checked. Raises CorruptLogError,
         OSError.
         """
-        entry = 0 if everything else self._last_entry() or 0
-        if entry:
-            self.first_timestamp = read_header(self.log.read(0, HEADER_SIZE)).max_timestamp
-        else:
-            self._index.clear()
-            self._max_timestamp, self._since_entry = NO_TIMESTAMP, 0
         self._resumed = True
+        end_offset = self.end_offset
+        reached = self._scan_all()
+        if self._max_timestamp >= 0:  # else it says too little to be told from a wrong one
+            logger.warning("the index of %s was missing or wrong: made anew", self.log.file())
+        next_offset, self.end_offset = self.end_offset, end_offset
+        self._validate_end(reached, next_offset)
+        self._unchecked = None
+        self.seal()
+
+    def _scan_all(self, *, gaps: bool = True, stop: Callable[[], None] = lambda: None) -> int:
+        """Index every batch up to the first that is not valid; returns where that is."""
+        self._index.clear()
+        self._max_timestamp, self._since_entry = NO_TIMESTAMP, 0
         self.end_offset = self.base_offset
-        position = entry
-        for start, header, _ in scan.intact(self.log, entry, self.base_offset):
-            self.note(start, header.size, header.last_offset, header.max_timestamp)
-            position = start + header.size
-        if entry and position == entry:
+        return self._scan_from(0, gaps, stop)
+
+    def _scan_from(self, reached: int, gaps: bool, stop: Callable[[], None]) -> int:
+        for at, header, _ in scan.intact(self.log, reached, self.end_offset):
+            stop()
+            if header.base_offset != self.end_offset and not gaps:
+                break
+            self.note(at, header.size, header.last_offset, header.max_timestamp)
+            reached = at + header.size
+        return reached
+
+    def recover(
+        self, *, everything: bool, gaps: bool, stop: Callable[[], None] = lambda: None
+    ) -> int:
+        """Find the end of what is whole, and get ready to append there; returns its position.
+
+        Batches are checked by their CRC from the last index entry on, or with `everything` from the
+        first, when the machine went down and any page may not have reached the disk. `gaps` between
+        their offsets are what compaction leaves. Nothing is cut off: see `truncate`. `stop` is
+        called again and again, and may raise. Raises OSError.
+        """
+        entry = None if everything else self._last_entry()
+        if entry is None and not everything and self._index.is_stored:
+            logger.warning("the index of %s was wrong: made anew", self.log.file())
+        self._resumed = True
+        if not entry:
+            reached = self._scan_all(gaps=gaps, stop=stop)
+            self._unchecked = None
+            return reached
+        first = read_header(self.log.read(0, HEADER_SIZE))
+        self.first_timestamp = first.max_timestamp
+        self.end_offset = read_header(self.log.read(entry, HEADER_SIZE)).base_offset
+        reached = self._scan_from(entry, gaps, stop)
+        if reached == entry:
             # the batch that the index names is broken, and so is the index
-            return self.recover(everything=True)
-        cut = self.log.size - position
+            return self.recover(everything=True, gaps=gaps, stop=stop)
+        if self._unchecked is not None:
+            self._unchecked.add(entry, reached, self.end_offset)
+        return reached
+
+    def truncate(self, position: int) -> None:
+        """Cut off what lies beyond the end that `recover` found. Raises OSError."""
         self.log.truncate(position)
-        return cut
+
+    def check_end(self, stop: Callable[[], None] = lambda: None) -> None:
+        """Check that a sealed segment ends where the next one begins, which is its end offset.
+
+        Only the batches behind the last index entry are read. Raises CorruptLogError, OSError.
+        """
+        entry = self._last_entry()
+        if entry is None and self.log.size:
+            self.rebuild_index()
+            return
+        self._resumed = True
+        reached = entry or 0
+        next_offset = self.base_offset
+        for at, header, _ in scan.intact(self.log, reached, self.base_offset):
+            stop()
+            reached, next_offset = at + header.size, header.last_offset + 1
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
+        self._validate_end(reached, next_offset)
+        if self._unchecked is not None and reached:
+            self._unchecked.add(entry or 0, reached, next_offset)
+
+    def _is_time(self, entry: tuple[int, int]) -> bool:
+        """Whether the time index entry (timestamp, relative offset) is that of a batch."""
+        offset = self.base_offset + entry[1]
+        at = self._index.offsets.floor(entry[1])
+        if offset < self.base_offset or (at is not None and not self._is_batch(at)):
+            return False
+        try:
+            for _, header in scan.headers(self.log, 0 if at is None else at[1]):
+                if header.last_offset >= offset:
+                    return header.last_offset == offset and header.max_timestamp == entry[0]
+        except KafkaError:  # the end may be torn, or worse: that is for others to tell
+            pass
+        return False
 
     def _is_batch(self, entry: tuple[int, int]) -> bool:
         """Whether the index entry (relative last offset, position) is true."""

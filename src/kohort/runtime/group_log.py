@@ -73,11 +73,18 @@ def read_records(log: Log) -> Iterator[list[Row]]:
 
     Records of other protocols than the classic one are skipped.
 
-    Raises CorruptRecordError if a record does not follow the schema.
+    Raises CorruptRecordError if a record does not follow the schema, KafkaError if the log is not
+    served or damaged, OSError.
     """
+    log.ensure_open()
     offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, _READ_BYTES)
+    while offset < log.high_watermark:
+        data = log.read(offset, _READ_BYTES, durable=True)
+        if not data:
+            raise CorruptRecordError(
+                f"{log.topic_partition} holds nothing from offset {offset} on, though it ends at "
+                f"{log.high_watermark}"
+            )
         found: list[Row] = []
         for position, header in iterate(data):
             offset = header.last_offset + 1

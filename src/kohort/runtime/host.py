@@ -6,8 +6,9 @@ All requests that arrive in one turn of the event loop share one append, so thei
 the end of the turn. Every other reply decided in that turn waits too, because it may depend on
 records that are not in the log yet.
 
-A failed append is crash-only. The shard is dropped, waiting requests get COORDINATOR_NOT_AVAILABLE,
-and a new shard is loaded from the log, on the same path as at start.
+A failed append is crash-only. The shard is dropped, requests whose records were refused get the
+error that Kafka makes of the log's (see `append_errors`), all others NOT_COORDINATOR, and a new
+shard is loaded from the log, on the same path as at start.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from kohort.coordinator.result import Cancel, Reply, Result, Timer
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KohortError
 from kohort.log.base import Log
+from kohort.runtime.append_errors import SHARD_FAILED, append_error
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_log import append_records, read_records
 from kohort.types import RequestId
@@ -52,6 +54,7 @@ _ACTIVE: Final = HostState.ACTIVE
 _NONE: Final = ErrorCode.none
 _WHY_NOT: Final = {
     HostState.LOADING: ErrorCode.coordinator_load_in_progress,
+    HostState.FAILED: SHARD_FAILED,
     HostState.CLOSED: ErrorCode.not_coordinator,
 }
 
@@ -92,6 +95,8 @@ class ShardHost:
         self._on_append = on_append
         self._flush_at_end_of_turn = flush_soon
         self._reload_after_s = _RELOAD_AFTER_S
+        self._failure: str | None = None
+        """Why the shard failed last, since it last served."""
         self._unanswered: dict[RequestId, Request] = {}
         self._unlogged: list[Sequence[Record]] = []
         self._after_append: list[News] = []
@@ -204,7 +209,7 @@ class ShardHost:
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
-            self._reload_after_s = _RELOAD_AFTER_S
+            self._reload_after_s, self._failure = _RELOAD_AFTER_S, None
             self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
             if self._deleted_topics:
                 self._forget_topics(frozenset(self._deleted_topics))
@@ -222,7 +227,7 @@ class ShardHost:
         self.state = HostState.CLOSED
         if self._task is not None:
             self._task.cancel()
-        self._drop(ErrorCode.not_coordinator)
+        self._drop(ErrorCode.not_coordinator, ErrorCode.not_coordinator)
 
     def _refusal(self, request: Request) -> Response:
         return (
@@ -232,7 +237,7 @@ class ShardHost:
         )
 
     def _why_not(self) -> ErrorCode:
-        return _WHY_NOT.get(self.state, ErrorCode.coordinator_not_available)
+        return _WHY_NOT[self.state]
 
     def _apply(self, result: Result) -> None:
         for record in result.records:
@@ -309,28 +314,36 @@ class ShardHost:
     # --- failing ---
 
     def _fail(self, error: Exception) -> None:
-        logger.error(
-            ("%s failed, its groups will be loaded again: %r"), self.log.topic_partition, error
-        )
+        # A log that stays damaged is tried again and again: one line tells it.
+        if repr(error) != self._failure:
+            self._failure = repr(error)
+            logger.error(
+                "%s failed, its groups will be loaded again: %r", self.log.topic_partition, error
+            )
         self.state = HostState.FAILED
-        self._drop(ErrorCode.coordinator_not_available)
+        self._drop(append_error(error), SHARD_FAILED)
         self._task = asyncio.ensure_future(self._reload())
 
-    def _drop(self, error: ErrorCode) -> None:
-        """Discard decisions that are not logged, and send every waiting request an error."""
+    def _drop(self, refused: ErrorCode, dropped: ErrorCode) -> None:
+        """Discard decisions that are not logged, and send every waiting request an error: `refused`
+        where the log refused its records, else `dropped`.
+        """
         self._flushing = False
         failed, lost = self._appended, self._after_append
         self._unlogged, self._appended, self._after_append = [], [], []
         self.shard = Shard(self._config)
         unanswered, self._unanswered = self._unanswered, {}
-        for item in failed + lost:
+        for item in failed:
             if callable(item):
-                item(error)
+                item(refused)
         for item in lost:
             if isinstance(item, Rebalance):
                 self._on_rebalance(replace(item, outcome="lost"))
+            elif callable(item):
+                item(dropped)
+        of_failed = {item.request_id for item in failed if isinstance(item, Reply)}
         for request_id, request in unanswered.items():
-            _respond(request_id, refuse(request, error))
+            _respond(request_id, refuse(request, refused if request_id in of_failed else dropped))
 
     async def _reload(self) -> None:
         await asyncio.sleep(self._reload_after_s)

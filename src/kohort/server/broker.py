@@ -76,7 +76,7 @@ class Broker:
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
-            self._open_storage()
+            await self._open_storage()
             self._open_groups()
             await self._settle()
             dispatcher = Dispatcher(await self._bind())
@@ -84,6 +84,7 @@ class Broker:
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self._start_background_tasks(dispatcher)
+            self._confirm_start()
         except BaseException:
             await self.close()
             raise
@@ -95,14 +96,35 @@ class Broker:
         """
         await self._opened.aclose()
 
-    def _open_storage(self) -> None:
+    async def _open_storage(self) -> None:
         try:
             self.logs = open_directory(self.config)
             self._opened.callback(self.logs.close)
-            self.topics = Topics(self.logs, self.config, self.clock.timestamp)
+            await self._open_topics()
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
         self.cluster_id = self.topics.cluster_id
+
+    async def _open_topics(self) -> None:
+        """Open every log. After a crash they are checked, which may take long: in another thread,
+        which ends soon after this is cancelled.
+        """
+        opening = asyncio.ensure_future(
+            asyncio.to_thread(Topics, self.logs, self.config, self.clock.timestamp)
+        )
+        try:
+            self.topics = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self.logs.stop_opening()
+            await asyncio.wait((opening,))
+            opening.exception()
+            raise
+
+    def _confirm_start(self) -> None:
+        try:
+            self.logs.confirm_start()
+        except OSError as error:
+            raise KohortError(f"the data directory cannot be used: {error}") from error
 
     def _open_groups(self) -> None:
         self.groups = Groups(
@@ -112,7 +134,9 @@ class Broker:
             waits_for_disk=self.config["durability"] == "fsync",
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
         )
-        self.observer = Observer(self.config, self.topics, self.groups, self.listener.statistics)
+        self.observer = Observer(
+            self.config, self.topics, self.groups, self.logs.problems, self.listener.statistics
+        )
         self.topics.on_deleted.append(self.groups.topics_deleted)
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self._opened.push_async_callback(self.groups.close)

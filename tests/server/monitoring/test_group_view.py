@@ -19,7 +19,7 @@ class Topics:
 
     def log(self, name: str, partition: int) -> Any:
         return (
-            SimpleNamespace(start_offset=10, end_offset=50)
+            SimpleNamespace(start_offset=10, high_watermark=50)
             if (name, partition) == ("t", 0)
             else None
         )

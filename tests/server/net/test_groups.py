@@ -794,7 +794,7 @@ async def test_errors_are_counted_by_api_once_per_answer() -> None:
             ErrorCode.rebalance_in_progress
         )
         wire.groups.answers[asked.LeaveGroup] = answered.LeaveGroupResponse(
-            error=ErrorCode.coordinator_not_available
+            error=ErrorCode.not_coordinator
         )
         for version in (3, 4, 4):
             await peer.ask("heartbeat", version, group_id="g", generation_id=1, member_id="m")
@@ -807,6 +807,6 @@ async def test_errors_are_counted_by_api_once_per_answer() -> None:
         await peer.ask("api_versions", 3, client_software_name="a", client_software_version="1")
         assert wire.listener.statistics().errors == {
             ("heartbeat", "REBALANCE_IN_PROGRESS"): 3,
-            ("leave_group", "COORDINATOR_NOT_AVAILABLE"): 1,
+            ("leave_group", "NOT_COORDINATOR"): 1,
             ("offset_commit", "UNKNOWN_TOPIC_OR_PARTITION"): 1,
         }

@@ -183,7 +183,7 @@ async def test_a_repeated_heartbeat_is_refused_while_its_shard_does_not_serve() 
             answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
             answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
             assert len({each.error_code for each in answers}) == 1
-            told = {HostState.FAILED: 15, HostState.CLOSED: 16}
+            told = {HostState.FAILED: 16, HostState.CLOSED: 16}
             assert answers[0].error_code == told.get(state, 0)
         host.state = HostState.ACTIVE
         members.leave()

@@ -44,7 +44,7 @@ class FetchPartitionData(NamedTuple):
     @property
     def is_all(self) -> bool:
         """Whether the client has every record of the partition."""
-        return self.request.offset == self.high_watermark and not (self.error or self.diverging)
+        return self.request.offset >= self.high_watermark and not (self.error or self.diverging)
 
     @property
     def has_more(self) -> bool:
@@ -135,12 +135,15 @@ def _read(
     # an epoch that never was has no end
     if wanted.last_fetched_epoch > LEADER_EPOCH:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    start, end = log.start_offset, log.end_offset
+    log.ensure_open()
+    start, end, durable_end = log.start_offset, log.end_offset, log.high_watermark
     if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.offset > end:
-        return FetchPartitionData(wanted, ErrorCode.none, end, start, diverging=True, log=log)
+        return FetchPartitionData(
+            wanted, ErrorCode.none, durable_end, start, diverging=True, log=log
+        )
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    if wanted.offset == end or not (at_least_one or max_bytes > 0):
-        return FetchPartitionData(wanted, ErrorCode.none, end, start, b"", False, log)
-    records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one)
-    return FetchPartitionData(wanted, ErrorCode.none, end, start, records, False, log)
+    if wanted.offset >= durable_end or not (at_least_one or max_bytes > 0):
+        return FetchPartitionData(wanted, ErrorCode.none, durable_end, start, b"", False, log)
+    records = log.read(wanted.offset, max(0, max_bytes), at_least_one=at_least_one, durable=True)
+    return FetchPartitionData(wanted, ErrorCode.none, durable_end, start, records, False, log)

@@ -3,9 +3,12 @@
 Offset -1 means all there are now. The versions differ in encoding only.
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -14,16 +17,43 @@ API_KEY = 21
 ALL = -1
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    topics = []
+Partitions: TypeAlias = list[dict[str, Any]]
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    topics: list[dict[str, Any]] = []
+    deleted: list[tuple[dict[str, Any], Log]] = []
     for topic in request.topics:
         # Of two offsets for one partition Kafka takes the last, and responds once.
         offsets = {each.partition_index: each.offset for each in topic.partitions}
-        results = [
-            _respond(services, topic.name, partition, before)
-            for partition, before in offsets.items()
-        ]
-        topics.append({"name": topic.name, "partitions": results})
+        partitions: Partitions = []
+        for index, before in offsets.items():
+            partitions.append(_respond(services, topic.name, index, before))
+            log = services.topics.log(topic.name, index)
+            if log is not None and "error_code" not in partitions[-1]:
+                deleted.append((partitions[-1], log))
+        topics.append({"name": topic.name, "partitions": partitions})
+    if deleted and services.config["durability"] == "fsync":
+        return _respond_when_durable(exchange, topics, deleted)
+    exchange.respond(response(API_KEY, exchange.version, topics=topics))
+    return None
+
+
+async def _respond_when_durable(
+    exchange: Exchange, topics: list[dict[str, Any]], deleted: list[tuple[dict[str, Any], Log]]
+) -> None:
+    outcomes = await asyncio.gather(*(log.durable() for _, log in deleted), return_exceptions=True)
+    for (partition, _), outcome in zip(deleted, outcomes, strict=True):
+        if isinstance(outcome, KafkaError | OSError):
+            code = ErrorCode.kafka_storage_error
+            partition |= {
+                "low_watermark": -1,
+                "error_code": outcome.code if isinstance(outcome, KafkaError) else code,
+            }
+        elif outcome is not None:
+            raise outcome
     exchange.respond(response(API_KEY, exchange.version, topics=topics))
 
 
@@ -50,7 +80,10 @@ def _delete(services: Services, topic: str, partition: int, before: int) -> int:
     if before < ALL:
         raise KafkaError(ErrorCode.offset_out_of_range)
     try:
-        log.trim(log.end_offset if before == ALL else before)
+        log.ensure_open()
+        if before > log.high_watermark:
+            raise KafkaError(ErrorCode.offset_out_of_range)
+        log.trim(log.high_watermark if before == ALL else before)
     except OSError as error:
         raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
     return log.start_offset

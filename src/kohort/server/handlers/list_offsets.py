@@ -102,10 +102,14 @@ def _find(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Li
 
 
 def find(log: Log, timestamp: int) -> ListedOffset:
-    """The offset that `timestamp`, or a name for one, stands for in `log`. Raises OSError."""
+    """The offset that `timestamp`, or a name for one, stands for in `log`.
+
+    Raises KafkaError, OSError.
+    """
+    log.ensure_open()
     match timestamp:
         case SpecialTimestamp.LATEST:
-            return ListedOffset(log.end_offset, leader_epoch=LEADER_EPOCH)
+            return ListedOffset(log.high_watermark, leader_epoch=LEADER_EPOCH)
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
             return ListedOffset(log.start_offset, leader_epoch=LEADER_EPOCH)
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
@@ -114,4 +118,6 @@ def find(log: Log, timestamp: int) -> ListedOffset:
             place = log.max_timestamp()
         case _:
             place = log.offset_for_timestamp(timestamp)
-    return ListedOffset() if place is None else ListedOffset(*place, leader_epoch=LEADER_EPOCH)
+    if place is None or place[0] >= log.high_watermark:  # as in Kafka: no consumer can read it yet
+        return ListedOffset()
+    return ListedOffset(*place, leader_epoch=LEADER_EPOCH)

@@ -5,7 +5,7 @@ v3 says who asks, which makes no difference without replicas; v4 is flexible.
 
 from typing import Any
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -33,5 +33,9 @@ def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     end: dict[str, Any] = {"partition": wanted.partition, "error_code": error}
     # An epoch that never was has no end: both stay -1.
     if log is not None and not error and wanted.leader_epoch == LEADER_EPOCH:
+        try:
+            log.ensure_open()
+        except KafkaError as failure:
+            return end | {"error_code": failure.code}
         end |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}
     return end

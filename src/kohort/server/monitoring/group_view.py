@@ -87,7 +87,7 @@ def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 def offset(partition: TopicPartition, value: OffsetCommitValue, topics: Topics) -> dict[str, Any]:
     """One committed offset with the lag behind its partition's end; nulls if the partition is gone."""
     log = topics.log(*partition)
-    start, end = (None, None) if log is None else (log.start_offset, log.end_offset)
+    start, end = (None, None) if log is None else (log.start_offset, log.high_watermark)
     return {
         "topic": partition.topic,
         "partition": partition.partition,

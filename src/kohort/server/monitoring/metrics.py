@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kohort import __version__
+from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
@@ -37,6 +38,7 @@ class MetricSources:
 
     topics: Topics
     groups: Groups
+    problems: Problems
     traffic: Callable[[], ListenerStatistics]
     rebalances: Rebalances
     loop_lag: LoopLag
@@ -66,6 +68,16 @@ class _Metrics(Collector):
         yield from self._group_counts()
         yield from self._rebalances()
         yield from self._offsets()
+        yield GaugeMetricFamily(
+            "kohort_log_problems",
+            "Logs that are damaged, or that the disk refuses.",
+            len(self._sources.problems),
+        )
+        yield CounterMetricFamily(
+            "kohort_log_failed_syncs",
+            "Times that the disk refused what was written.",
+            self._sources.problems.failed_syncs,
+        )
         yield GaugeMetricFamily(
             "kohort_event_loop_lag_seconds",
             "How late the loop was, at worst since the last scrape.",
@@ -172,6 +184,8 @@ class _Metrics(Collector):
             committed.add_metric(values, value.offset)
             log = self._sources.topics.log(*partition)
             if log is not None:
-                behind.add_metric(values, lag(value.offset, log.start_offset, log.end_offset) or 0)
+                behind.add_metric(
+                    values, lag(value.offset, log.start_offset, log.high_watermark) or 0
+                )
         yield committed
         yield behind

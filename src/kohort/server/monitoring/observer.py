@@ -5,9 +5,11 @@ import importlib
 import os
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Final
 
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
+from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.host import HostState
 from kohort.server.addresses import Address, cannot_listen
@@ -19,6 +21,9 @@ from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
 from kohort.server.topics import Topics
 
+_PROBLEMS_TOLD: Final = 100
+"""Most problems of logs in one response."""
+
 
 class Observer:
     """Watches the parts of a server; shows them on the HTTP port, if there is one."""
@@ -28,11 +33,13 @@ class Observer:
         config: Config,
         topics: Topics,
         groups: Groups,
+        problems: Problems,
         traffic: Callable[[], ListenerStatistics],
     ) -> None:
         self._config = config
         self._topics = topics
         self._groups = groups
+        self._problems = problems
         self._traffic = traffic
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
@@ -77,7 +84,7 @@ class Observer:
     # --- routes ---
 
     def health(self, _: str) -> HttpResponse:
-        """Whether every shard serves and the directory takes writes."""
+        """Whether every shard serves, no log has a problem, and the directory takes writes."""
         reasons = self._reasons()
         if reasons:
             return json_response(
@@ -92,6 +99,7 @@ class Observer:
         sources = MetricSources(
             topics=self._topics,
             groups=self._groups,
+            problems=self._problems,
             traffic=self._traffic,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
@@ -122,6 +130,7 @@ class Observer:
             for state, count in shards.items()
             if count and state != HostState.ACTIVE.value
         ]
+        reasons += self._problems.texts(_PROBLEMS_TOLD)
         config = self._config
         if config["storage"] == "local":
             reasons += _unwritable(config["log.dir"])

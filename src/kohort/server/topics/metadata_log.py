@@ -39,8 +39,9 @@ class MetadataLog:
         """Replay what is in `log`, which was opened with `synced_by_owner`.
 
         `written_by` is the version of Kohort that wrote it, as far as is known. Raises KohortError
-        if a record cannot be read, OSError.
+        if a record cannot be read or the log is not served, OSError.
         """
+        log.ensure_open()
         self.state = ClusterState()
         self._log = log
         self._now = now

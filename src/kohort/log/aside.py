@@ -1,0 +1,55 @@
+"""Keeping what is cut off a log: nothing that an operator may want back is deleted.
+
+What is cut off a segment becomes a file beside it, `<segment>.log.<position>.cut`; a segment that
+is taken out as a whole is renamed to `<segment>.log.0.cut`. No log reads these files. They go with
+their partition, or by hand.
+"""
+
+import os
+from itertools import count
+
+CUT = ".cut"
+_STEP = 1 << 20
+
+
+def keep_tail(path: str, position: int) -> str:
+    """Copy the file from `position` on to a file of its own, durably; returns its path. Raises
+    OSError.
+    """
+    aside = _free_name(path, position)
+    with open(path, "rb") as source:
+        source.seek(position)
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            with os.fdopen(fd, "wb") as target:
+                while data := source.read(_STEP):
+                    target.write(data)
+                target.flush()
+                os.fsync(target.fileno())
+        except OSError:
+            os.unlink(aside)
+            raise
+    sync_directory(os.path.dirname(aside))
+    return aside
+
+
+def keep_whole(path: str) -> str:
+    """Rename the file, durably; returns its new path. Raises OSError."""
+    aside = _free_name(path, 0)
+    os.rename(path, aside)
+    sync_directory(os.path.dirname(aside))
+    return aside
+
+
+def sync_directory(path: str) -> None:
+    """Bring the entries of a directory to the disk. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _free_name(path: str, position: int) -> str:
+    names = (f"{path}.{position}{f'-{number}' if number else ''}{CUT}" for number in count())
+    return next(name for name in names if not os.path.lexists(name))

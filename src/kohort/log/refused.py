@@ -1,0 +1,88 @@
+# ruff: noqa: ARG002 - every request is refused, whatever it asks
+"""A log that is not served: it is damaged, or its files cannot be read. Nothing in it is touched."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Appended, LogConfig
+from kohort.protocol.batches import Buffer
+from kohort.types import Instant, TopicPartition
+
+UNKNOWN = -1
+"""Kafka's word for an offset that is not known."""
+
+
+class RefusedLog:
+    """A `Log` that raises why it is not served, whatever is asked of it; its offsets are -1."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, config: LogConfig, failure: KafkaError
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.config = config
+        self.failure = failure
+        self.start_offset = self.end_offset = self.high_watermark = UNKNOWN
+        self.size = 0
+
+    def __repr__(self) -> str:
+        return f"<RefusedLog {self.topic_partition}>"
+
+    def ensure_open(self) -> None:
+        self._refuse()
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+
+    def append(self, batch: Buffer, now: Instant) -> Appended:
+        self._refuse()
+
+    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+        self._refuse()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        at_least_one: bool = True,
+        durable: bool = False,
+    ) -> bytes | memoryview:
+        self._refuse()
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        self._refuse()
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        self._refuse()
+
+    def trim(self, before: int) -> None:
+        self._refuse()
+
+    def retain(self, now: Instant) -> int:
+        return 0
+
+    async def compact(self, now: Instant) -> bool:
+        return False
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+    async def wait_beyond(self, offset: int) -> None:
+        self._refuse()
+
+    async def durable(self) -> None:
+        self._refuse()
+
+    def unsynced(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+    def end(self, code: ErrorCode) -> None:
+        """The log was removed: everything is answered with `code` from now on."""
+        self.failure = KafkaError(code, f"the log of {self.topic_partition} is closed")
+
+    def _refuse(self) -> NoReturn:
+        raise self.failure
