@@ -7,7 +7,7 @@ from typing import NoReturn
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Appended, LogConfig
 from kohort.protocol.batches import Buffer
-from kohort.types import Instant, TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 UNKNOWN = -1
 """Kafka's word for an offset that is not known."""
@@ -34,10 +34,10 @@ class RefusedLog:
     def configure(self, config: LogConfig) -> None:
         self.config = config
 
-    def append(self, batch: Buffer, now: Instant) -> Appended:
+    def append(self, batch: Buffer, now: Timestamp) -> Appended:
         self._refuse()
 
-    def append_encoded(self, content: bytes, count: int, now: Instant) -> None:
+    def append_encoded(self, content: bytes, count: int, now: Timestamp) -> None:
         self._refuse()
 
     def read(
@@ -59,10 +59,10 @@ class RefusedLog:
     def trim(self, before: int) -> None:
         self._refuse()
 
-    def retain(self, now: Instant) -> int:
+    def retain(self, now: Timestamp) -> int:
         return 0
 
-    async def compact(self, now: Instant) -> bool:
+    async def compact(self, now: Timestamp) -> bool:
         return False
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
