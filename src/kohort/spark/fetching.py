@@ -11,13 +11,6 @@ from typing import Any, Final, NamedTuple
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST, Cluster, Offset, list_offsets
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
-from kohort.client.fetch import (
-    FetchSettings,
-    PartitionResponse,
-    RequestedPartition,
-    error_code,
-    fetch_partition,
-)
 from kohort.errors import ErrorCode, KafkaError
 from kohort.spark import background, workers
 from kohort.spark.options import ReadOptions
@@ -77,6 +70,9 @@ class _Fetch:
     """Fetches of one partition."""
 
     def __init__(self, options: ReadOptions, tp: TopicPartition, end: int) -> None:
+        # Imported by the first task that fetches: the driver, which plans, does without.
+        from kohort.client.fetch import FetchSettings
+
         self._options = options
         self._tp = tp
         self._end = end
@@ -121,7 +117,15 @@ class _Fetch:
         return found.offset
 
     async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
-        response = await self._requested(cluster, offset)
+        from kohort.client.fetch import RequestedPartition, error_code, fetch_partition
+
+        leader = await cluster.ask_leader(self._tp)
+        topic = cluster.known_topic(self._tp.topic)
+        requested = RequestedPartition(
+            topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
+        )
+        connection = await cluster.connection(leader.node_id, PURPOSE)
+        response = await fetch_partition(connection, self._tp, requested, self._settings)
         if response.error:
             error = KafkaError(error_code(response.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
@@ -136,15 +140,6 @@ class _Fetch:
                 ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
             )
         return found
-
-    async def _requested(self, cluster: Cluster, offset: int) -> PartitionResponse:
-        leader = await cluster.ask_leader(self._tp)
-        topic = cluster.known_topic(self._tp.topic)
-        requested = RequestedPartition(
-            topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
-        )
-        connection = await cluster.connection(leader.node_id, PURPOSE)
-        return await fetch_partition(connection, self._tp, requested, self._settings)
 
 
 def next_offset(records: memoryview, offset: int) -> int:
