@@ -1,8 +1,7 @@
 """Offset resets by plans that are reviewed, executed, verified and undone."""
 
 from kohort.client.resets.csv import read_offsets, write_offsets
-from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
-from kohort.client.resets.resets import (
+from kohort.client.resets.operations import (
     ActiveGroupError,
     DriftError,
     check,
@@ -14,6 +13,7 @@ from kohort.client.resets.resets import (
     plan_reset,
     require_same_cluster,
 )
+from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
 from kohort.client.resets.specs import (
     ShiftBy,
     Specification,
