@@ -1,7 +1,7 @@
 """The `kohort` command.
 
-Importing this room costs nothing: `kohort serve` listens within 0.4 s of being typed, so each
-command's module, and what it needs, is imported when that command runs.
+`kohort serve` has to listen within 0.4 s. So each command's module, and its dependencies, are
+imported only when that command runs.
 """
 
 import os

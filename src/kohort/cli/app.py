@@ -19,9 +19,11 @@ COMMANDS: Final = {
     "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's answers with Apache Kafka's, field by field",
 }
-"""Command → what it does. Its module under `kohort.cli` is imported when it is named: it has
-`add_arguments(parser)`, `run(options)`, which gives the exit code, and perhaps `words(arguments)`,
-which puts the command line in order.
+"""Map each command to its description.
+
+The module `kohort.cli.COMMAND` is imported when the command is given. It has
+`add_arguments(parser)`, `run(options)`, which returns the exit code, and perhaps
+`words(arguments)`, which normalises the command line.
 """
 
 EPILOG: Final = """\

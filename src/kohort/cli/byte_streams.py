@@ -1,9 +1,9 @@
-"""Standard input and output for programs that also have a network to look after.
+"""Standard input and output without blocking the event loop.
 
-A pipe that nobody reads, or a terminal where nobody types, must not stop the event loop: members
-would miss their heartbeats, and a signal would not be heard. So both are waited for by the loop,
-and what a pipe is given is never more than it takes at once. The descriptors stay blocking: they
-are shared with other processes.
+A full pipe, or a terminal without input, must not stop the loop: members would miss their
+heartbeats, and signals would be ignored. The loop waits for both, and a pipe is never given more
+bytes than it accepts at once. The descriptors stay blocking, because they are shared with other
+processes.
 """
 
 import asyncio
@@ -19,8 +19,9 @@ READ_SIZE: Final = 1 << 16
 
 
 class ByteOutput:
-    """Writes to a descriptor, in order. What a cancelled `write` left over goes out with the next
-    one.
+    """Writes to a descriptor, in order.
+
+    The rest of a cancelled `write` goes out with the next one.
     """
 
     def __init__(self, descriptor: int = 1) -> None:
@@ -32,9 +33,7 @@ class ByteOutput:
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Back when all of it is written. Raises BrokenPipeError when nobody will ever read it,
-        OSError.
-        """
+        """Write all of it. Raises BrokenPipeError when the reader is gone, OSError."""
         self._pending += data
         await self.flush()
 
@@ -95,10 +94,10 @@ def _never_blocks(descriptor: int) -> bool:
 async def split(
     source: AsyncIterator[bytes], delimiter: bytes, limit: int
 ) -> AsyncIterator[list[bytes]]:
-    """The messages between delimiters, as many as came together; the last one may lack its
-    delimiter. Empty ones are left out, as kcat does.
+    """Yield the messages between delimiters, as many as arrive together.
 
-    Raises ValueError when one is longer than `limit`.
+    The last one may lack its delimiter. Empty ones are dropped, as in kcat. Raises ValueError when
+    one is longer than `limit`.
     """
     held = b""
     async for data in source:

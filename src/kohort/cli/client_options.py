@@ -1,10 +1,8 @@
-"""How commands reach a cluster: the options that all of them share, and running them to an exit
-code.
+"""Options of all commands that connect to a cluster, and running such a command to its exit code.
 
 `--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may
-hold anything that Java's or librdkafka's clients know; what concerns the connection is taken, the
-rest is passed over, so that the file of another tool will do. A name given by `-X` is meant for us:
-an unknown one is refused.
+have any name that Java's or librdkafka's clients know. Those of the connection are used, others are
+ignored, so that another tool's file can be used. An unknown name in `-X` is refused.
 """
 
 import argparse
@@ -82,10 +80,9 @@ def client_config(
 
 
 def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> dict[str, str]:
-    """What the file, `-X` and `--bootstrap` say, the last winning. `own`: names that the command
-    itself understands.
+    """The properties of the file, `-X` and `--bootstrap`, the last overriding the first.
 
-    Raises RefusedError.
+    `own` are names that the command itself reads. Raises RefusedError.
     """
     try:
         properties = _file(options.command_config) | _given(options.properties, own)
@@ -164,8 +161,9 @@ def _file(path: Path | None) -> dict[str, str]:
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
-    """The exit code of `work`; what goes wrong is one line on stderr and exit code 1. Raises
-    RefusedError.
+    """Run `work` to an exit code.
+
+    An error is one line on stderr and code 1. Raises RefusedError.
     """
     config = client_config(options)
 

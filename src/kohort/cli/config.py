@@ -1,6 +1,7 @@
-"""Show how `kohort serve` with the same options would be configured: every setting with its value,
-where that came from, and what it does. Flags win over the environment (KOHORT_NUM_PARTITIONS), that
-over a TOML file (--config), that over the defaults.
+"""Show the configuration of `kohort serve` with the same options.
+
+Each setting has its value, its source, and its meaning. Flags override the environment
+(KOHORT_NUM_PARTITIONS), which overrides a TOML file (--config), which overrides the defaults.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Print the records of a topic, or with -G of a group's topics, in kcat's way:
+"""Print the records of a topic, or with -G of a group's topics, with kcat's options:
 
-    kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\\n'
+    kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\n'
     kohort consume -b HOST:PORT -G billing orders payments
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
-SIGINT and SIGTERM end it cleanly: what was read is written, and in a group committed. Exit code 0
-then, as in kcat.
+SIGINT and SIGTERM end it in order: records that were read are written, and in a group committed.
+The exit code is then 0, as in kcat.
 """
 
 import argparse
@@ -206,9 +206,7 @@ async def _in_group(
 
 
 def _first(error: BaseException) -> BaseException:
-    """What several tasks raised is most often one thing: a partition that cannot be read, an output
-    that is gone.
-    """
+    """The first error of several tasks; they mostly have one cause, such as a closed output."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,8 +1,8 @@
-"""Consuming as a member of a group: partitions come and go, and what was written is committed.
+"""Consumes as a member of a group, and commits the offsets of written records.
 
-An offset is committed once its record has been written to standard output, every second and when a
-partition is given up or the member leaves: whoever reads our output may see a record twice after a
-crash, and never misses one.
+An offset is committed after its record was written to standard output: every second, when a
+partition is revoked, and when the member leaves. After a crash, records may be written twice, but
+none is lost.
 """
 
 import asyncio
@@ -60,9 +60,7 @@ def _typed(name: str, value: str) -> Any:
 
 
 def _subscription(topics: Sequence[str]) -> dict[str, Any]:
-    """Topics by name, or `^` and a regular expression, as librdkafka has them: it may go on behind
-    what matched.
-    """
+    """Topics by name, or `^` and a regular expression that matches a prefix, as in librdkafka."""
     if not any(topic.startswith("^") for topic in topics):
         return {"topics": list(topics)}
     each = (f"{topic}.*" if topic.startswith("^") else re.escape(topic) for topic in topics)
@@ -85,8 +83,9 @@ class GroupConsumer:
         self._at_end: set[TopicPartition] = set()
 
     async def run(self) -> None:
-        """Until a signal comes, the sink is full, or all is read and `exit_at_end`. Raises
-        KohortError, OSError.
+        """Consume until a signal, a full sink, or the end with `exit_at_end`.
+
+        Raises KohortError, OSError.
         """
         self._group.stop_on()
         self._sink.print_message("Waiting for group rebalance")
@@ -122,9 +121,7 @@ class GroupConsumer:
                 return
 
     async def _seek(self, generation: Generation, partition: TopicPartition) -> None:
-        """To where `-o` says, but only the first time: what we committed ourselves is where we go
-        on.
-        """
+        """Seek to the offset of `-o`, but only once: later the committed offset counts."""
         if partition in self._begun:
             return
         self._begun.add(partition)

@@ -1,8 +1,8 @@
-"""`-o`: where to start and where to stop, as kcat says it.
+"""`-o`: start and end of consuming, in kcat's form.
 
-`beginning`, `end`, `stored` (what the group has committed), an offset, `-N` (the last N of each
-partition), `s@MS` (the first record not older) and `e@MS` (up to the first record that is not
-older). Offsets that the log does not have any more, or not yet, become its nearest end.
+The forms are `beginning`, `end`, `stored` (the group's committed offset), an offset, `-N` (the last
+N of each partition), `s@MS` (from the first record that is not older) and `e@MS` (up to that
+record). Offsets outside the log become its nearest end.
 """
 
 import re
@@ -71,9 +71,7 @@ def _start(word: str) -> Start:
 async def start_offsets(
     admin: Admin, start: Start, partitions: Iterable[TopicPartition], group: str = ""
 ) -> dict[TopicPartition, int]:
-    """The offset at which to begin each partition. Raises KohortError where a partition cannot be
-    read.
-    """
+    """The start offset of each partition. Raises KohortError if one cannot be read."""
     wanted = list(partitions)
     ends = await admin.ends(wanted)
     if missing := [each for each in wanted if each not in ends]:

@@ -27,8 +27,9 @@ async def consume(
     isolation: Isolation,
     exit_at_end: bool,
 ) -> None:
-    """Until the sink is full, all is read and `exit_at_end`, or `stop` is set. Raises KohortError,
-    BrokenPipeError.
+    """Consume until the sink is full, `stop` is set, or the end with `exit_at_end`.
+
+    Raises KohortError, BrokenPipeError.
     """
     offsets = await start_offsets(admin, start, await _partitions(admin, topic, partition), group)
     wait_ms = LOOK_MS // 2 if exit_at_end else 500
@@ -75,9 +76,7 @@ class _Reading:
                 return
 
     def _all_at_end(self, assigned: Collection[TopicPartition]) -> bool:
-        """Tells of partitions that have come to their end since; whether that is all there is to
-        do.
-        """
+        """Report partitions that reached their end; whether all have, and consuming is done."""
         for tp in sorted(assigned):
             if tp not in self._at_end and self._fetcher.lag(tp) == 0:
                 self._at_end.add(tp)

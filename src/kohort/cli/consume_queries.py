@@ -1,6 +1,4 @@
-"""What kcat answers instead of consuming: `-L`, the cluster's brokers and topics; `-Q`, offsets by
-timestamp.
-"""
+"""kcat's queries: `-L`, the cluster's brokers and topics; `-Q`, offsets by timestamp."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +11,7 @@ from kohort.types import TopicPartition
 
 
 async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> None:
-    """Print brokers and topics, of one topic or of all. Raises KohortError if that topic does not
-    exist.
-    """
+    """Print brokers and one topic or all. Raises KohortError if that topic does not exist."""
     metadata = await admin.cluster.metadata(None if topic is None else [topic])
     for each in metadata.topics.values():
         if topic is not None and each.error is not ErrorCode.none:
@@ -45,7 +41,7 @@ async def query_offsets(
 
 
 async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) -> None:
-    """What is not there would be asked for again and again, as if it were new. Raises KohortError."""
+    """Raise KohortError for missing partitions, which would be retried as if they were new."""
     described = await admin.describe_topics({tp.topic for tp in wanted})
     for tp in wanted:
         topic = unless_error(described[tp.topic])

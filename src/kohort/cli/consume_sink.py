@@ -1,6 +1,4 @@
-"""Where consumed records go: formatted, counted, written; and what is said about it on stderr, in
-kcat's words.
-"""
+"""Formats, counts and writes consumed records, and reports on stderr in kcat's words."""
 
 import sys
 from collections.abc import Sequence
@@ -32,8 +30,7 @@ class Sink:
         return self.limit is not None and self.written >= self.limit
 
     async def take(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
-        """Write what is wanted of these; the offset behind the last one written, None if all were
-        wanted.
+        """Write records up to the limit; the offset behind the last one, None if all were written.
 
         Raises BrokenPipeError, OSError.
         """

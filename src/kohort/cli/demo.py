@@ -1,4 +1,4 @@
-"""`kohort demo`: a server, a year of flights, and a group at work on it (what `make run` starts)."""
+"""`kohort demo`: a server, a year of flights, and a group that reads them; `make run` starts it."""
 
 from kohort.demo.main import add_arguments, run
 

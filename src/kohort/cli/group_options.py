@@ -24,8 +24,9 @@ def check_groups(options: argparse.Namespace) -> None:
 
 
 async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:
-    """Those named, without duplicates, or all that there are. Raises KohortError when not all
-    brokers answer.
+    """The named groups without duplicates, or all.
+
+    Raises KohortError unless all brokers respond.
     """
     if not options.all_groups:
         return list(dict.fromkeys(map(GroupId, options.group)))

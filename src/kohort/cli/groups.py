@@ -1,7 +1,7 @@
-"""Look at consumer groups and change what they have committed.
+"""Show consumer groups and change their committed offsets.
 
-Every option of Kafka's kafka-consumer-groups is here by its name, and its own way of calling works
-too: `kohort groups --describe --group orders` is `kohort groups describe --group orders`.
+Every option of Kafka's kafka-consumer-groups is here by its name, and its own form works too:
+`kohort groups --describe --group orders` is `kohort groups describe --group orders`.
 """
 
 import argparse
@@ -40,9 +40,7 @@ found: members in the group, offsets that moved since the plan was made, lag abo
 
 
 def words(arguments: Sequence[str]) -> Sequence[str]:
-    """The command line with a verb of Kafka's tool put in front as a subcommand. Raises
-    RefusedError.
-    """
+    """Turn a verb in the form of Kafka's tool into a subcommand. Raises RefusedError."""
     if arguments and arguments[0] in SUBCOMMANDS:
         return arguments
     verbs = [word for word in arguments if word in VERBS]

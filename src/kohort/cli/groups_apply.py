@@ -1,5 +1,6 @@
-"""Execute a plan that `kohort groups reset --plan FILE` has written: what was reviewed is what is
-done. Refused if a group has moved since (see `kohort groups diff FILE`), unless --force.
+"""Execute a reviewed plan of `kohort groups reset --plan FILE`.
+
+Refused if a group has moved since (see `kohort groups diff FILE`), unless --force.
 """
 
 import argparse

@@ -1,5 +1,6 @@
-"""Forget groups without members, and all that they committed. There is no undo: see `kohort groups
-reset --to-current --plan FILE` to keep the offsets first.
+"""Delete groups without members, and all their committed offsets.
+
+There is no undo. `kohort groups reset --to-current --plan FILE` saves the offsets first.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Forget what a group committed for some topics or partitions; members must not be reading them."""
+"""Delete a group's committed offsets of topics or partitions that no member reads."""
 
 import argparse
 

@@ -1,8 +1,8 @@
-"""Describe consumer groups: committed offsets and lag (--offsets, the default), --members or
+"""Describe consumer groups: --offsets (committed offsets and lag, the default), --members, --state.
 --state.
 
-Lag is end offset - committed offset; "-" where nothing is committed, and never more than the log
-still holds.
+Lag is end offset - committed offset, at most the records that the log still holds. It is "-"
+without a committed offset.
 """
 
 import argparse

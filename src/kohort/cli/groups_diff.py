@@ -1,6 +1,7 @@
-"""Compare a plan of `kohort groups reset` with where its groups stand now. A partition is `new`
-where it stands as after the reset, `old` where it stands as before, else `moved`. Exit code 0 if
-all are `new`, 3 if not.
+"""Compare a plan of `kohort groups reset` with the present offsets of its groups.
+
+A partition is `new` if its offset is that after the reset, `old` if it is that before, else
+`moved`. Exit code 0 if all are `new`, 3 if not.
 """
 
 import argparse

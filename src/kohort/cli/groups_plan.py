@@ -1,5 +1,6 @@
-"""Show who would get which partitions if members joined or left or topics grew: the assignor's own
-result, without a rebalance. Without a change: what a rebalance would do now. Nothing is changed.
+"""Show the assignment after members join or leave or topics grow, by the assignor itself.
+
+Without a change it shows the result of a rebalance now. Nothing is changed.
 """
 
 import argparse
@@ -190,7 +191,7 @@ async def _topics(admin: Admin, names: set[str]) -> "Topics":
 
 
 # --- showing
-# ---------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------
 
 
 def _show(options: argparse.Namespace, group: GroupDescription, plan: "Plan") -> None:

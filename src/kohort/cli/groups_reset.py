@@ -1,10 +1,12 @@
-"""Move the committed offsets of groups without members. A dry run that shows what would be, unless
---execute; executed, it is read back and compared, and the plan that undoes it is kept.
+"""Move the committed offsets of groups without members.
+
+It is a dry run unless --execute is given. Executed, the offsets are read back and compared, and a
+plan that undoes the reset is kept.
 
 One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
---by-duration or --from-file. One scope: --topic (repeatable) or --all-topics: all that the group
-has committed. New offsets stay within the log, with a warning where they are not what was asked
-for.
+--by-duration or --from-file. One scope: --topic (repeatable) or --all-topics, which are all topics
+with committed offsets. New offsets stay within the log, with a warning if they differ from the
+requested ones.
 """
 
 import argparse
@@ -80,9 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn(groups: Sequence[GroupId], plan: ResetPlan) -> None:
-    """Of what is not as somebody may think: a reset that does nothing, or makes a group by a
-    mistyped name.
-    """
+    """Warn of a reset without effect, or one that would create a group, perhaps by a typing error."""
     for group in groups:
         if not plan.of(group):
             warn(f"group {group} has committed nothing: there is nothing to reset")

@@ -1,6 +1,7 @@
-"""Bring back the offsets from before a reset; commits that it made where there were none are
-deleted. Refused if a group has moved since the reset, unless --force. `kohort groups apply` of the
-same file does the reset again.
+"""Restore the offsets from before a reset, and delete commits that it created.
+
+Refused if a group has moved since the reset, unless --force. `kohort groups apply` of the same file
+does the reset again.
 """
 
 import argparse

@@ -1,14 +1,16 @@
-r"""Records as text, in kcat's formats: `-f '%t [%p] at %o: key %k: %s\n'`, `-J`, and delimiters
-with escapes.
+r"""Records as text, in kcat's formats: `-f`, `-J`, and delimiters with escapes.
 
-| token | what | token | what | |---|---|---|---| | `%s` | value | `%S` | its length, -1 for null |
-| `%k` | key | `%K` | its length, -1 for null | | `%R` | the value's length as 4 bytes, big-endian |
-`%T` | timestamp in ms | | `%t` `%p` `%o` | topic, partition, offset | `%h` | headers:
-name=value,name=value | | `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or
-(`\0NN`) octal or decimal |
+An example is `-f '%t [%p] at %o: key %k: %s\n'`.
 
-What is null is written as nothing, or as NULL with `-Z`; so are, as in kcat, empty keys and values
-then.
+| token | meaning | token | meaning |
+|---|---|---|---|
+| `%s` | value | `%S` | its length, -1 for null |
+| `%k` | key | `%K` | its length, -1 for null |
+| `%R` | the value's length as 4 bytes, big-endian | `%T` | timestamp in ms |
+| `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
+| `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or (`\0NN`) octal or decimal |
+
+Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values.
 """
 
 import json
@@ -74,9 +76,7 @@ def _escaped(found: re.Match[str]) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """Arguments that are no UTF-8 come as Python has read them from the system, and go out as they
-    were.
-    """
+    """Encode an argument; bytes that are not UTF-8 are written as they were given."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -161,7 +161,7 @@ _TOKENS: Final[dict[str, Write]] = {
 }
 
 # --- JSON
-# ------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------
 
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
 _TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}

@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load_config(options: argparse.Namespace) -> Config:
-    """The configuration that the options, the environment and the file make. Raises RefusedError."""
+    """The configuration from options, environment and file. Raises RefusedError."""
     problems: list[str] = []
     given = _read_flags(options, problems)
     given += read_environment(os.environ, problems)

@@ -1,8 +1,8 @@
-"""How results are shown: `--output table|json|csv`.
+"""The output formats of results: `--output table|json|csv`.
 
-A table is drawn by rich on a terminal; elsewhere it is plain columns, a line per row, as Kafka's
-own tools print them and as `awk` wants them. JSON and CSV hold the same for programs: numbers as
-numbers, null (an empty cell in CSV) where a table has "-".
+A table is drawn by rich on a terminal. Elsewhere it is plain columns, a line per row, as Kafka's
+own tools print them and `awk` reads them. JSON and CSV have the same content for programs: numbers
+as numbers, null (an empty cell in CSV) where a table has "-".
 """
 
 import argparse

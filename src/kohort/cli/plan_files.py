@@ -1,6 +1,4 @@
-"""Plans on disk: never written over another, never half written, kept where --plan says or in the
-state directory.
-"""
+"""Plan files: never overwritten, never partly written; at --plan or in the state directory."""
 
 import os
 import re
@@ -43,9 +41,7 @@ def write_new(path: Path, plan: ResetPlan) -> None:
 
 
 def rewrite(path: Path, plan: ResetPlan) -> None:
-    """In place of what is there, all at once. The plan itself is done: that this fails is only a
-    warning.
-    """
+    """Replace the file at once; a failure is only a warning, because the plan was executed."""
     new = path.with_name(f"{path.name}.new")
     try:
         new.write_text(plan.to_json(), encoding="utf-8")

@@ -1,6 +1,4 @@
-"""What `apply` and `undo` have in common: a file with a plan, a dry run, force, execution and
-verification.
-"""
+"""The common part of `apply` and `undo`: load a plan, dry run, force, execute and verify."""
 
 import argparse
 from pathlib import Path

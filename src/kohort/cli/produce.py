@@ -1,10 +1,10 @@
-"""Send lines of standard input, or files, as records, in kcat's way:
+"""Send lines of standard input, or files, as records, with kcat's options:
 
     seq 100 | kohort produce -b HOST:PORT -t orders
     kohort produce -b HOST:PORT -t orders -K : -z zstd -H source=shell -l lines.txt
 
-SIGINT and SIGTERM end the reading; what was read is sent. Exit code 1 when a record could not be
-delivered.
+SIGINT and SIGTERM end the reading; lines that were read are sent. Exit code 1 when a record could
+not be delivered.
 """
 
 import argparse
@@ -237,8 +237,9 @@ class _Work:
             yield file.fileno()
 
     async def _send_files(self, producer: Producer, stop: asyncio.Event) -> int:
-        """Each file is one record; empty ones are left out, as in kcat, and one that cannot be read
-        is told.
+        """Send each file as one record.
+
+        Empty ones are skipped, as in kcat, unreadable ones reported.
         """
         failed = 0
         for file in self._files[: self._left]:

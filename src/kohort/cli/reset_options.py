@@ -1,4 +1,4 @@
-"""The options that say where a reset goes: one of eight, by Kafka's names."""
+"""The options that specify the new offsets of a reset: one of eight, by Kafka's names."""
 
 import argparse
 import sys

@@ -1,6 +1,4 @@
-"""Plans, and how far groups are from them, as tables; and the exit code when that is why a command
-refuses.
-"""
+"""Tables of plans and of the groups' distance from them, and the exit code of refusals."""
 
 import json
 import sys
@@ -36,7 +34,7 @@ def drift_table(drifts: Sequence[Drift]) -> Table:
 
 
 async def guarded(work: Awaitable[int]) -> int:
-    """The exit code 3 where the groups' state is why it was refused; offsets that moved are shown."""
+    """Run `work`; exit code 3 if the groups' state refuses it, with a table of moved offsets."""
     try:
         return await work
     except ActiveGroupError as error:

@@ -136,9 +136,7 @@ class _Stop:
 
 
 def _age_ms() -> int:
-    """How long ago this process was started, to the 10 ms that Linux tells; since the first import
-    elsewhere.
-    """
+    """Age of this process in ms, to the 10 ms of Linux; since the first import on other systems."""
     try:
         with open("/proc/self/stat", encoding="ascii", errors="replace") as stat:
             ticks = int(stat.read().rpartition(")")[2].split()[19])

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish: the first asks for a clean end, the second ends the process."""
+"""SIGINT and SIGTERM: the first requests an orderly end, the second ends the process."""
 
 import asyncio
 import signal

@@ -1,12 +1,12 @@
-"""`kohort spark TOPIC… --to DIRECTORY`: topics, through a consumer group, into Parquet or Delta
-tables, by Spark.
+"""`kohort spark TOPIC… --to DIRECTORY`: topics into Parquet or Delta tables, by Spark.
 
-With --group the query is a member of the group: several of them share the partitions, and take over
-from one that ends. Without --every it takes what there is and ends; with it it goes on until Ctrl-C
-or SIGTERM, which are its regular end.
+With --group the query is a member of the group. Several of them share the partitions, and take over
+those of one that ends. Without --every it reads the existing records and ends. With --every it runs
+until Ctrl-C or SIGTERM, which are its regular end.
 
   kohort spark orders --group etl --to tables/orders --every '10 seconds'
-  kohort spark orders --to tables/orders --values json --schema 'id long, total double' --partition-by date,hour
+  kohort spark orders --to tables/orders --values json \\
+      --schema 'id long, total double' --partition-by date,hour
 """
 
 import argparse

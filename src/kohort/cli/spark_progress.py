@@ -1,6 +1,4 @@
-"""Progress of a streaming query: a line that is drawn again on a terminal, a line for each
-micro-batch elsewhere.
-"""
+"""Progress of a streaming query: one redrawn line on a terminal, else a line per micro-batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The responses of Apache Kafka: recorded once, kept in the package, a line of JSON per scenario."""
+"""The recorded responses of Apache Kafka: a line of JSON per scenario, in the package."""
 
 from __future__ import annotations
 

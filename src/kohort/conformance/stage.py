@@ -210,7 +210,7 @@ class Stage:
         await self.until(f"{topic} is gone", gone)
 
     async def until_usable(self, client: Client, topic: str, partitions: int = 1) -> None:
-        """Wait until every partition of a topic answers ListOffsets, and Metadata knows the topic."""
+        """Wait until Metadata lists the topic and ListOffsets succeeds for all its partitions."""
 
         async def usable() -> bool:
             listed = await client.quiet(

@@ -99,7 +99,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 class Normaliser:
-    """Gives labels to invented values in order of first appearance, over all steps of one scenario."""
+    """Labels generated values by first appearance, over all steps of one scenario."""
 
     def __init__(self, suffix: str, own: frozenset[Plain]) -> None:
         self._suffix = suffix

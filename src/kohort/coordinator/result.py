@@ -15,7 +15,7 @@ from kohort.types import Instant, RequestId
 
 @dataclass(frozen=True, slots=True)
 class SessionExpires:
-    """The session timeout of a member or pending id, or the join timeout of a new member, is over."""
+    """The session timeout of a member or pending id, or a new member's join timeout, is over."""
 
     group: str
     member_id: str

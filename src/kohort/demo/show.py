@@ -48,7 +48,7 @@ class Show:
         self.group_id = next_name(server.groups())
 
     def run(self, watch: Watcher) -> Outcome:
-        """Let it happen; `watch` sees every frame. DemoError if the group does not get to the end."""
+        """Run the show; `watch` gets every frame. Raises DemoError if the group does not finish."""
         self._started, self._began = time.time(), time.monotonic()
         with Crew(self._job, self._log) as crew:
             script = self._script(crew)

@@ -1,7 +1,7 @@
 """The sparse index of a segment, in Kafka's formats: an entry per `index.interval.bytes` (4 KiB).
 
-    .index      (offset: int32 relative to the segment, position: int32)     last offset of a batch, and its start
-    .timeindex  (timestamp: int64, offset: int32 relative to the segment)    largest timestamp up to that batch
+    .index      (relative offset: int32, position: int32)     last offset of a batch, and its start
+    .timeindex  (timestamp: int64, relative offset: int32)    largest timestamp up to that batch
 
 Entries are searched in the file, so an unused index takes no memory. The rows around the last
 lookup are kept (4 KiB). A sequential reader finds its next entry there, and only about every 500th

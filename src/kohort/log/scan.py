@@ -48,7 +48,7 @@ class _Window:
         return memoryview(chunk)[at : at + header.size]
 
     def _have(self, position: int, size: int) -> tuple[bytes, int]:
-        """A chunk that holds `size` bytes from `position` of the store, and their position in it."""
+        """A chunk with `size` bytes from `position` of the store, and their position in it."""
         if position + size > self._start + len(self._chunk):
             self._chunk = self._store.read(position, max(size, self._chunk_bytes))
             self._start = position

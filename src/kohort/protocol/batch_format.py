@@ -101,7 +101,7 @@ class Header(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """Time (ms) from which on compaction may drop the batch's tombstones, if it has seen them."""
+        """Time (ms) from which compaction may drop the batch's tombstones, if it has seen them."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 

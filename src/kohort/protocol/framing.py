@@ -49,7 +49,7 @@ class FrameReader:
             self._data, self._at = b"", 0
 
     def is_one_frame(self, data: bytes) -> bool:
-        """Whether `data` is exactly one frame, which need not be fed if no other bytes are pending."""
+        """Whether `data` is exactly one frame, which need not be fed if none is pending."""
         return len(data) > CONTENT and _unpack_size(data)[0] == len(data) - CONTENT <= self.limit
 
     def next_frame(self) -> bytes | None:

@@ -57,7 +57,7 @@ class _Message:
     """(start, stop, replacement), in order."""
 
     def count(self, elements: int, at: int) -> None:
-        """Refuse a count that the rest of the message cannot hold, at one byte per element or more."""
+        """Refuse a count that the rest of the message cannot hold, at a byte per element."""
         self.elements += elements
         if elements > len(self.data) - at or self.elements > MAX_ELEMENTS:
             raise MalformedError(
