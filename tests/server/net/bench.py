@@ -162,14 +162,14 @@ class Peer:
 class Wire:
     """A listener in the running loop."""
 
-    def __init__(self, **limits: int) -> None:
-        self.groups = FakeGroups()
+    def __init__(self, groups: Any = None, **limits: int) -> None:
+        """`groups` are fake ones by default; the rest are `ConnectionLimits`."""
+        self.groups: Any = FakeGroups() if groups is None else groups
         topics: Any = FakeTopics()
-        groups: Any = self.groups
         services = Services(
             config=Config({"storage": "memory"}),
             topics=topics,
-            groups=groups,
+            groups=self.groups,
             fetch_sessions=FetchSessions(slots=10),
             clock=SystemClock(),
             new_id=random_ids().__next__,

@@ -8,16 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.requests import Heartbeat
 from kohort.coordinator.responses import HeartbeatResponse
 from kohort.errors import ErrorCode
+from kohort.log.memory import memory_log
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import frame_head
 from kohort.protocol.response_fast_path import heartbeat
-from kohort.runtime.host import HostState
+from kohort.runtime.clock import SystemClock
+from kohort.runtime.groups import Groups
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
+from kohort.server.handlers import heartbeat as heartbeat_handler
 from kohort.server.handlers.heartbeat import RepeatedHeartbeat
+from kohort.types import TopicPartition
+from server.handlers.bench import START, batch_of
 from server.net.bench import Peer, Wire
 
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory", "group.initial.rebalance.delay.ms": "0"}
@@ -131,12 +137,10 @@ async def test_a_repeated_heartbeat_is_judged_anew_each_time(instance_id: str | 
         }
 
         async def beat() -> int:
-            """The error that all ways agree on: asked again, for the first time, and read by kio
-            (v3).
-            """
+            """The error that all ways agree on: repeated, and for the first time."""
             fresh = await members.peer()
             answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
-            answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
+            answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 4, 3, 3)]
             (error,) = {int(each.error_code) for each in answers}
             return error
 
@@ -164,29 +168,64 @@ async def test_a_repeated_heartbeat_is_judged_anew_each_time(instance_id: str | 
         members.leave()
 
 
-async def test_a_repeated_heartbeat_is_refused_while_its_shard_does_not_serve() -> None:
-    async with Broker(Config(MEMORY)) as broker:
-        await broker.groups.loaded()
-        members = Members(broker)
-        one, again = await members.peer(), await members.peer()
-        joined = await members.join(one)
-        fields = {
-            "group_id": "g",
-            "generation_id": joined.generation_id,
-            "member_id": joined.member_id,
-            "group_instance_id": "i",
-        }
-        host = broker.groups._host("g")
-        for state in HostState:
-            host.state = state
-            fresh = await members.peer()
+@pytest.mark.parametrize(
+    ("damaged", "served"),
+    [(False, ErrorCode.unknown_member_id), (True, ErrorCode.not_coordinator)],
+)
+async def test_a_repeated_heartbeat_is_refused_while_its_shard_does_not_serve(
+    damaged: bool, served: ErrorCode
+) -> None:
+    log = memory_log(TopicPartition("__consumer_offsets", 0))
+    if damaged:
+        log.append(batch_of(b"", key=b"\0"), START)  # no key of any version
+    groups = Groups([log], GroupConfig(), SystemClock())
+    async with Wire(groups=groups) as wire:
+        again = await wire.peer()
+        fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+
+        async def beat() -> int:
+            fresh = await wire.peer()
             answers = [await again.ask("heartbeat", 4, **fields) for _ in range(2)]
-            answers += [await fresh.ask("heartbeat", version, **fields) for version in (4, 3)]
-            assert len({each.error_code for each in answers}) == 1
-            told = {HostState.FAILED: 16, HostState.CLOSED: 16}
-            assert answers[0].error_code == told.get(state, 0)
-        host.state = HostState.ACTIVE
-        members.leave()
+            answers += [
+                await fresh.ask("heartbeat", version, **fields) for version in (4, 4, 3, 3, 0, 0)
+            ]
+            (error,) = {int(each.error_code) for each in answers}
+            return error
+
+        assert await beat() == 0, "while it loads"
+        groups.start()
+        await groups.loaded()
+        assert await beat() == served
+        await groups.close()
+        assert await beat() == ErrorCode.not_coordinator
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("error", [ErrorCode.none, ErrorCode.rebalance_in_progress])
+async def test_every_version_is_answered_with_the_same_bytes_as_a_decoded_request(
+    version: int, error: ErrorCode
+) -> None:
+    async with Wire() as fast, Wire() as slow:
+        slow.handle("heartbeat", heartbeat_handler.handle)  # and no fast path
+        contents, seen = [], []
+        for wire in (fast, slow):
+            wire.groups.answers[Heartbeat] = HeartbeatResponse(error)
+            wire.dispatcher.load(HEARTBEAT)
+            peer = await wire.peer()
+            fields: dict[str, Any] = {"group_id": "g", "generation_id": 7, "member_id": "m"}
+            if version >= 3:
+                fields["group_instance_id"] = "i"
+            got = []
+            for _ in range(3):
+                peer.send(peer.request("heartbeat", version, **fields))
+                got.append(await peer.content())
+            contents.append(got)
+            seen.append(wire.groups.submitted)
+            statistics = wire.listener.statistics()
+            assert statistics.requests == {"heartbeat": 3}
+            assert sum(statistics.errors.values()) == (3 if error else 0)
+        assert contents[0] == contents[1]
+        assert seen[0] == seen[1]
 
 
 async def test_repeated_heartbeats_are_counted_as_any_other_and_their_errors_too() -> None:
