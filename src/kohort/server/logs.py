@@ -96,9 +96,7 @@ def _summary(error: BaseException) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A field's value, in quotes where it is not one word: client ids and reasons are other
-    people's.
-    """
+    """The value of a field, quoted unless it is one word: clients choose ids and reasons."""
     if isinstance(value, list | tuple | dict):
         return json.dumps(value, default=str)
     text = str(value)

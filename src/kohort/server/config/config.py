@@ -1,5 +1,4 @@
-"""The configuration of one server: every name of the table with its value, and where that value
-came from.
+"""The configuration of one server: a value for every setting, and its source.
 
 Of two settings the one nearer to the user wins: `--set`, then the other flags, environment, TOML
 file, the default. A configuration that exists is valid: whatever is wrong with names, values and

@@ -1,5 +1,4 @@
-"""What one configuration is: its name, type, default and range, and how a text or TOML value
-becomes it.
+"""Definition of one setting: its name, type, default and range, and the parsing of its text.
 
 Names, types and units are Kafka's, so a value that is right in a `server.properties` is right here.
 The rules for text are those of Kafka's ConfigDef: surrounding blanks are dropped, booleans are

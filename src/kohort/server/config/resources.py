@@ -1,6 +1,4 @@
-"""What configs belong to, as DescribeConfigs and IncrementalAlterConfigs name it (Kafka's
-ConfigResource).
-"""
+"""Resource types of configs, from Kafka's ConfigResource."""
 
 from enum import IntEnum
 

@@ -1,5 +1,4 @@
-"""Every configuration that acts, in one table: Kafka's name, type, default and range, and what it
-does here.
+"""Table of all settings of a server: name, type, default, range and documentation.
 
 A Kafka name that is missing here does nothing in Kohort, and setting it is refused rather than
 ignored. Where a default is not Kafka's, the text says so.

@@ -112,9 +112,7 @@ class FetchContext(ABC):
 
 
 class FullFetch(FetchContext):
-    """A request that names all its partitions; `open_session` makes a session of them, if there is
-    room.
-    """
+    """A Fetch that names all its partitions; `open_session` may make a session of them."""
 
     def __init__(
         self, wanted: Iterable[PartitionRequest], open_session: _OpenSession | None

@@ -73,8 +73,7 @@ class Partitions:
         self._due[key] = None
 
     def watch(self, fetched: FetchPartitionData, *, settled: bool = False) -> None:
-        """Be told when the log that was read changes; with `settled`, the partition is not due
-        until then.
+        """Notice when the log that was read changes; with `settled`, it is not due until then.
 
         Not to be called if anything else ran since it was read.
         """
@@ -103,8 +102,9 @@ class Partitions:
                 waiter.set_result(None)
 
     async def more(self, missing: int, deadline: float) -> None:
-        """Return when the logs that are watched have grown by `missing` bytes together, when one
-        did anything else, or at the deadline (by the loop's time).
+        """Return when the watched logs have grown by `missing` bytes together, or at the deadline.
+
+        Also when a log did anything but grow. The deadline is by the loop's time.
         """
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()

@@ -58,9 +58,10 @@ class FetchSessions:
         by_id: bool,
         now: Instant,
     ) -> FetchContext:
-        """Take one request in. Raises KafkaError FETCH_SESSION_ID_NOT_FOUND,
-        INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new
-        session.
+        """Begin one request.
+
+        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+        FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new session.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(session_id)

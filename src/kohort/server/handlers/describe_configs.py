@@ -1,5 +1,4 @@
-"""DescribeConfigs (32) v1-4: configs of topics and of the broker, with where each value comes from
-(KIP-133, KIP-226).
+"""DescribeConfigs (32) v1-4: configs of topics and of the broker (KIP-133, KIP-226).
 
 v1 has synonyms, v3 the type and, if asked for, the documentation. An empty list of names asks for
 all, as null does.

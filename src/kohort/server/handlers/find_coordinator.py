@@ -1,5 +1,4 @@
-"""FindCoordinator (10) v0-6: which node coordinates a group, a transaction or a share group's
-partition.
+"""FindCoordinator (10) v0-6: the coordinator of a group, a transaction or a share partition.
 
 v0 knows groups only; v1 adds the key type, throttle time and an error message; v3 is flexible; v4
 asks for many keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share

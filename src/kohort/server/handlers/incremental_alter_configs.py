@@ -1,5 +1,4 @@
-"""IncrementalAlterConfigs (44) v0-1: sets, deletes, extends or shortens configs of topics
-(KIP-339).
+"""IncrementalAlterConfigs (44) v0-1: changes of single topic configs (KIP-339).
 
 Each resource is altered as a whole or not at all, at once for logs that are open. Broker configs
 are set when the server starts; groups have no configs of their own yet; both are refused with what
@@ -90,9 +89,7 @@ def _alter_topic(
 
 
 def _refuse_broker(services: Services, name: str, changes: Iterable[Change]) -> None:
-    """Nothing of the broker can be set while it runs; a request that sets nothing is none to
-    refuse.
-    """
+    """Refuse any change: the broker's configs are fixed while it runs."""
     if name:
         validate_broker_id(name, services.node_id, f"{services.node_id},")
     names = [change.name for change in changes]

@@ -1,5 +1,4 @@
-"""JoinGroup (11) v0-9: enter a group, or take part in its next round; parked until the round's join
-phase ends.
+"""JoinGroup (11) v0-9: join a group or its next round; parked until the join phase ends.
 
 v1 adds the rebalance timeout (KIP-62; before it, the session timeout stands in), v2 the throttle
 time, v4 the handshake for member ids (KIP-394), v5 static members (KIP-345); v6 is flexible; v7

@@ -1,6 +1,4 @@
-"""ListPartitionReassignments (46) v0: `kafka-topics --describe` asks; with one broker there never
-are any.
-"""
+"""ListPartitionReassignments (46) v0: none, as one broker cannot reassign partitions."""
 
 from typing import Any
 

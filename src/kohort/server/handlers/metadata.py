@@ -1,5 +1,4 @@
-"""Metadata (3) v0-13: the broker, and topics by name, by id or all; missing topics are created on
-the way.
+"""Metadata (3) v0-13: the broker and its topics; missing topics are created on request.
 
 v0 asks for all topics with an empty list, v1 with null; v4 lets the client forbid creation; v8
 shows authorised operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by
@@ -172,9 +171,7 @@ def _found(
 
 
 def describe(topic: Topic, node_id: int) -> dict[str, Any]:
-    """A topic as Metadata and DescribeTopicPartitions show it: one replica, here, in its first
-    epoch.
-    """
+    """A topic as Metadata and DescribeTopicPartitions show it, with one replica in epoch 0."""
     replicas = (node_id,)
     return {
         "name": topic.name,

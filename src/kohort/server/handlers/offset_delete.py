@@ -1,5 +1,4 @@
-"""OffsetDelete (47) v0: committed offsets of topics that the group is not subscribed to are
-forgotten (KIP-496).
+"""OffsetDelete (47) v0: delete committed offsets of unsubscribed topics (KIP-496).
 
 The handler itself sets the error of partitions that do not exist. The coordinator is asked all the
 same, because an error of the whole group goes before them.

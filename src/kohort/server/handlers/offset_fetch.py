@@ -85,9 +85,7 @@ class _Group:
         )
 
     def topic_ids(self) -> dict[str, UUID]:
-        """The ids of what is asked for: an offset of a topic of that name that was deleted is not
-        shown.
-        """
+        """The ids of the requested topics: offsets of a deleted topic of that name are hidden."""
         if self._everything:
             return {topic.name: topic.id for topic in self._services.topics.all()}
         topics = (self._services.topics.get(name) for _, name in self._known())
@@ -115,9 +113,7 @@ class _Group:
         return [*self._asked_for(response.offsets), *unknown]
 
     def _asked_for(self, offsets: Iterable[FetchedOffset]) -> Iterable[_Fields]:
-        """An entry per entry of the request; the offsets come in the order in which they were asked
-        for.
-        """
+        """An entry per entry of the request; the offsets come in the order of the request."""
         following = iter(offsets)
         for each, name in self._known():
             partitions = [_partition(next(following)) for _ in each.partition_indexes]

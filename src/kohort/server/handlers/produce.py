@@ -96,7 +96,7 @@ def _append_all(
 def _find(
     context: ProduceContext, wanted: Any
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
-    """(the topic's name or id in the response, the topic, the error of missing partitions)"""
+    """Find the topic: (its name or id in the response, the topic, the error of no partition)."""
     if context.version < FIRST_WITH_IDS:
         return wanted.name, context.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
     topic = None if wanted.topic_id is None else context.topics.by_id(wanted.topic_id)

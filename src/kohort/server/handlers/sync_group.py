@@ -1,5 +1,4 @@
-"""SyncGroup (14) v0-5: the leader brings the assignments, everyone takes theirs; parked until the
-leader did.
+"""SyncGroup (14) v0-5: assignments from the leader to all members; parked until it sent them.
 
 v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names protocol type and
 protocol, for the coordinator to check and to confirm (KIP-559).

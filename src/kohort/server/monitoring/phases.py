@@ -9,9 +9,7 @@ BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 class Phases:
-    """One histogram for each phase; a round that never reached its sync phase counts in the first
-    only.
-    """
+    """One histogram per phase; a round without a sync phase counts in the first only."""
 
     def __init__(self) -> None:
         self.join = Histogram(BOUNDS_S)

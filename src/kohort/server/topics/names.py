@@ -34,9 +34,7 @@ def validate_name(name: str) -> None:
 
 
 def validate_creatable(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION or INVALID_REQUEST for a name that clients may not
-    create.
-    """
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION or INVALID_REQUEST if clients may not create it."""
     validate_name(name)
     if name == METADATA.topic:
         raise KafkaError(
@@ -45,9 +43,7 @@ def validate_creatable(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that differ only in "." and "_": one of both would hide the other's metrics
-    in Kafka.
-    """
+    """Equal for names that differ only in "." and "_", whose metrics collide in Kafka."""
     return name.replace(".", "_")
 
 

@@ -24,8 +24,9 @@ class ProducerIds:
         self._reserve = reserve
 
     def next(self) -> int:
-        """A new id. Raises what `reserve` raises, KafkaError UNKNOWN_SERVER_ERROR when there are no
-        more.
+        """A new id.
+
+        Raises what `reserve` raises, and KafkaError UNKNOWN_SERVER_ERROR if no ids are left.
         """
         if self._next == self._end:
             end = min(self._end + BLOCK, MAX_ID)
