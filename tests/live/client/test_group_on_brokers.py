@@ -257,7 +257,7 @@ async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
     # Each sees for itself what becomes of the topic, before a heartbeat tells it that the other has
     # seen it.
     members = [
-        App(site.address, group, topics=[steady, changing], heartbeat_interval_ms=1_000)
+        App(site.address, group, topics=[steady, changing], heartbeat_interval_ms=3_000)
         for _ in range(2)
     ]
     await until(has(members, 2), SOON)
