@@ -97,9 +97,7 @@ class DeliveryTimeoutError(KohortError):
 
 
 class BufferFullError(KohortError):
-    """The brokers take records more slowly than they are sent: `buffer_memory` stayed used up for
-    `max_block_ms`.
-    """
+    """The brokers are slower than the application: `buffer_memory` stayed full for too long."""
 
 
 WRONG_LEADER: Final = frozenset(

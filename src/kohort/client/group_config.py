@@ -29,8 +29,10 @@ class GroupEvent:
     """The argument of `on_event`."""
 
     what: str
-    """`join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`, `commit
-    failed`, `topics`, `stuck`, `left`.
+    """Kind of the event.
+
+    One of `join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`,
+    `commit failed`, `topics`, `stuck`, `left`.
     """
     group_id: str
     member_id: str

@@ -86,7 +86,7 @@ async def _send_to_node(
 ) -> Responses[T]:
     responses = await send(Coordinator(node, await cluster.connection(node)), groups)
     missing = KafkaError(
-        ErrorCode.unknown_server_error, (f"broker {node} left the group out of its answer")
+        ErrorCode.unknown_server_error, (f"broker {node} left the group out of its response")
     )
     return {group: responses.get(group, missing) for group in groups}
 

@@ -33,7 +33,7 @@ async def find_coordinators(
     response = await connection.send("find_coordinator", key_type=key_type, coordinator_keys=keys)
     found = {each.key: _outcome(each.key, each) for each in response.coordinators}
     missing = KafkaError(
-        ErrorCode.coordinator_not_available, "the broker left it out of its answer"
+        ErrorCode.coordinator_not_available, "the broker left it out of its response"
     )
     return {key: found.get(key, missing) for key in keys}
 

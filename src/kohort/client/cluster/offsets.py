@@ -145,7 +145,9 @@ async def _ask_one(
 
 def _outcome(cluster: Cluster, tp: TopicPartition, told: Any) -> Offset | KohortError:
     if told is None:
-        return KafkaError(ErrorCode.unknown_server_error, f"{tp} is missing in the broker's answer")
+        return KafkaError(
+            ErrorCode.unknown_server_error, f"{tp} is missing in the broker's response"
+        )
     if told.error_code in WRONG_LEADER or told.error_code in UNKNOWN_TOPIC:
         cluster.stale(tp.topic)
     if told.error_code is not ErrorCode.none:

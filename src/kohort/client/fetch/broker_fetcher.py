@@ -217,7 +217,7 @@ class BrokerFetcher:
     def _handle_error(self, partition: FetchPartition, told: PartitionResponse) -> None:
         code = error_code(told.error)
         if code in WRONG_LEADER or code in UNKNOWN_TOPIC or code is ErrorCode.offset_out_of_range:
-            # A recreated topic also answers OFFSET_OUT_OF_RANGE.
+            # A recreated topic also responds OFFSET_OUT_OF_RANGE.
             self._cluster.stale(partition.tp.topic)
         error = KafkaError(code, f"fetching {partition.tp} at offset {partition.fetch_offset}")
         if partition.reads_replica:

@@ -1,9 +1,8 @@
-"""Record batches into `Record` tuples, in pure Python, as fast as that goes: about a microsecond a
-record.
+"""Decodes record batches into `Record` tuples in pure Python: about a microsecond per record.
 
-Arrow is ten times as fast (`Batch.to_arrow`); this is for those who want objects. The loop is
-written out in one function on purpose: a call costs as much as a field. Numbers of one and two
-bytes, nearly all there are, are read in place; `read_zigzag_varint` reads the rest.
+Arrow is ten times as fast (`Batch.to_arrow`); this is for callers that want objects. The loop is
+one function on purpose: a call costs as much as a field. Numbers of one and two bytes, nearly all
+there are, are read in place; `read_zigzag_varint` reads the rest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,10 +29,9 @@ def decode(
     to_offset: int,
     aborted: Iterable[tuple[int, int]] = (),
 ) -> Iterator[list[Record]]:
-    """The records with offsets in [from_offset, to_offset), batch by batch, each decoded when its
-    turn comes.
+    """The records with offsets in [from_offset, to_offset), decoded batch by batch on demand.
 
-    Raises KafkaError for what is none, but checks no CRC.
+    Raises KafkaError for what is no record, but checks no CRC.
     """
     for position, header in committed_batches(data, aborted):
         if header.last_offset < from_offset:

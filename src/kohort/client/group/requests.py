@@ -29,8 +29,9 @@ PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5
 """Version of JoinGroup."""
 SEVERAL_LEAVE_SINCE: Final = 3
-"""Version of LeaveGroup. Each version is given its own fields only: kio loads the schemas of others
-to find out about fields that they have.
+"""Version of LeaveGroup.
+
+Each version is given its own fields only: kio would load other versions' schemas to find a field.
 """
 
 PURPOSES: Final[Mapping[type[Any], str]] = {

@@ -61,7 +61,7 @@ class LeaveGroup:
 Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 
 
-# --- answers ---
+# --- responses ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

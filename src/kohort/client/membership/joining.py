@@ -160,7 +160,7 @@ def request_failed(member: MembershipState, error: str, now: int, *, sent: bool)
         # The coordinator waits for members whose rebalance timeout is longer than this one's.
         member.tell("waiting", f"the group's rebalance takes long: {error}")
         member.phase = Phase.OUT
-        member.want_join("the answer to JoinGroup did not come")
+        member.want_join("the response to JoinGroup did not come")
     else:
         if member.phase is Phase.JOINING:
             member.session.join_broke()

@@ -56,7 +56,7 @@ async def _ask_in(submit: Submit, version: int) -> Any:
     fields = {"client_software_name": "kohort", "client_software_version": __version__}
     frame = await submit(how, how.body(fields))
     if len(frame) < 6:
-        raise MalformedError("an ApiVersions answer that ends early")
+        raise MalformedError("an ApiVersions response that ends early")
     refused = _error_code(frame, 4)[0] == ErrorCode.unsupported_version
     return (wire("api_versions", 0) if refused else how).read(bytes(frame), 4)
 
@@ -89,7 +89,7 @@ async def authenticate(send: Send, security: Security) -> int:
                 return int(getattr(response, "session_lifetime", _NO_TIME) // _MS)
     except (UnicodeDecodeError, ValueError) as error:
         raise AuthenticationError(
-            f"{security.mechanism}: an answer that cannot be understood: {error}"
+            f"{security.mechanism}: a response that cannot be understood: {error}"
         ) from None
     finally:
         await exchange.aclose()

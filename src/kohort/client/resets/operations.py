@@ -133,7 +133,7 @@ async def partitions_of(admin: Admin, scope: Scope) -> set[TopicPartition]:
     for topic, wanted in scope.items():
         metadata = described.get(topic)
         if metadata is None or isinstance(metadata, KafkaError):
-            raise metadata or KohortError(f"no answer about topic {topic}")
+            raise metadata or KohortError(f"no response about topic {topic}")
         there = {each.index for each in metadata.partitions}
         if wanted is not None and (unknown := sorted(set(wanted) - there)):
             raise KohortError(
