@@ -14,7 +14,7 @@ from kohort.coordinator.records import (
     OffsetCommitRecord,
     OffsetCommitValue,
 )
-from kohort.coordinator.requests import ExpireOffsets
+from kohort.coordinator.requests import ExpireOffsets, TopicsDeleted
 from kohort.protocol.subscription import Subscription, encode_subscription
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
@@ -298,3 +298,12 @@ def test_a_jump_during_a_round_leaves_its_durations_true(bench, jump_ms):
     (entry,) = bench.journal
     assert (entry.join_ms, entry.sync_ms) == (0, 40)
     assert entry.ended == bench.timestamp
+
+
+def test_deleted_topics_are_found_without_looking_at_other_offsets(bench):
+    commit(bench, T0, U0, TopicPartition("u", 7))
+    offsets = bench.group().offsets
+    assert list(offsets.of_topics(frozenset({"none"}))) == []
+    assert set(offsets.of_topics(frozenset({"u", "none"}))) == {U0, TopicPartition("u", 7)}
+    bench.post(TopicsDeleted(frozenset({"u", "none"})))
+    assert set(bench.group().offsets) == {T0}

@@ -41,6 +41,12 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         if known is not None and known.pop(partition, None) is not None and not known:
             del self._topics[topic]
 
+    def of_topics(self, topics: frozenset[str]) -> Iterator[TopicPartition]:
+        """The partitions of these topics that have an offset; costs nothing for other topics."""
+        for topic in self._topics.keys() & topics:
+            for partition in self._topics[topic]:
+                yield TopicPartition(topic, partition)
+
     def __getitem__(self, key: TopicPartition) -> OffsetCommitValue:
         topic, partition = key
         known = self._topics.get(topic)

@@ -272,9 +272,8 @@ class Shard:
     def _topics_deleted(self, event: TopicsDeleted, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
         for group in self.groups.values():
-            for partition in group.offsets:
-                if partition.topic in event.topics:
-                    step.record(offset_tombstone(group.id, partition))
+            for partition in group.offsets.of_topics(event.topics):
+                step.record(offset_tombstone(group.id, partition))
         return step.result()
 
     def _expire_offsets(self, event: ExpireOffsets, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002

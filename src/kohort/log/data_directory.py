@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from secrets import token_hex
+from threading import Lock
 from typing import Final
 from uuid import UUID
 
@@ -65,6 +66,9 @@ class DataDirectory:
         )
         self._path = path
         self._executor = executor
+        self._removal = Lock()
+        self._removed: list[str] = []
+        """Directories that were renamed and are still to be removed."""
         for leftover in _with_prefix(path, _REMOVED):
             # Version 0.1 made them without marks.
             executor.submit(remove_partition_directory, leftover, marked=found is not None)
@@ -89,7 +93,7 @@ class DataDirectory:
         except OSError:
             for path in published:
                 with contextlib.suppress(OSError):
-                    remove_partition_directory(path, marked=True)
+                    self._throw_away(path)
             raise
 
     def _make_some(self, partitions: Mapping[TopicPartition, UUID], published: list[str]) -> None:
@@ -138,11 +142,25 @@ class DataDirectory:
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         if read_mark(self._at(partition)) != topic_id:
             return
-        # Renamed, it is gone at once and for good; deleting the files of a large log takes its
-        # time.
+        self._throw_away(self._at(partition))
+
+    def _throw_away(self, path: str) -> None:
+        """Rename a marked directory at once, and remove it later."""
         removed = f"{self._path}/{_REMOVED}{token_hex(16)}"
-        os.rename(self._at(partition), removed)
-        self._executor.submit(remove_partition_directory, removed, marked=True)
+        os.rename(path, removed)
+        with self._removal:
+            self._removed.append(removed)
+            if len(self._removed) == 1:
+                self._executor.submit(self._remove_renamed)
+
+    def _remove_renamed(self) -> None:
+        with self._removal:
+            removed, self._removed = self._removed, []
+        # Else a power loss could bring the old name back when the mark is gone already.
+        sync_all((str(self._path),))
+        for path in removed:
+            with contextlib.suppress(OSError):  # tried again at the next start
+                remove_partition_directory(path, marked=True)
 
     def remove_strays(self, now: int, retention_ms: int) -> None:
         """Remove what was set aside more than `retention_ms` ago; -1 keeps it. Raises OSError."""
