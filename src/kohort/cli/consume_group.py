@@ -36,7 +36,8 @@ PROPERTIES: Final = {
     "auto.commit.interval.ms": "commit_interval_ms",
 }
 """Kafka's names that `-X` takes → our options."""
-_RESETS: Final = {"earliest": "first", "smallest": "first", "beginning": "first", "latest": "last", "largest": "last",
+_RESETS: Final = {"earliest": "first", "smallest": "first", "beginning": "first", "latest": "last",
+    "largest": "last",
                   "end": "last"}  # fmt: skip
 
 

@@ -106,8 +106,10 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         pipeline = Pipeline(
-            topics=tuple(options.topics), to=options.to, kafka=_kafka(options), group=options.group, mode=options.mode,
-            start=options.start, format=options.format, values=options.values, schema=options.schema,
+            topics=tuple(options.topics), to=options.to, kafka=_kafka(options),
+            group=options.group, mode=options.mode,
+            start=options.start, format=options.format, values=options.values,
+            schema=options.schema,
             partition_by=tuple(name.strip() for name in options.partition_by.split(",") if name.strip()),
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
         )  # fmt: skip

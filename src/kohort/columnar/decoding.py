@@ -132,7 +132,8 @@ def _record_batch(payload: Payload, wanted: RecordRange) -> pa.RecordBatch:
     headers_at = np.empty(capacity if wanted.include_headers else 0, np.int64)
     totals = np.zeros(kernels.TOTALS, np.int64)
     broken = kernels.read_records(
-        data, batches, wanted.from_offset, wanted.to_offset, offsets.array, timestamps.array, types.array,
+        data, batches, wanted.from_offset, wanted.to_offset, offsets.array, timestamps.array,
+        types.array,
         keys.ends.array, keys.data.array, keys.validity.array,
         values.ends.array, values.data.array, values.validity.array, headers_at, totals,
     )  # fmt: skip

@@ -188,7 +188,8 @@ def _write(of_partition: Array, rows: Rows, out: Array, totals: Array) -> int:
     return int(
         kernels.write_records(
             of_partition, rows.timestamps, *rows.keys, *rows.values,
-            headers.ends, headers.nulls, headers.names.data, headers.names.ends, *headers.contents, out, totals,
+            headers.ends, headers.nulls, headers.names.data, headers.names.ends, *headers.contents,
+            out, totals,
         )
     )  # fmt: skip
 

@@ -130,7 +130,8 @@ def describe(data: bytes) -> list[Plain]:
 def _describe_one(parts: tuple[int, ...], crc_holds: bool) -> Plain:
     names = (
         "base_offset", "length", "leader_epoch", "magic", "crc", "attributes", "last_offset_delta",
-        "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count",
+        "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence",
+        "count",
     )  # fmt: skip
     told: dict[str, Plain] = dict(zip(names, parts, strict=True))
     told["crc"] = "holds" if crc_holds else "is wrong"

@@ -96,8 +96,9 @@ def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
 
 
 def build(cls: type[Any], values: Mapping[str, Any]) -> Any:
-    """An instance of one of kio's classes; a name that no version of it would know is the
-    scenario's mistake.
+    """An instance of one of kio's classes.
+
+    A name that no version of it would know is the scenario's mistake.
     """
     given = dict(values)
     if strange := given.keys() - _names_of_any_version(cls.__module__, cls.__name__):

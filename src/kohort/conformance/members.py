@@ -120,8 +120,9 @@ class Member:
         return await self.joining(version, **values).answer()
 
     async def handshake(self, version: int | None = None) -> Member:
-        """Get a member id (KIP-394), unrecorded; a static member, or one of an old version, needs
-        none.
+        """Get a member id (KIP-394), unrecorded.
+
+        A static member, or one of an old version, needs none.
         """
         version = self.version if version is None else version
         if not self.id and self.instance is None and version >= 4:
@@ -183,8 +184,9 @@ class Member:
     def committing(
         self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any
     ) -> Parked:
-        """Send OffsetCommit and go on; `generation` may be said instead of the request's longer
-        name.
+        """Send OffsetCommit and go on.
+
+        `generation` may be said instead of the request's longer name.
         """
         request = {
             "group_id": self.group,
@@ -237,8 +239,9 @@ async def member(stage: Stage, client_id: str = "a", **values: Any) -> Member:
 
 
 async def stable(stage: Stage, *client_ids: str, **values: Any) -> list[Member]:
-    """A Stable group of these members, the first one leads; every member's assignment is its client
-    id.
+    """A Stable group of these members, the first one leads.
+
+    Every member's assignment is its client id.
     """
     members = [await member(stage, client_id, **values) for client_id in client_ids]
     await gather_round(members)
@@ -255,8 +258,9 @@ async def static_group(stage: Stage, *names: str, **values: Any) -> list[Member]
 
 
 async def gather_round(members: Sequence[Member]) -> None:
-    """Have them join one after the other, so that the first leads; the last generation is left to
-    be synced.
+    """Have them join one after the other, so that the first leads.
+
+    The last generation is left to be synced.
     """
     await members[0].handshake()
     await members[0].joining().quiet()
@@ -275,8 +279,9 @@ async def look(client: Client, group: str, version: int = 5) -> dict[str, Any]:
 async def until_state(
     client: Client, group: str, state: str, members: int | None = None, seconds: float = 15.0
 ) -> float:
-    """Wait, unrecorded, until the group is described in this state (with so many members); seconds
-    that it took.
+    """Wait, unrecorded, until the group is described in this state (with so many members).
+
+    Seconds that it took.
     """
 
     async def is_so() -> bool:
@@ -292,8 +297,9 @@ async def until_rebalancing(one: Member) -> None:
 
 
 async def rejoin(members: Iterable[Member], *parked: Joining) -> None:
-    """Have all of them join the rebalance that is under way, unrecorded; `parked` are those that
-    joined already.
+    """Have all of them join the rebalance that is under way, unrecorded.
+
+    `parked` are those that joined already.
     """
     for call in [*(one.joining() for one in members), *parked]:
         answer = await call.quiet()

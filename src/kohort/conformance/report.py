@@ -88,8 +88,9 @@ def percent(part: int, whole: int) -> str:
 
 
 def judge(address: str, reference: Reference, runs: Iterable[Run]) -> Report:
-    """Compare each run with its reference; a scenario without one counts as differing in
-    everything.
+    """Compare each run with its reference.
+
+    A scenario without one counts as differing in everything.
     """
     return Report(address, reference.server, [verdict(reference, run) for run in runs])
 

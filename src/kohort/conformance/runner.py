@@ -165,8 +165,9 @@ async def _answers(host: str, port: int) -> None:
 
 
 async def _is_warm(host: str, port: int) -> bool:
-    """Whether no coordinator is still starting; a server that does not serve one of these APIs has
-    none to wait for.
+    """Whether no coordinator is still starting.
+
+    A server that does not serve one of these APIs has none to wait for.
     """
     questions: list[tuple[str, int, dict[str, Any]]] = [
         ("FindCoordinator", 2, {"key": "warm-up", "key_type": 0}),

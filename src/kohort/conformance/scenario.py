@@ -29,8 +29,9 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
         "offset.metadata.max.bytes": "10",
     },
 }
-"""Settings, by Kafka's names, of the servers that scenarios are played on; all else is Kafka's
-default.
+"""Settings, by Kafka's names, of the servers that scenarios are played on.
+
+All else is Kafka's default.
 """
 
 Play: TypeAlias = Callable[[Stage], Awaitable[None]]

@@ -142,8 +142,9 @@ class Stage:
     # --- connections
 
     async def client(self, client_id: str | None = "a") -> Client:
-        """A new connection that says this client id; every connection of a scenario should have its
-        own.
+        """A new connection that says this client id.
+
+        Every connection of a scenario should have its own.
         """
         client = Client(self, client_id, await Connection.open(self.host, self.port))
         self._clients.append(client)
@@ -270,8 +271,9 @@ class Stage:
     async def until(
         self, what: str, holds: Callable[[], Awaitable[bool]], seconds: float = 15.0
     ) -> float:
-        """Poll, unrecorded, until it holds; seconds that it took. Raises SetUpError when it never
-        does.
+        """Poll, unrecorded, until it holds; seconds that it took.
+
+        Raises SetUpError when it never does.
         """
         began = time.monotonic()
         while not await holds():

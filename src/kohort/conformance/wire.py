@@ -51,8 +51,9 @@ class Call:
         return self._frame.done()
 
     async def frame(self, seconds: float = ANSWER_SECONDS) -> bytes:
-        """The whole answer, header included. Raises HungUpError or SilentError; can be awaited
-        again.
+        """The whole answer, header included.
+
+        Raises HungUpError or SilentError; can be awaited again.
         """
         try:
             return await asyncio.wait_for(asyncio.shield(self._frame), seconds)
@@ -60,8 +61,9 @@ class Call:
             raise SilentError(f"no answer within {seconds:g} s") from None
 
     async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Plain]:
-        """The decoded body. Raises UndecodableError too, as when the correlation id is not the
-        request's.
+        """The decoded body.
+
+        Raises UndecodableError too, as when the correlation id is not the request's.
         """
         frame = await self.frame(seconds)
         if (got := int.from_bytes(frame[:4], "big", signed=True)) != self.correlation_id:
@@ -70,8 +72,9 @@ class Call:
 
 
 class Connection:
-    """One TCP connection; `await Connection.open(...)`, then `send`; `close` drops what is still
-    parked.
+    """One TCP connection.
+
+    `await Connection.open(...)`, then `send`; `close` drops what is still parked.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -54,8 +54,9 @@ class GroupState:
 
 
 def group_state(group: str, told: Mapping[str, Any] | None, topic: str, ends: Ends) -> GroupState:
-    """From the server's JSON, None for a group that it does not know yet; only `topic`'s partitions
-    count.
+    """From the server's JSON, None for a group that it does not know yet.
+
+    Only `topic`'s partitions count.
     """
     told = told or {"members": [], "offsets": [], "journal": []}
     members = tuple(

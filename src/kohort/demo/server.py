@@ -18,8 +18,9 @@ from kohort.testing.server_process import ServerProcess
 START_SECONDS = 10.0
 STOP_SECONDS = 8.0
 INITIAL_DELAY_MS = 500
-"""`group.initial.rebalance.delay.ms`: how long the first member waits for others. Kafka's default
-is 3 s.
+"""`group.initial.rebalance.delay.ms`: how long the first member waits for others.
+
+Kafka's default is 3 s.
 """
 
 

@@ -1,5 +1,6 @@
-"""What happens when: three members, a fourth, one that leaves, one that dies, and the end; seen ten
-times a second.
+"""What happens when: three members, a fourth, one that leaves, one that dies, and the end.
+
+Seen ten times a second.
 """
 
 import time

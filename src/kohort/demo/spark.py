@@ -32,8 +32,9 @@ TITLE: Final = "Departure delays over the day, New York City 2013, minutes on av
 
 
 def continued(server: Server, ends: Mapping[int, int], data: Path, console: Console) -> None:
-    """The whole part; one line says why, if Spark cannot run here. DemoError if the result is
-    wrong.
+    """The whole part; one line says why, if Spark cannot run here.
+
+    DemoError if the result is wrong.
     """
     try:
         from kohort.spark.session import spark_session

@@ -1,5 +1,6 @@
-"""What the Spark part of the demo computes, as functions of DataFrames; nothing here knows of
-servers or of groups.
+"""What the Spark part of the demo computes, as functions of DataFrames.
+
+Nothing here knows of servers or of groups.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -154,8 +154,9 @@ def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
 
 
 def _delays(tally: Tally) -> str | None:
-    """What the members counted all that for; each record counts once, however often it was
-    processed.
+    """What the members counted all that for.
+
+    Each record counts once, however often it was processed.
     """
     average = {
         carrier: minutes / left

@@ -61,7 +61,8 @@ class Job:
 
     def arguments(self) -> list[str]:
         return [
-            self.bootstrap, self.group, self.topic, self.client_id, str(self.pace.started), str(self.pace.seconds)
+            self.bootstrap, self.group, self.topic, self.client_id, str(self.pace.started),
+            str(self.pace.seconds)
         ]  # fmt: skip
 
     @classmethod

@@ -136,7 +136,8 @@ class FileBacking:
     """A log in a directory of its own."""
 
     __slots__ = (
-        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_path", "_pending", "_recovery_point",
+        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_path", "_pending",
+        "_recovery_point",
         "_storing", "_syncing",
     )  # fmt: skip
 

@@ -40,8 +40,10 @@ class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at", "_listeners", "_problems",
-        "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot", "_syncing", "config",
+        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at", "_listeners",
+        "_problems",
+        "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
+        "_syncing", "config",
         "end_offset", "high_watermark", "size", "start_offset", "topic_partition",
     )  # fmt: skip
 

@@ -41,8 +41,10 @@ class Segment:
     """One segment of a log."""
 
     __slots__ = (
-        "_index", "_interval", "_max_timestamp", "_max_timestamp_offset", "_remembered", "_resumed", "_since_entry",
-        "_unchecked", "base_offset", "created", "end_offset", "first_timestamp", "log", "modified", "unsynced",
+        "_index", "_interval", "_max_timestamp", "_max_timestamp_offset", "_remembered",
+        "_resumed", "_since_entry",
+        "_unchecked", "base_offset", "created", "end_offset", "first_timestamp", "log", "modified",
+        "unsynced",
     )  # fmt: skip
 
     def __init__(

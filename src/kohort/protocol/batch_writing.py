@@ -47,7 +47,8 @@ def build(
     payload = b"".join(
         [records.encode(record, delta, base_timestamp) for delta, record in enumerate(content)]
     )
-    body = _body.pack(attributes | codec, len(content) - 1, base_timestamp, max(record.timestamp for record in content),
+    body = _body.pack(attributes | codec, len(content) - 1, base_timestamp,
+    max(record.timestamp for record in content),
                       producer_id, producer_epoch, base_sequence, len(content))  # fmt: skip
     return _assemble(base_offset, -1, body, compress(codec, payload))
 
@@ -101,7 +102,8 @@ def stamp_append_time(batch: Buffer, header: Header, now: int) -> bytes:
 def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_timestamp: int) -> bytes:
     """The 61 bytes of `header` with other attributes, another max timestamp and a new CRC."""
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
-                      header.producer_id, header.producer_epoch, header.base_sequence, header.record_count)  # fmt: skip
+                      header.producer_id, header.producer_epoch, header.base_sequence,
+                      header.record_count)  # fmt: skip
     crc = _crc.pack(crc32c(memoryview(batch)[HEADER_SIZE : header.size], crc32c(body)))
     return b"".join(
         (
@@ -161,5 +163,6 @@ def _rewrite(
     header: Header, attributes: int, max_timestamp: int, count: int, payload: bytes
 ) -> bytes:
     body = _body.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp,
-                      header.producer_id, header.producer_epoch, header.base_sequence, count)  # fmt: skip
+                      header.producer_id, header.producer_epoch, header.base_sequence,
+                      count)  # fmt: skip
     return _assemble(header.base_offset, header.partition_leader_epoch, body, payload)

@@ -21,8 +21,10 @@ Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
 """(entity, append): hands the entity's bytes on, piece by piece."""
 
 _CODES: Final = {
-    "int8": "b", "uint8": "B", "bool": "?", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-    "uint64": "Q", "float64": "d", "error_code": "h", "timedelta_i32": "i", "timedelta_i64": "q", "datetime_i64": "q",
+    "int8": "b", "uint8": "B", "bool": "?", "int16": "h", "uint16": "H", "int32": "i",
+    "uint32": "I", "int64": "q",
+    "uint64": "Q", "float64": "d", "error_code": "h", "timedelta_i32": "i", "timedelta_i64": "q",
+    "datetime_i64": "q",
     "uuid": "16s",
 }  # fmt: skip
 _MS: Final = timedelta(milliseconds=1)

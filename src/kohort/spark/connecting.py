@@ -23,10 +23,12 @@ MEMBERS: Final = frozenset((
 ))  # fmt: skip
 """Of a query that belongs to a group."""
 READS: Final = KNOWN | MEMBERS | {
-    "group.id", "isolation.level", "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "check.crcs",
+    "group.id", "isolation.level", "fetch.max.bytes", "fetch.max.wait.ms",
+    "max.partition.fetch.bytes", "check.crcs",
 }  # fmt: skip
 WRITES: Final = KNOWN | {
-    "acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms", "enable.idempotence",
+    "acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms",
+    "enable.idempotence",
     "max.block.ms", "max.in.flight.requests.per.connection", "max.request.size",
 }  # fmt: skip
 

@@ -29,7 +29,8 @@ _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "kafka.group.id", "groupMode")
 _READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
-    "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
+    "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
+    "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
 _MEMBER_ONLY: Final = tuple(f"kafka.{name}" for name in sorted(connecting.MEMBERS))
 _NUMBERS: Final = (

@@ -13,7 +13,8 @@ from kohort.errors import ConfigError
 from kohort.spark.values import named
 
 NAMES: Final = frozenset((
-    *SECURITY, "sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type", "ssl.endpoint.identification.algorithm",
+    *SECURITY, "sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type",
+    "ssl.endpoint.identification.algorithm",
 ))  # fmt: skip
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _HOSTNAME: Final = "ssl.endpoint.identification.algorithm"

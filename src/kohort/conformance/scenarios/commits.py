@@ -97,8 +97,9 @@ async def unknown_topic(stage: Stage) -> None:
 
 @scenario
 async def unknown_partitions(stage: Stage) -> None:
-    """Partitions that the topic does not have are refused; the others are stored; the refused ones
-    come first.
+    """Partitions that the topic does not have are refused.
+
+    The others are stored; the refused ones come first.
     """
     topic = await stage.create_topic(partitions=2)
     a = await outsider(stage)
@@ -119,7 +120,10 @@ async def known_and_unknown_topics(stage: Stage) -> None:
 
 @scenario
 async def nothing_to_commit(stage: Stage) -> None:
-    """No topics, or a topic without partitions: answered as it is; whether a group is made shows."""
+    """No topics, or a topic without partitions: answered as it is.
+
+    Whether a group is made shows.
+    """
     topic = await stage.create_topic()
     a = await outsider(stage)
     for version in (2, 5, 8, 9, 10):
@@ -246,7 +250,10 @@ async def retention_time(stage: Stage) -> None:
 
 @scenario
 async def generation_without_a_group(stage: Stage) -> None:
-    """A generation to a group that does not exist: 22 up to version 8, 69 from 9 on; none is made."""
+    """A generation to a group that does not exist: 22 up to version 8, 69 from 9 on.
+
+    None is made.
+    """
     topic = await stage.create_topic()
     a = await outsider(stage)
     for version in EVERY_VERSION:
@@ -282,8 +289,9 @@ async def generation_to_a_simple_group(stage: Stage) -> None:
 
 @scenario
 async def simple_group_gets_members(stage: Stage) -> None:
-    """A group of commits only may be joined; the commits stay, and outsiders are refused from then
-    on.
+    """A group of commits only may be joined.
+
+    The commits stay, and outsiders are refused from then on.
     """
     topic = await stage.create_topic()
     a = await outsider(stage)
@@ -402,7 +410,10 @@ async def group_with_only_pending_ids(stage: Stage) -> None:
 
 @scenario
 async def after_everybody_left(stage: Stage) -> None:
-    """When the members left, their ids are refused and outsiders accepted again; the commits stay."""
+    """When the members left, their ids are refused and outsiders accepted again.
+
+    The commits stay.
+    """
     topic = await stage.create_topic()
     [a] = await stable(stage, "a")
     await a.commit(topic, {0: 5})

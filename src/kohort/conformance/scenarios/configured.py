@@ -48,8 +48,9 @@ async def pair(stage: Stage, **values: Any) -> tuple[Member, Member]:
 
 @small(waits=2)
 async def full_stable_group(stage: Stage) -> None:
-    """A newcomer to a full group is refused in every version, before it gets an id; nobody is
-    disturbed.
+    """A newcomer to a full group is refused in every version, before it gets an id.
+
+    Nobody is disturbed.
     """
     a, _ = await pair(stage)
     c = await member(stage, "c")
@@ -87,8 +88,9 @@ async def full_while_completing(stage: Stage) -> None:
 
 @small(waits=2)
 async def full_and_static(stage: Stage) -> None:
-    """A static newcomer is refused; so is a static restart in Stable, as its empty id counts as
-    new.
+    """A static newcomer is refused.
+
+    So is a static restart in Stable, as its empty id counts as new.
     """
     a, b = await static_group(stage, "a", "b")
     c = await member(stage, "c", instance="i-c")
@@ -268,8 +270,9 @@ async def empty_again_is_delayed_again(stage: Stage) -> None:
 
 @small(waits=4)
 async def last_one_leaves_during_the_delay(stage: Stage) -> None:
-    """When all leave during the delay the group goes on preparing; the next one is in its first
-    generation.
+    """When all leave during the delay the group goes on preparing.
+
+    The next one is in its first generation.
     """
     a = await newcomer(stage, "a")
     joining = a.joining()

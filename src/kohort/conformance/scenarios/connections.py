@@ -15,9 +15,11 @@ from kohort.conformance.stage import Parked, Stage
 SERVED = {
     0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata", 8: "OffsetCommit", 9: "OffsetFetch",
     10: "FindCoordinator", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup", 14: "SyncGroup",
-    15: "DescribeGroups", 16: "ListGroups", 18: "ApiVersions", 19: "CreateTopics", 20: "DeleteTopics",
+    15: "DescribeGroups", 16: "ListGroups", 18: "ApiVersions", 19: "CreateTopics",
+    20: "DeleteTopics",
     21: "DeleteRecords", 22: "InitProducerId", 23: "OffsetForLeaderEpoch", 32: "DescribeConfigs",
-    37: "CreatePartitions", 42: "DeleteGroups", 44: "IncrementalAlterConfigs", 46: "ListPartitionReassignments",
+    37: "CreatePartitions", 42: "DeleteGroups", 44: "IncrementalAlterConfigs",
+    46: "ListPartitionReassignments",
     47: "OffsetDelete", 60: "DescribeCluster", 75: "DescribeTopicPartitions",
 }  # fmt: skip
 """The APIs whose versions are compared: what clients of groups, topics and records need."""
@@ -47,8 +49,9 @@ def text(value: bytes, length: int | None = None) -> bytes:
 async def bad(
     stage: Stage, name: str, frame: bytes, api: str = "Heartbeat", version: int = 0
 ) -> None:
-    """Send a frame on a connection of its own; record the answer, if there is one, or that the
-    connection is closed.
+    """Send a frame on a connection of its own.
+
+    Record the answer, if there is one, or that the connection is closed.
     """
     client = await stage.client(name)
     call = client.connection.expect(api, version)
@@ -58,7 +61,10 @@ async def bad(
 
 @scenario
 async def api_versions(stage: Stage) -> None:
-    """Which versions of the APIs compared are served; the rest of the answer depends on the server."""
+    """Which versions of the APIs compared are served.
+
+    The rest of the answer depends on the server.
+    """
     a = await stage.client()
     for version in range(5):
         answer = await a.quiet(

@@ -80,7 +80,10 @@ async def first_round(stage: Stage) -> None:
 
 @scenario
 async def preparing_and_completing(stage: Stage) -> None:
-    """During a rebalance: members without metadata, with the assignments from before; no protocol."""
+    """During a rebalance: members without metadata, with the assignments from before.
+
+    No protocol.
+    """
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     joining = b.joining()

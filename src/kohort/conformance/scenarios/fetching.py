@@ -173,8 +173,9 @@ async def partition_limit(stage: Stage) -> None:
 
 @scenario
 async def whole_limit(stage: Stage) -> None:
-    """The whole answer's limit is used up partition by partition; the first batch of all comes
-    whole.
+    """The whole answer's limit is used up partition by partition.
+
+    The first batch of all comes whole.
     """
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()

@@ -51,8 +51,9 @@ async def odd_requests(stage: Stage) -> None:
 
 @scenario
 async def with_an_id_of_before(stage: Stage) -> None:
-    """Without a transactional id, the id and epoch of before are not looked at; half of the pair is
-    invalid.
+    """Without a transactional id, the id and epoch of before are not looked at.
+
+    Half of the pair is invalid.
     """
     a = await stage.client()
     producer = await new_producer(a)

@@ -80,8 +80,9 @@ async def unknown_member_of_stable_group(stage: Stage) -> None:
 
 @scenario
 async def member_id_handshake(stage: Stage) -> None:
-    """From version 4 on the first answer only gives an id; the group exists, Empty, before it is
-    used (KIP-394).
+    """From version 4 on the first answer only gives an id.
+
+    The group exists, Empty, before it is used (KIP-394).
     """
     a = await member(stage)
     answer = await a.join()
@@ -249,7 +250,10 @@ async def refused_while_preparing(stage: Stage) -> None:
 
 @scenario
 async def refused_while_completing(stage: Stage) -> None:
-    """Type, protocols and member id are checked between join and sync as well; nobody is disturbed."""
+    """Type, protocols and member id are checked between join and sync as well.
+
+    Nobody is disturbed.
+    """
     a = await member(stage)
     await gather_round([a])
     c = await member(stage, "c")
@@ -261,8 +265,9 @@ async def refused_while_completing(stage: Stage) -> None:
 
 @scenario
 async def type_of_an_empty_group_changes(stage: Stage) -> None:
-    """A group whose members left takes another protocol type and other protocols; generations go
-    on.
+    """A group whose members left takes another protocol type and other protocols.
+
+    Generations go on.
     """
     [a] = await stable(stage, "a")
     await a.leave()
@@ -371,8 +376,9 @@ async def leader_rejoins_unchanged(stage: Stage) -> None:
 
 @scenario
 async def follower_rejoins_unchanged(stage: Stage) -> None:
-    """A follower that joins with what the group knows is told the current generation; nobody is
-    disturbed.
+    """A follower that joins with what the group knows is told the current generation.
+
+    Nobody is disturbed.
     """
     a, b = await stable(stage, "a", "b")
     await b.join()

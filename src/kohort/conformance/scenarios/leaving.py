@@ -232,8 +232,9 @@ async def sole_member_while_preparing(stage: Stage) -> None:
 
 @scenario
 async def static_member_by_instance(stage: Stage) -> None:
-    """An administrator removes a static member by its instance id alone; the answer echoes the
-    empty member id.
+    """An administrator removes a static member by its instance id alone.
+
+    The answer echoes the empty member id.
     """
     a, b = await static_group(stage, "a", "b")
     await a.leave(members=named(("", "i-b")))

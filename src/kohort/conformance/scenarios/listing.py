@@ -1,5 +1,6 @@
-"""ListGroups: every version, filters by state and by type. Only the scenario's own groups are
-recorded.
+"""ListGroups: every version, filters by state and by type.
+
+Only the scenario's own groups are recorded.
 """
 
 from __future__ import annotations

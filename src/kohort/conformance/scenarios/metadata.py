@@ -41,8 +41,9 @@ async def no_topics(stage: Stage) -> None:
 
 @scenario
 async def all_topics(stage: Stage) -> None:
-    """Null asks for all topics; version 0 does so by an empty list. Only the scenario's own are
-    recorded.
+    """Null asks for all topics; version 0 does so by an empty list.
+
+    Only the scenario's own are recorded.
     """
     await stage.create_topic("one")
     await stage.create_topic("two", partitions=2)
@@ -76,8 +77,9 @@ async def invalid_names(stage: Stage) -> None:
 
 @scenario
 async def auto_creation(stage: Stage) -> None:
-    """A topic that does not exist is made when the request allows it; the first answer does not
-    have it yet.
+    """A topic that does not exist is made when the request allows it.
+
+    The first answer does not have it yet.
     """
     a = await stage.client()
     for version in (1, 4, 9, 12):

@@ -53,8 +53,9 @@ async def empty_instance_id(stage: Stage) -> None:
 
 @scenario
 async def restart_of_a_follower(stage: Stage) -> None:
-    """A follower that comes back unchanged gets a new id in the same generation; nobody is
-    disturbed.
+    """A follower that comes back unchanged gets a new id in the same generation.
+
+    Nobody is disturbed.
     """
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, b, "b2")
@@ -200,8 +201,9 @@ async def restart_while_completing(stage: Stage) -> None:
 
 @scenario
 async def restart_while_preparing(stage: Stage) -> None:
-    """In the join phase the restarted member's join counts for it; the old one's parked join gets
-    82.
+    """In the join phase the restarted member's join counts for it.
+
+    The old one's parked join gets 82.
     """
     a, b, c = await static_group(stage, "a", "b", "c")
     joining_b = b.joining(protocols=protocols("range", metadata=subscription("u")))
@@ -255,8 +257,9 @@ async def instance_of_another(stage: Stage) -> None:
 
 @scenario
 async def dynamic_member_takes_an_instance_id(stage: Stage) -> None:
-    """A dynamic member cannot become static by naming an instance id; with an empty id it is
-    another member.
+    """A dynamic member cannot become static by naming an instance id.
+
+    With an empty id it is another member.
     """
     [a] = await stable(stage, "a")
     await a.join(group_instance_id="i")
@@ -322,8 +325,9 @@ async def pending_id_with_instance_id(stage: Stage) -> None:
 
 @scenario(waits=9)
 async def gone_but_keeps_its_place(stage: Stage) -> None:
-    """A static member that misses a rebalance keeps its place until its session ends; then it is
-    removed.
+    """A static member that misses a rebalance keeps its place until its session ends.
+
+    Then it is removed.
     """
     a = await member(stage, "a", instance="i-a", rebalance_ms=3_000)
     b = await member(stage, "b", instance="i-b", rebalance_ms=3_000, session_ms=6_000)

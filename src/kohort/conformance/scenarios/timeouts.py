@@ -44,7 +44,10 @@ async def session_of_the_sole_member(stage: Stage) -> None:
 
 @scenario(waits=7)
 async def session_of_a_follower(stage: Stage) -> None:
-    """When a follower's session ends the others are told to rebalance; it is unknown from then on."""
+    """When a follower's session ends the others are told to rebalance.
+
+    It is unknown from then on.
+    """
     a, b = await member(stage, "a"), await member(stage, "b", session_ms=SHORT_SESSION)
     await gather_round([a, b])
     await sync_all([a, b])
@@ -297,8 +300,9 @@ async def follower_that_never_syncs(stage: Stage) -> None:
 
 @scenario(waits=3)
 async def leader_that_never_syncs(stage: Stage) -> None:
-    """A leader that does not sync is removed when the rebalance timeout ends; parked SyncGroups get
-    27.
+    """A leader that does not sync is removed when the rebalance timeout ends.
+
+    Parked SyncGroups get 27.
     """
     a, b = (
         await member(stage, "a", rebalance_ms=3_000),

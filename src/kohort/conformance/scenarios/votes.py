@@ -20,8 +20,9 @@ from kohort.conformance.stage import Stage
 
 
 async def voters(stage: Stage, *preferences: str) -> list[Member]:
-    """Members a, b, c, … of one joined, unsynced round; each prefers protocols in the order of its
-    string's words.
+    """Members a, b, c, … of one joined, unsynced round.
+
+    Each prefers protocols in the order of its string's words.
     """
     names = "abcdefgh"[: len(preferences)]
     members = [
