@@ -218,7 +218,7 @@ class Flow:
                 self._prices[number] += distance - nearest
 
     def from_member(self, member: int) -> Iterator[tuple[int, int]]:
-        """The pools of which the member could give a partition away, and at what price: at least 0."""
+        """The pools of which the member could give away a partition, with the price of each."""
         price = self._prices[member]
         for number in sorted(self.holds[member]):
             cost = self._cost(number, member, self.held[number][member])

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warn(groups: Sequence[GroupId], plan: ResetPlan) -> None:
-    """Warn of a reset without effect, or one that would create a group, perhaps by a typing error."""
+    """Warn of a reset without effect, or of one that would create a group by a mistyped id."""
     for group in groups:
         if not plan.of(group):
             warn(f"group {group} has committed nothing: there is nothing to reset")

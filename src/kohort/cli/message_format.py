@@ -8,7 +8,7 @@ An example is `-f '%t [%p] at %o: key %k: %s\n'`.
 | `%k` | key | `%K` | its length, -1 for null |
 | `%R` | the value's length as 4 bytes, big-endian | `%T` | timestamp in ms |
 | `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
-| `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, or (`\0NN`) octal or decimal |
+| `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, octal (`\0NN`) or decimal |
 
 Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values.
 """

@@ -3,7 +3,7 @@
 Spark requests a plan at every trigger. That is the boundary between two micro-batches: the last one
 has succeeded, the next is not planned. Partitions are assigned and revoked only there.
 
-    boundary(done)      commits the end of the last batch, gives up revoked partitions, returns the present ones
+    boundary(done)      commits the last batch, gives up revoked partitions, returns the owned ones
     take_off()          begins a micro-batch: the group waits from here until the next boundary
 
 During a batch the group waits for the drain timeout at most. If the batch takes longer, its

@@ -60,7 +60,7 @@ class SpoolDirectory:
 
 
 class RowSpool:
-    """Waiting rows, in memory while they are few, then in a file that the context manager removes."""
+    """Waiting rows, in memory or in a file that the context manager removes."""
 
     def __init__(self, memory_bytes: int, spool_directory: SpoolDirectory) -> None:
         self._memory_bytes = memory_bytes

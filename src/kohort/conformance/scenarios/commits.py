@@ -225,7 +225,7 @@ async def only_refused_metadata(stage: Stage) -> None:
 
 @scenario
 async def leader_epoch(stage: Stage) -> None:
-    """The leader epoch is stored from version 6 on and given back by OffsetFetch from version 5 on."""
+    """The leader epoch is stored from v6 on and returned by OffsetFetch from v5 on."""
     topic = await stage.create_topic(partitions=3)
     a = await outsider(stage)
     for partition, version in enumerate((5, 6, 9)):

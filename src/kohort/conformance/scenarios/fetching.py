@@ -87,7 +87,7 @@ async def every_version_by_id(stage: Stage) -> None:
 
 @scenario
 async def offsets(stage: Stage) -> None:
-    """From the start, a batch's middle, the last record, the end, beyond it, and before everything."""
+    """From the start, a batch's middle, the last record, the end, beyond it, and below 0."""
     a, topic = await filled(stage)
     for offset in (0, 2, 3, 5, 6, 7, -1, 2**62):
         await fetch(a, topic, part(offset=offset))

@@ -74,7 +74,7 @@ async def order_of_checks(stage: Stage) -> None:
 
 @scenario
 async def pending_member(stage: Stage) -> None:
-    """An id that was given but has not joined is no member yet, in an Empty and in a Stable group."""
+    """A pending id is no member yet, in an Empty and in a Stable group."""
     a = await (await member(stage, "a")).handshake()
     await a.heartbeat(generation_id=0)
     await gather_round([a])

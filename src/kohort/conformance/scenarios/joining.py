@@ -497,7 +497,7 @@ async def parked_join_survives_its_connection(stage: Stage) -> None:
 
 @scenario
 async def known_member_of_an_empty_group(stage: Stage) -> None:
-    """The id of a member that left is unknown to the Empty group, and to one that is alive again."""
+    """The id of a member that left is unknown to the Empty group, and to a later one."""
     [a] = await stable(stage, "a")
     await a.leave()
     await a.join()

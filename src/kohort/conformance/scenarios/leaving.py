@@ -197,7 +197,7 @@ async def parked_join(stage: Stage) -> None:
 
 @scenario
 async def sole_member_while_completing(stage: Stage) -> None:
-    """A sole member that leaves between join and sync leaves an Empty group of the next generation."""
+    """A sole member that leaves between join and sync leaves the next generation Empty."""
     a = await member(stage)
     await gather_round([a])
     await a.leave()
@@ -288,7 +288,7 @@ async def reason_is_taken(stage: Stage) -> None:
 
 @scenario
 async def newcomer_whose_join_is_parked(stage: Stage) -> None:
-    """A newcomer that leaves before its first generation: its JoinGroup gets 25, the others go on."""
+    """A newcomer that leaves before its first generation gets 25 for its JoinGroup."""
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     joining = b.joining()

@@ -422,7 +422,7 @@ async def deleted_topic(stage: Stage) -> None:
 
 @scenario
 async def usable_at_once(stage: Stage) -> None:
-    """A partition that Metadata tells takes appends: no batch is refused once a later one is taken."""
+    """A partition in Metadata accepts appends: none is refused after a later one."""
     topic = await stage.create_topic()
     a = await stage.client()
     for value in (b"a", b"b", b"c"):

@@ -317,7 +317,7 @@ async def leader_that_never_syncs(stage: Stage) -> None:
 
 @scenario(waits=3)
 async def nobody_syncs(stage: Stage) -> None:
-    """When nobody syncs within the rebalance timeout everybody is removed and the group is Empty."""
+    """Without a SyncGroup in the rebalance timeout all are removed and the group is Empty."""
     a, b = (
         await member(stage, "a", rebalance_ms=3_000),
         await member(stage, "b", rebalance_ms=3_000),
