@@ -36,7 +36,7 @@ class Server:
         self.log = data / "server.log"
         data.mkdir(parents=True, exist_ok=True)
         self._process = ServerProcess(
-            *("--listen", self.address, "--data", str(data), "--http", self.http),
+            *("--listen", self.address, "--data", str(data / "broker"), "--http", self.http),
             log=self.log,
             settings={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
             environment=os.environ,
