@@ -33,6 +33,7 @@ class Server:
         self.moved_from = wanted if self.port != wanted else None
         """The port that was asked for, if it was taken."""
         self.http = f"127.0.0.1:{free_port('127.0.0.1')}"
+        # Beside the data directory of the server, which refuses files that are not its own.
         self.log = data / "server.log"
         data.mkdir(parents=True, exist_ok=True)
         self._process = ServerProcess(
