@@ -30,8 +30,8 @@ class Backing(Protocol):
         """Note that nothing more is appended to `segment`."""
         ...
 
-    def unsynced_names(self) -> list[str]:
-        """The directories whose entries changed since the last call."""
+    def unsynced_names(self, *, again: bool) -> list[str]:
+        """The directories whose entries changed since the last call; `again` names them again."""
         ...
 
     def recovery_point(self) -> int:

@@ -189,10 +189,10 @@ class FileBacking:
         if not sync.cancelled() and isinstance(error := sync.exception(), OSError):
             self._health.failed(error)
 
-    def unsynced_names(self) -> list[str]:
+    def unsynced_names(self, *, again: bool) -> list[str]:
         if not self._has_new_names:
             return []
-        self._has_new_names = False
+        self._has_new_names = again
         return [self._path, os.path.dirname(self._path)]
 
     def recovery_point(self) -> int:

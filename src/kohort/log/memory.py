@@ -122,7 +122,7 @@ class MemoryBacking:
     def sealed(self, segment: Segment) -> None:
         pass
 
-    def unsynced_names(self) -> list[str]:
+    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
         return []
 
     def recovery_point(self) -> int:

@@ -512,7 +512,9 @@ class PartitionLog:
             if (path := segment.log.file()) is not None:
                 paths.append(path)
             segment.unsynced = False
-        return paths + self._backing.unsynced_names()
+        # A file gets its name with its first append, so that name is still to be synced then.
+        has_file = self._segments[-1].log.file() is not None
+        return paths + self._backing.unsynced_names(again=not has_file)
 
     def _save(self) -> None:
         checkpoint = Checkpoint(self.start_offset, self._backing.recovery_point(), self._cleaned)

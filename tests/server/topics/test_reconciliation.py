@@ -1,5 +1,6 @@
 """Whose directories the server takes, at the start and when topics are created."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -76,10 +77,9 @@ class TestForeignDirectories:
         with pytest.raises(KafkaError, match="Move it out of the data directory") as caught:
             topics.create("experiment", 2)
         assert caught.value.code is ErrorCode.invalid_topic_exception
-        async with topics.changing:
-            created = await topics.create_each(
-                [NewTopic("a", 1), NewTopic("experiment", 2), NewTopic("b", 1)]
-            )
+        created = await topics.create_each(
+            [NewTopic("a", 1), NewTopic("experiment", 2), NewTopic("b", 1)]
+        )
         assert [each.code if isinstance(each, KafkaError) else each.name for each in created] == [
             "a",
             ErrorCode.invalid_topic_exception,
@@ -208,8 +208,7 @@ class TestCase:
         topics.create("orders", 1)
         with pytest.raises(KafkaError, match="Topic 'Orders' collides with existing topic: orders"):
             topics.create("Orders", 1)
-        async with topics.changing:
-            created = await topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+        created = await topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
         assert [isinstance(each, KafkaError) for each in created] == [False, True]
         topics.delete("orders")
         topics.create("Orders", 1)
@@ -230,8 +229,49 @@ class TestCase:
 
 async def test_names_collide_within_one_request_too(server: Server) -> None:
     topics = server.start()
-    async with topics.changing:
-        created = await topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
-        assert [isinstance(each, KafkaError) for each in created] == [False, True]
+    created = await topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
+    assert [isinstance(each, KafkaError) for each in created] == [False, True]
     topics.delete("a.b")
     assert topics.create("a_b", 1).id != UUID(int=0)
+
+
+async def test_a_client_that_goes_away_does_not_cut_a_creation_short(server: Server) -> None:
+    topics = server.start()
+    creating = asyncio.ensure_future(topics.create_each([NewTopic("orders", 3)]))
+    await asyncio.sleep(0)
+    creating.cancel()
+    # the next change waits for the one before
+    (again, other) = await topics.create_each([NewTopic("orders", 1), NewTopic("more", 1)])
+    assert isinstance(again, KafkaError)
+    assert again.code is ErrorCode.topic_already_exists
+    assert not isinstance(other, KafkaError)
+    orders = topics.get("orders")
+    assert orders is not None
+    assert len(orders.partitions) == 3
+    assert server.strays() == []
+
+
+async def test_a_sync_that_fails_blocks_changes_and_nothing_else(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = server.start()
+    topics.create("orders", 1)
+    await topics.durable()
+    topics.alter_configs("orders", {"retention.ms": "7"})
+
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", broken)
+        with pytest.raises(KafkaError, match="Input/output error"):
+            await topics.durable()
+    for change in (lambda: topics.delete("orders"), lambda: topics.create("more", 1)):
+        with pytest.raises(KafkaError) as caught:
+            change()
+        assert caught.value.code is ErrorCode.kafka_storage_error
+    fill(topics, "orders")
+    assert caplog.text.count("no topic can be changed until the server is started again") == 1
+    topics = server.start()
+    assert [each.name for each in topics.all()] == ["orders"]
+    topics.create("more", 1)

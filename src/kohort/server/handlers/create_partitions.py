@@ -19,12 +19,11 @@ API_KEY = 37
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
-    async with services.topics.changing:
-        results = [
-            await _result(services, request, topic)
-            for topic in request.topics
-            if times[topic.name] == 1
-        ]
+    results = [
+        await _result(services, request, topic)
+        for topic in request.topics
+        if times[topic.name] == 1
+    ]
     results += [
         {
             "name": name,

@@ -30,8 +30,7 @@ DEFAULT = -1
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if times[topic.name] == 1]
-    async with services.topics.changing:
-        results = await _results(services, request, wanted)
+    results = await _results(services, request, wanted)
     results += [_duplicate(name) for name, count in times.items() if count > 1]
     if not request.validate_only:
         results = await services.topics.confirmed(results)

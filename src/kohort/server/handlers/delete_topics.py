@@ -5,7 +5,7 @@ known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -30,11 +30,20 @@ class TopicToDelete(NamedTuple):
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = Counter(_topics_to_delete(request, exchange.version))
-    slices, results = TimeSlices(), []
+    slices = TimeSlices()
+    results: list[dict[str, Any]] = []
+    indexes: dict[str, int] = {}
     async with services.topics.changing:
         for wanted, count in times.items():
-            results.append(_result(services, exchange.version, request, wanted, count))
+            result = _result(services, exchange.version, request, wanted, count, indexes)
+            if not result["error_code"]:
+                indexes[result["name"]] = len(results)
+            results.append(result)
             await slices.give_way()
+        refused = await services.topics.delete_each(list(indexes))
+        for name, error in refused.items():
+            failed = {"error_code": error.code, "error_message": error.message or None}
+            results[indexes[name]] |= failed
         results = await services.topics.confirmed(results)
     exchange.respond(response(API_KEY, exchange.version, responses=results))
 
@@ -47,13 +56,17 @@ def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:
 
 
 def _result(
-    services: Services, version: int, request: Any, wanted: TopicToDelete, times: int
+    services: Services,
+    version: int,
+    request: Any,
+    wanted: TopicToDelete,
+    times: int,
+    chosen: Collection[str],
 ) -> dict[str, Any]:
-    """Delete one topic, which the request names so many `times`."""
+    """Whether to delete a topic that the request names so many `times`, beside those `chosen`."""
     try:
         _validate_request(services, version, request, wanted, times)
-        found = _resolve(services.topics, wanted)
-        services.topics.delete(found.name or "")
+        found = _resolve(services.topics, wanted, chosen)
     except KafkaError as error:
         return _entry(wanted, error.code, error.message)
     return _entry(found, ErrorCode.none, "")
@@ -80,14 +93,14 @@ def _validate_request(
         raise KafkaError(ErrorCode.request_timed_out)
 
 
-def _resolve(topics: Topics, wanted: TopicToDelete) -> TopicToDelete:
+def _resolve(topics: Topics, wanted: TopicToDelete, chosen: Collection[str]) -> TopicToDelete:
     if wanted.topic_id is not None:
         topic = topics.by_id(wanted.topic_id)
-        if topic is None:
+        if topic is None or topic.name in chosen:
             raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
     else:
         topic = topics.get(wanted.name or "")
-        if topic is None:
+        if topic is None or topic.name in chosen:
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition,
                 "This server does not host this topic-partition.",

@@ -56,8 +56,7 @@ async def _create_and_respond(
     topics, partitions = services.topics, services.config["num.partitions"]
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and asked for again.
     wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
-    async with topics.changing:
-        outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
+    outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
     refused = {
         name: outcome.code
         for name, outcome in zip(wanted, outcomes, strict=True)

@@ -16,8 +16,8 @@ Changes by clients follow one another (`changing`), and wait for the disk in oth
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -52,6 +52,11 @@ from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's own limit for what one request may create."""
+
+_RECORDS_PER_BATCH = 500
+"""Far fewer than a segment of the metadata log takes."""
+
+R = TypeVar("R")
 
 _log = logging.getLogger("kohort.topics")
 
@@ -113,7 +118,8 @@ class Topics:
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
         """Called with the names of topics that are gone, when no power loss can bring them back."""
         self.changing = asyncio.Lock()
-        """To be held by whoever changes topics and waits in between."""
+        """To be held by whoever deletes topics and waits in between."""
+        self._changes: set[asyncio.Task[Any]] = set()
         self._to_tell: set[str] = set()
         """Deleted topics that `on_deleted` has not been told of."""
         self._to_remove: dict[TopicPartition, UUID] = {}
@@ -247,8 +253,11 @@ class Topics:
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
 
-        To be called with `changing` held. Gives way to others while it works.
+        It gives way to others while it works, and ends its work if whoever waits is cancelled.
         """
+        return await self._to_the_end(self._create_each(wanted))
+
+    async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._to_remove:
             await self.durable()
         slices = TimeSlices()
@@ -260,14 +269,19 @@ class Topics:
             refused = await self._make_places_of_each(
                 [plan for plan in planned if isinstance(plan, TopicRecord)]
             )
-            results: list[Topic | KafkaError] = []
-            for plan in planned:
-                if isinstance(plan, TopicRecord):
-                    results.append(refused.get(plan.name) or self._commit_new_or_error(plan))
-                    await slices.give_way()
-                else:
-                    results.append(plan)
-            return results
+            made = [
+                plan
+                for plan in planned
+                if isinstance(plan, TopicRecord) and plan.name not in refused
+            ]
+            outcomes: dict[str, Topic | KafkaError] = {**refused}
+            for start in range(0, len(made), _RECORDS_PER_BATCH):
+                if start:
+                    await self.durable()
+                outcomes |= await self._commit_each(made[start : start + _RECORDS_PER_BATCH])
+            return [
+                plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
+            ]
         finally:
             for plan in planned:
                 if isinstance(plan, TopicRecord) and plan.name not in self._topics:
@@ -303,11 +317,28 @@ class Topics:
             else:
                 return refused
 
-    def _commit_new_or_error(self, record: TopicRecord) -> Topic | KafkaError:
+    async def _commit_each(self, made: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
+        """`_commit_new` of topics whose records fit into one batch."""
+        slices = TimeSlices()
+        opened: list[tuple[TopicRecord, Topic]] = []
+        outcomes: dict[str, Topic | KafkaError] = {}
+        for record in made:
+            try:
+                opened.append((record, self._opened(record)))
+            except OSError as error:
+                self._discard(places_of(record))
+                outcomes[record.name] = storage_error(error)
+            await slices.give_way()
         try:
-            return self._commit_new(record)
+            if opened:
+                self._metadata.commit(*(record for record, _ in opened))
         except KafkaError as error:
-            return error
+            for record, _ in opened:
+                self._discard(places_of(record))
+            return outcomes | {record.name: error for record, _ in opened}
+        for record, topic in opened:
+            outcomes[record.name] = self._added(topic)
+        return outcomes
 
     def _commit_new(self, record: TopicRecord) -> Topic:
         """Open the logs of a topic whose directories were made, and append its record."""
@@ -317,6 +348,9 @@ class Topics:
         except (KafkaError, OSError) as error:
             self._discard(places_of(record))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
+        return self._added(topic)
+
+    def _added(self, topic: Topic) -> Topic:
         self._add(topic)
         _log.info(
             "created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions))
@@ -330,6 +364,31 @@ class Topics:
         """
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
+        self._deleted(topic)
+
+    async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        """`delete` of many topics that exist; returns why those that are left were not deleted.
+
+        To be called with `changing` held. Gives way to others while it works.
+        """
+        slices = TimeSlices()
+        refused: dict[str, KafkaError] = {}
+        for start in range(0, len(names), _RECORDS_PER_BATCH):
+            topics = [self._existing(name) for name in names[start : start + _RECORDS_PER_BATCH]]
+            try:
+                if start:
+                    await self.durable()
+                self._metadata.commit(*(TopicDeleted(topic.id) for topic in topics))
+            except KafkaError as error:
+                refused |= {topic.name: error for topic in topics}
+                continue
+            for topic in topics:
+                self._deleted(topic)
+                await slices.give_way()
+        return refused
+
+    def _deleted(self, topic: Topic) -> None:
+        name = topic.name
         self.responses.clear()
         del self._topics[name], self._names[topic.id]
         self._disclaim(name)
@@ -368,8 +427,23 @@ class Topics:
     async def grow(self, name: str, total: int) -> Topic:
         """`add_partitions`, with the disk waited for in another thread.
 
-        To be called with `changing` held.
+        It ends its work if whoever waits is cancelled.
         """
+        return await self._to_the_end(self._grow(name, total))
+
+    async def _to_the_end(self, change: Coroutine[Any, Any, R]) -> R:
+        """Run a change after all others, and to its end, whatever happens to who waits for it."""
+
+        async def run() -> R:
+            async with self.changing:
+                return await change
+
+        task = asyncio.create_task(run())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
+    async def _grow(self, name: str, total: int) -> Topic:
         topic = self.plan_partitions(name, total)
         await asyncio.to_thread(self._make_places, self._places_to_add(topic, total))
         return self._commit_growth(topic, total)
