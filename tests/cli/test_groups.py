@@ -108,7 +108,7 @@ class Scene:
         self.do(lambda admin: admin.commit(GroupId(self.group), wanted))
 
     def with_member(self, work: Callable[[], None]) -> None:
-        """Run `work`, which is not asynchronous, while the group has a member that owns everything."""
+        """Run the synchronous `work` while the group has a member that owns everything."""
 
         async def joined(admin: Admin) -> None:
             member = await join(admin.cluster, self.group, {self.topic: [0, 1]})
@@ -131,7 +131,7 @@ def scene(
 
 
 # --- list
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_names_alone_for_a_loop_in_a_shell(scene: Scene) -> None:
@@ -164,7 +164,7 @@ def test_states_and_types_are_shown_and_select(scene: Scene) -> None:
 
 
 # --- describe
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
@@ -249,7 +249,7 @@ def test_a_lag_above_the_limit_is_an_exit_code(scene: Scene, limit: str, code: i
 
 
 # --- delete
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_deleted_but_not_those_with_members(scene: Scene) -> None:
@@ -384,7 +384,7 @@ def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
 
 
 # --- reset: CSV
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_export_and_from_file(scene: Scene, tmp_path: Path) -> None:
@@ -519,7 +519,7 @@ def test_no_server_is_one_line_that_says_what_was_tried(capsys: pytest.CaptureFi
 
 
 # --- plans
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_what_was_planned_is_reviewed_applied_and_undone(scene: Scene, tmp_path: Path) -> None:

@@ -32,8 +32,10 @@ HANG_UP: Final = object()
 
 NAMES: Final = {key: name for name, key in KEYS.items()}
 SERVED: Final = (
-    "produce", "fetch", "list_offsets", "metadata", "find_coordinator", "heartbeat", "join_group", "api_versions",
-    "sasl_handshake", "sasl_authenticate", "init_producer_id", "offset_for_leader_epoch", "offset_commit",
+    "produce", "fetch", "list_offsets", "metadata", "find_coordinator", "heartbeat", "join_group",
+    "api_versions",
+    "sasl_handshake", "sasl_authenticate", "init_producer_id", "offset_for_leader_epoch",
+    "offset_commit",
 )  # fmt: skip
 
 Answer = Any

@@ -1,8 +1,8 @@
 """An event loop in virtual time for tests that use real sockets within one process.
 
 The clock hardly moves while there are socket events. When none came for GRACE_S of real time, it
-jumps to the next timer. A process that was not scheduled for a while therefore misses no time limit.
-What belongs into a thread is run at once, since a thread's result is no socket event.
+jumps to the next timer. A process that was not scheduled for a while therefore misses no time
+limit. What belongs into a thread is run at once, since a thread's result is no socket event.
 """
 
 import asyncio

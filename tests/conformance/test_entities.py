@@ -114,5 +114,6 @@ def test_plain_values_of_every_kind() -> None:
         ErrorCode.none,
     )
     assert plain(values) == [
-        None, True, "s", "01", "00000000-0000-0000-0000-000000000007", 1_704_067_200_000, -1, "NONE (0)",
+        None, True, "s", "01", "00000000-0000-0000-0000-000000000007",
+        1_704_067_200_000, -1, "NONE (0)",
     ]  # fmt: skip

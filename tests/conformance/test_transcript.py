@@ -1,4 +1,4 @@
-"""What is taken out of a transcript because two correct servers may differ in it, and what is not."""
+"""Values that are taken out of a transcript: those in which two correct servers may differ."""
 
 from typing import Any
 

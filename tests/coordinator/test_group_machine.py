@@ -178,8 +178,15 @@ class GroupMachine(RuleBasedStateMachine):
         leaving = [*members, ("", instance)] if instance else members
         self.calls.append(self.bench.leave(group, *leaving))
 
-    @rule(group=groups, topic=st.sampled_from(TOPICS), partition=st.integers(0, 2), offset=st.integers(0, 2**40),
-          data=st.data(), simple=st.booleans(), retention=st.sampled_from((-1, -1, 5_000)))  # fmt: skip
+    @rule(
+        group=groups,
+        topic=st.sampled_from(TOPICS),
+        partition=st.integers(0, 2),
+        offset=st.integers(0, 2**40),
+        data=st.data(),
+        simple=st.booleans(),
+        retention=st.sampled_from((-1, -1, 5_000)),
+    )
     def commit(self, group, topic, partition, offset, data, simple, retention):
         live = self.bench.shard.groups.get(group)
         member_id = "" if simple else self.draw_member(data, group)
@@ -275,8 +282,10 @@ class GroupMachine(RuleBasedStateMachine):
                 assert group.leader in group.sessions
                 assert group.select_protocol() == group.protocol
             assert set(group.instances.values()) <= set(group.sessions)
-            assert all(session.instance_id is None or group.instances[session.instance_id] == member_id
-                       for member_id, session in group.sessions.items())  # fmt: skip
+            assert all(
+                session.instance_id is None or group.instances[session.instance_id] == member_id
+                for member_id, session in group.sessions.items()
+            )
 
     @invariant()
     def parked_requests_are_of_members(self):

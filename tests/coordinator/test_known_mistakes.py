@@ -1,4 +1,4 @@
-"""Mistakes that shipped in other coordinators, one test for each; grouped by where they were seen."""
+"""Mistakes that shipped in other coordinators, one test for each, grouped by coordinator."""
 
 import pytest
 

@@ -291,7 +291,10 @@ def test_metadata_of_more_than_a_varint_byte_is_written_as_kafka_does():
 
 def test_tags_of_the_future_are_passed_over():
     """Tag 1 of 2 bytes behind the topic id, and tags in members and group."""
-    data = "0004ffffffffffffffffffffffff0100000000000000010200100123456789abcdef0edcba98765432100102aaaa"
+    data = (
+        "0004ffffffffffffffffffffffff010000000000000001"
+        "0200100123456789abcdef0edcba98765432100102aaaa"
+    )
     record = decode(unhex(OFFSET_KEY_BYTES), unhex(data))
     assert record.value.topic_id == UUID("01234567-89ab-cdef-0edc-ba9876543210")
     group = GROUP_BY_VERSION[4][0].removesuffix("0000") + "0105010a" + "01070299aa"

@@ -1,9 +1,8 @@
-"""Clients that others wrote, against `kohort serve`: what they see, and what must never happen to
-them.
+"""Clients that others wrote, against `kohort serve`: their view, and what must never happen.
 
     make interop                                        # or: pytest -m interop
-    KOHORT_INTEROP_PEER=kafka pytest tests/interop      # the same tests against an Apache Kafka, to test the tests
-    KOHORT_INTEROP_PEER=HOST:PORT pytest tests/interop  # or against a server that runs already; it is not restarted
+    KOHORT_INTEROP_PEER=kafka pytest tests/interop      # against an Apache Kafka, to test the tests
+    KOHORT_INTEROP_PEER=HOST:PORT pytest tests/interop  # against a running server; never restarted
 
 Each client is a small program under `clients/` (kcat needs none) that runs as its own process, so
 that it can be killed, and tells by JSON lines what it owns, processes and has committed

@@ -1,4 +1,4 @@
-"""Fixtures of the interop suite: the server under test, one trial per test, and builds of clients."""
+"""Fixtures of the interop suite: the server under test, one trial per test, built clients."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -159,7 +159,7 @@ def _java_command(mode: str, options: Mapping[str, str]) -> Sequence[str]:
 
 
 # --- kcat
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 REBALANCED = re.compile(r"% Group .* rebalanced \(memberid [^)]*\): (assigned|revoked): (.*)")
 OWNED = re.compile(r"(\S+) \[(\d+)\]")

@@ -106,7 +106,7 @@ def test_the_same_assignment_from_each_leader(
 
 
 def moved(before: Shares, after: Shares) -> set[str]:
-    """Partitions that went from one member to another, of members that were there before and after."""
+    """Partitions that moved between members that were there before and after."""
     staying = before.keys() & after.keys()
     had = {partition: name for name in staying for partition in before[name]}
     return {

@@ -1,13 +1,13 @@
-"""What the members of a group said, in order, and what must hold of it: the judge of every interop
-test.
+"""Events of a group's members, in order, and the rules that every interop test checks on them.
 
 `Timeline` takes events from many processes and lets a test wait for a condition on them.
 `violations` says what a correct coordinator and log never let happen to well-behaved clients:
 
-- every record of the topic is processed by someone; - a commit that was acknowledged is where the
-next owner starts, or further on: none is lost, whoever restarts; - no commit runs ahead of what was
-processed; - within one ownership the offsets follow each other: nothing is skipped, nothing comes
-twice; - no partition is owned by two members at one time.
+- every record of the topic is processed by someone;
+- the next owner starts at the acknowledged commit or further on: none is lost, whoever restarts;
+- no commit runs ahead of what was processed;
+- within one ownership the offsets follow each other: nothing is skipped, nothing comes twice;
+- no partition is owned by two members at one time.
 """
 
 import threading

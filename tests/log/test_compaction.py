@@ -281,7 +281,7 @@ class TestWhenItIsDue:
 
 class TestMeanwhile:
     async def test_the_log_goes_on(self, log):
-        """Appends and reads while another thread compacts; every read is of one consistent state."""
+        """Every read is consistent while appends go on and another thread compacts."""
         put_many(log, 400)
         expected = latest(records_of(log))
         compacting = asyncio.ensure_future(log.compact(NOW))

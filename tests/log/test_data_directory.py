@@ -120,7 +120,8 @@ class TestMarks:
 
     @pytest.mark.parametrize(
         "content",
-        [b"", b"version: 0", b"version: 1\ntopic_id: " + b"A" * 22, b"version: 0\ntopic_id: A", b"\xff",
+        [b"", b"version: 0", b"version: 1\ntopic_id: " + b"A" * 22, b"version: 0\ntopic_id: A",
+         b"\xff",
          b"version: 0\ntopic_id: " + b"\xc3\xa9" * 11, b"version: 0\ntopic_id: " + b"!" * 22],
     )  # fmt: skip
     def test_anything_else_is_no_mark(self, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A process that appends is killed with SIGKILL: whatever it was told is in the log, is in the log."""
+"""Appends that were acknowledged survive a SIGKILL of the process that made them."""
 
 import signal
 import subprocess
@@ -24,7 +24,9 @@ from kohort.types import TopicPartition
 NOW = 1_700_000_000_000
 
 async def main(path, durability, policy):
-    config = LogConfig(segment_bytes=20_000, index_interval_bytes=500, cleanup_policy=frozenset({policy}))
+    config = LogConfig(
+        segment_bytes=20_000, index_interval_bytes=500, cleanup_policy=frozenset({policy})
+    )
     log = LocalDirectory(path, durability=durability).open(TopicPartition("orders", 0), config)
     at = 0
     while True:

@@ -122,7 +122,7 @@ def _run(command: Sequence[str], complaint: str) -> None:
 
 
 def properties(port: int, data: Path, overrides: Mapping[str, str] | None = None) -> dict[str, str]:
-    """One combined broker and controller on `port` and `port` + 1, with no initial rebalance delay."""
+    """A combined broker and controller on `port` and `port` + 1, without rebalance delay."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",

@@ -7,10 +7,12 @@ from kio.schema.index import api_key_map
 from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
 
 KAFKA_4_3 = {
-    "produce": (0, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13), "offset_commit": (2, 10),
+    "produce": (0, 13), "fetch": (4, 18), "list_offsets": (1, 11), "metadata": (0, 13),
+    "offset_commit": (2, 10),
     "offset_fetch": (1, 10), "find_coordinator": (0, 6), "join_group": (0, 9), "heartbeat": (0, 4),
     "leave_group": (0, 5), "sync_group": (0, 5), "describe_groups": (0, 6), "list_groups": (0, 5),
-    "api_versions": (0, 4), "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0, 2),
+    "api_versions": (0, 4), "create_topics": (2, 7), "delete_topics": (1, 6), "delete_records": (0,
+    2),
     "init_producer_id": (0, 5), "offset_for_leader_epoch": (2, 4), "describe_configs": (1, 4),
     "create_partitions": (0, 3), "delete_groups": (0, 2), "incremental_alter_configs": (0, 1),
     "list_partition_reassignments": (0, 0), "offset_delete": (0, 0), "describe_cluster": (0, 2),

@@ -73,8 +73,12 @@ class TestRoundTrip:
         assert [record.offset for record in batches.decode_records(batch)] == list(range(3_000))
 
     @quick
-    @given(st.binary(max_size=60), st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=99),
-           st.integers(0, 400), st.sampled_from([0, 1, 60, 63, 64, 1_000, 1_023, 1_024, 8_190]))  # fmt: skip
+    @given(
+        st.binary(max_size=60),
+        st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=99),
+        st.integers(0, 400),
+        st.sampled_from([0, 1, 60, 63, 64, 1_000, 1_023, 1_024, 8_190]),
+    )
     def test_a_run_is_its_pairs(self, start, ends, size, delta):
         values = [bytes([at]) * size for at in range(len(ends))]
         keys = [start + end.to_bytes(4, "big", signed=True) for end in ends]
@@ -147,7 +151,8 @@ class TestOthersAgree:
             Record(b"k%d" % at, b"v" * 50 * at, (("h", b"%d" % at),), NOW + at) for at in range(90)
         ]
         theirs = builder(
-            magic=2, compression_type=codec, is_transactional=0, producer_id=9, producer_epoch=1, base_sequence=4,
+            magic=2, compression_type=codec, is_transactional=0, producer_id=9, producer_epoch=1,
+            base_sequence=4,
             batch_size=1 << 20,
         )  # fmt: skip
         for at, record in enumerate(content):

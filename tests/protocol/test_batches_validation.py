@@ -79,31 +79,52 @@ REFUSED = {
     "a count that is too small": (changed(record_count=2), ErrorCode.invalid_record),
     "a negative count": (changed(record_count=-1), ErrorCode.invalid_record),
     "a negative last offset delta": (changed(last_offset_delta=-1), ErrorCode.invalid_record),
-    "no records and a delta of -1": (changed(record_count=0, last_offset_delta=-1), ErrorCode.invalid_record),
+    "no records and a delta of -1": (
+        changed(record_count=0, last_offset_delta=-1),
+        ErrorCode.invalid_record,
+    ),
     "a record less than it says": (holding(b"".join(CONTENT[:2])), ErrorCode.invalid_record),
     "a record more than it says": (holding(b"".join(CONTENT), count=2), ErrorCode.invalid_record),
     "a byte behind the records": (holding(b"".join(CONTENT) + b"\x00"), ErrorCode.invalid_record),
-    "a record of negative length": (holding(b"".join(CONTENT[:2]) + b"\x01"), ErrorCode.invalid_record),
-    "a compressed record too few": (holding(b"".join(CONTENT[:2]), codec=Codec.GZIP), ErrorCode.invalid_record),
-    "a compressed record too many": (holding(b"".join(CONTENT), 2, Codec.LZ4), ErrorCode.invalid_record),
+    "a record of negative length": (
+        holding(b"".join(CONTENT[:2]) + b"\x01"),
+        ErrorCode.invalid_record,
+    ),
+    "a compressed record too few": (
+        holding(b"".join(CONTENT[:2]), codec=Codec.GZIP),
+        ErrorCode.invalid_record,
+    ),
+    "a compressed record too many": (
+        holding(b"".join(CONTENT), 2, Codec.LZ4),
+        ErrorCode.invalid_record,
+    ),
     "control records": (changed(attributes=batches.CONTROL), ErrorCode.invalid_record),
-    "a producer without a sequence": (changed(producer_id=5, producer_epoch=0), ErrorCode.invalid_record),
+    "a producer without a sequence": (
+        changed(producer_id=5, producer_epoch=0),
+        ErrorCode.invalid_record,
+    ),
     "codec 5": (changed(attributes=5), ErrorCode.unknown_server_error),
     "codec 7": (changed(attributes=7), ErrorCode.unknown_server_error),
     **{
-        f"records that are not {codec.name}": (changed(attributes=int(codec)), ErrorCode.unknown_server_error)
+        f"records that are not {codec.name}": (
+            changed(attributes=int(codec)),
+            ErrorCode.unknown_server_error,
+        )
         for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
     },
     "the timestamp type of the log, no timestamp": (
         changed(batches.build([Record(b"k", b"v")]), attributes=batches.LOG_APPEND_TIME),
         ErrorCode.invalid_timestamp,
     ),
-    "two hours ahead": (batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), ErrorCode.invalid_timestamp),
+    "two hours ahead": (
+        batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]),
+        ErrorCode.invalid_timestamp,
+    ),
     "two hours ahead, and a header that denies it": (
         changed(batches.build([Record(b"k", b"v", (), NOW + 2 * HOUR)]), max_timestamp=NOW),
         ErrorCode.invalid_timestamp,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("payload", ACCEPTED.values(), ids=ACCEPTED)

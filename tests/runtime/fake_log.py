@@ -1,4 +1,4 @@
-"""A log in a list: what the runtime needs of the contract, and an append that can be made to fail."""
+"""A log in a list: the parts of the contract that the runtime needs, and appends that fail."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What clients are answered when the storage fails: an error code, not the end of the connection."""
+"""Responses while the storage fails: an error code, not the end of the connection."""
 
 from typing import Any
 

@@ -27,20 +27,25 @@ master, address = sys.argv[1:]
 servers = {"kafka.bootstrap.servers": address}
 
 def write(rows, count, partition):
-    there = rows.selectExpr(f"rpad(cast(id as string), {count}, 'x') value", f"cast({partition} as int) partition")
+    there = rows.selectExpr(
+        f"rpad(cast(id as string), {count}, 'x') value", f"cast({partition} as int) partition"
+    )
     there.write.format("kohort").options(**servers, topic="far").mode("append").save()
 
 with spark_session("far", master=master) as spark:
     rows = spark.range(3_000).repartition(2)
     write(rows, 1_000, "id % 3")
     read = spark.read.format("kohort").options(**servers, subscribe="far", minPartitions=4).load()
-    ids = read.selectExpr("partition", "cast(trim(trailing 'x' from cast(value as string)) as long) id")
+    ids = read.selectExpr(
+        "partition", "cast(trim(trailing 'x' from cast(value as string)) as long) id"
+    )
     found = sorted((row.id, row.partition) for row in ids.collect())
     assert found == [(id, id % 3) for id in range(3_000)], found[:10]
     try:
         write(rows, 10, "if(id = 2999, 7, 0)")
     except Exception as error:
-        assert "a row is for partition 7 of topic far, which has the partitions 0 to 2" in str(error), error
+        text = "a row is for partition 7 of topic far, which has the partitions 0 to 2"
+        assert text in str(error), error
     else:
         raise AssertionError("it was taken")
     assert read.count() == 3_000, "nothing of the wrong rows"

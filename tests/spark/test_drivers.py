@@ -35,7 +35,8 @@ def shared(session, topics, tmp_path):
         topics.create(topic, PARTITIONS)
         options = {
             "subscribe": topic, "group__id": topic, "startingOffsets": "earliest",
-            "kafka__session__timeout__ms": str(session_timeout_ms), "kafka__heartbeat__interval__ms": "500",
+            "kafka__session__timeout__ms": str(session_timeout_ms),
+            "kafka__heartbeat__interval__ms": "500",
         }  # fmt: skip
         drivers.append(Driver(topics.address, tmp_path / "theirs", options))
         ours, theirs = (
@@ -85,7 +86,7 @@ class Both:
         return found == dict.fromkeys(range(PARTITIONS), self.written)
 
     def assert_taken_over(self, within_s):
-        """Our query has all partitions, and between them both queries have read every record once."""
+        """Our query has all partitions, and both queries together have read every record once."""
         wait_for(lambda: self.shares() == [PARTITIONS], "taken over", self.query, within_s)
         self.write()
         wait_for(self.all_committed, "all of it read by us", self.query)

@@ -21,7 +21,8 @@ import sys
 from kohort.spark.session import spark_session
 
 with spark_session("packaged", master="local[1]") as spark:
-    reader = spark.read.format("kohort").option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "packaged")
+    reader = spark.read.format("kohort").option("subscribe", "packaged")
+    reader = reader.option("kafka.bootstrap.servers", sys.argv[1])
     print(reader.load().count(), spark._jvm.java.lang.System.getProperty("java.home"))
 """
 

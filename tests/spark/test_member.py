@@ -24,7 +24,7 @@ def orders(topics):
 
 @pytest.fixture
 def stream(session, topics, tmp_path, orders):
-    """A query of the group that is named as the topic is; each name has a table and a checkpoint."""
+    """A query of the group named like the topic; each name has a table and a checkpoint."""
     made = []
 
     def make(name="query", **options):

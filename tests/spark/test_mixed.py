@@ -48,7 +48,8 @@ class Mixed:
     def __init__(self, session, topics, trial, directory):
         self.topics, self.trial = topics, trial
         self.reading = Stream(
-            session, topics.address, directory / "query", subscribe=trial.topic, group__id=trial.group,
+            session, topics.address, directory / "query", subscribe=trial.topic,
+            group__id=trial.group,
             startingOffsets="earliest", kafka__heartbeat__interval__ms="500",
             kafka__session__timeout__ms=str(SESSION_MS),
         )  # fmt: skip

@@ -305,7 +305,8 @@ class TestMembers:
     def test_their_settings(self):
         found = group_options(
             stream(
-                group__id="etl", kafka__session__timeout__ms="9000", kafka__max__poll__interval__ms="45000",
+                group__id="etl", kafka__session__timeout__ms="9000",
+                kafka__max__poll__interval__ms="45000",
                 kafka__group__instance__id="one",
                 kafka__partition__assignment__strategy="org.apache.kafka.clients.consumer.RangeAssignor,sticky",
             )
@@ -450,12 +451,14 @@ class TestWriting:
     def test_what_a_producer_is_made_with(self):
         found = write(
             kafka__acks="1", kafka__enable__idempotence="false", kafka__compression__type="ZSTD",
-            kafka__batch__size="1000", kafka__buffer__memory="2000", kafka__max__request__size="3000",
+            kafka__batch__size="1000", kafka__buffer__memory="2000",
+            kafka__max__request__size="3000",
             kafka__delivery__timeout__ms="4000", kafka__max__block__ms="5000",
             kafka__max__in__flight__requests__per__connection="6", includeHeaders="true",
         )  # fmt: skip
         assert dict(found.producing) == {
-            "acks": "1", "enable_idempotence": False, "compression": "zstd", "batch_size": 1000, "buffer_memory": 2000,
+            "acks": "1", "enable_idempotence": False, "compression": "zstd", "batch_size": 1000,
+            "buffer_memory": 2000,
             "max_request_size": 3000, "delivery_timeout_ms": 4000, "max_block_ms": 5000,
             "max_in_flight_requests_per_connection": 6,
         }  # fmt: skip

@@ -86,7 +86,8 @@ def test_options_of_the_data_source():
         topics=("a", "b"), group="etl", mode="reporting", start="latest", max_records=5
     ).source()
     assert given == {
-        "kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b", "startingOffsets": "latest", "group.id": "etl",
+        "kafka.bootstrap.servers": "localhost:9092", "subscribe": "a,b",
+        "startingOffsets": "latest", "group.id": "etl",
         "groupMode": "reporting", "maxOffsetsPerTrigger": "5",
     }  # fmt: skip
 

@@ -80,15 +80,27 @@ class TestWriting:
         [
             ({"key": "string", "n": "long"}, {}, "column value is missing, .* columns are key, n"),
             (TEXT, {"topic": None}, "neither option topic is set nor is there a column topic"),
-            (TEXT | {"topic": "binary"}, {"topic": None}, "column topic is binary; cast it to string"),
+            (
+                TEXT | {"topic": "binary"},
+                {"topic": None},
+                "column topic is binary; cast it to string",
+            ),
             ({"value": "integer"}, {}, "column value is int; cast it to string or binary"),
             (TEXT | {"key": "date"}, {}, "column key is date; cast it to string or binary"),
             (TEXT | {"partition": "long"}, {}, "column partition is bigint; cast it to int"),
             (TEXT | {"timestamp": "long"}, {}, "column timestamp is bigint; cast it to timestamp"),
-            (TEXT | {"headers": MapType(StringType(), BinaryType())}, {}, "cast it to array<struct<key:string,value:"),
-            (TEXT, {"includeHeaders": "true"}, "includeHeaders is true, and there is no column headers"),
+            (
+                TEXT | {"headers": MapType(StringType(), BinaryType())},
+                {},
+                "cast it to array<struct<key:string,value:",
+            ),
+            (
+                TEXT,
+                {"includeHeaders": "true"},
+                "includeHeaders is true, and there is no column headers",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_what_is_refused(self, types, options, says):
         with pytest.raises(ConfigError, match=says):
             written(types, **options)

@@ -61,7 +61,7 @@ class Written:
         self.end += 1
 
     def interleave(self):
-        """Committed ones between aborted ones; at the very end nothing but an abort and its marker."""
+        """Committed ones between aborted ones; at the very end only an abort and its marker."""
         for step in (
             self.abort,
             self.commit,
@@ -127,7 +127,7 @@ class TestBatches:
         assert read() == written.all
 
     def test_wherever_a_task_begins(self, read, written):
-        """Tasks of two offsets: most begin inside of a transaction, some have nothing but markers."""
+        """Tasks of two offsets: most begin inside a transaction, some have only markers."""
         written.interleave()
         assert read(**READ_COMMITTED, maxRecordsPerPartition="2") == written.committed
         start = written.committed[0] + 2
@@ -179,8 +179,12 @@ class TestStreams:
         query = reading.start(processingTime="100 milliseconds")
         wait_for(lambda: both(reading.offsets()) == written.committed, "read", query)
         wait_for(
-            lambda: topics.committed(written.topic).get(written.topic) == dict.fromkeys((0, 1), begun[0]),
-            "committed up to the open transaction", query,
-        )  # fmt: skip
+            lambda: (
+                topics.committed(written.topic).get(written.topic)
+                == dict.fromkeys((0, 1), begun[0])
+            ),
+            "committed up to the open transaction",
+            query,
+        )
         written.commit_begun()
         wait_for(lambda: both(reading.offsets()) == [*written.committed, *begun], "read", query)

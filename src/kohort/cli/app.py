@@ -27,8 +27,8 @@ The module `kohort.cli.COMMAND` is imported when the command is given. It has
 """
 
 EPILOG: Final = """\
-exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or configuration,
-port or data directory in use"""
+exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or
+configuration, port or data directory in use"""
 
 
 class Parser(argparse.ArgumentParser):

@@ -35,8 +35,9 @@ VERBS: Final = {
 """How Kafka's tool names what to do."""
 
 EPILOG: Final = """\
-exit codes: 0 done; 1 failed, or a part of it failed; 2 wrong options, nothing was asked; 3 refused because of what was
-found: members in the group, offsets that moved since the plan was made, lag above --max-lag"""
+exit codes: 0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;
+3 refused because of what was found: members in the group, offsets that moved since the plan was
+made, lag above --max-lag"""
 
 
 def words(arguments: Sequence[str]) -> Sequence[str]:

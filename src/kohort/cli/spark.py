@@ -110,7 +110,9 @@ def run(options: argparse.Namespace) -> int:
             group=options.group, mode=options.mode,
             start=options.start, format=options.format, values=options.values,
             schema=options.schema,
-            partition_by=tuple(name.strip() for name in options.partition_by.split(",") if name.strip()),
+            partition_by=tuple(
+                name.strip() for name in options.partition_by.split(",") if name.strip()
+            ),
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
         )  # fmt: skip
         session = spark_session(

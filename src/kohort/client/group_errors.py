@@ -63,7 +63,7 @@ class CoordinatorUnavailableError(GroupError):
 
 
 class StuckError(GroupError):
-    """A task took longer than `max_poll_interval_ms` over one batch; the text names its partition."""
+    """A task took longer than `max_poll_interval_ms` over one batch of the partition named."""
 
 
 class GenerationEndedError(KohortError):

@@ -1,5 +1,4 @@
-"""How a server's answers compare with Apache Kafka's, field by field, over raw requests of every
-version.
+"""Comparison of a server's responses with Apache Kafka's, over raw requests of every version.
 
 A *scenario* is a conversation with a server: a function that opens connections, sends requests
 (also ones that no client would send) and records what it hears. Its *transcript*, with everything
@@ -11,9 +10,13 @@ taken out in which two correct servers may differ (ids, ports, times), is compar
     scenarios/       the scenarios, a module for each subject
     stage.py         what a scenario works with: names, connections, recording, waiting
     members.py       members of groups as scenarios play them
-    wire.py          a raw connection      entities.py  plain values <-> kio's messages     batches.py  record batches
+    wire.py          a raw connection
+    entities.py      plain values <-> kio's messages
+    batches.py       record batches
     transcript.py    steps, and what is taken out of them
-    comparing.py     differences           reference.py  the recorded answers               runner.py   all at once
+    comparing.py     differences
+    reference.py     the recorded responses
+    runner.py        all scenarios
 
 Nothing here uses Kohort's own protocol or server code: what judges must not share mistakes with
 what is judged.

@@ -1,20 +1,20 @@
-"""What a scenario heard, and the same with everything taken out that may differ between two correct
-servers.
+"""Transcripts of scenarios, without the values in which two correct servers may differ.
 
-A transcript is a list of steps, each with a label ("b: JoinGroup v9") and what came of it: an
-answer field by field, or that the connection was closed, or that no answer came. What legitimately
-differs is replaced:
+A transcript is a list of steps. Each has a label ("b: JoinGroup v9") and its result: a response
+field by field, a closed connection, or no response. Values that legitimately differ are replaced:
 
-- ids that a server invents (members, topics, producers, fetch sessions) by labels in order of first
-appearance,
-  unless the scenario itself made the value up and sent it first: an answer that echoes it must echo it exactly;
+- ids that a server invents (members, topics, producers, fetch sessions) by labels in order of
+  first appearance. A value that the scenario itself made up and sent first has to be echoed
+  exactly;
 - node ids, hosts, ports, cluster id, the client's own address and times near the present by the
-kind of value; - texts for humans (error messages) by the fact that there is one; - the run's own
-suffix of group and topic names by nothing; - throttle times, and the features and unrelated APIs of
-ApiVersions, are left out; - lists whose order is that of a hash map in Kafka are sorted.
+  kind of value;
+- texts for humans (error messages) by the fact that there is one;
+- the run's own suffix of group and topic names by nothing;
+- throttle times, and the features and unrelated APIs of ApiVersions, are left out;
+- lists whose order is that of a hash map in Kafka are sorted.
 
-Everything else counts: error codes, null against empty, which partitions are answered and in which
-order.
+Everything else counts: error codes, null against empty, and which partitions a response has, in
+which order.
 """
 
 from __future__ import annotations

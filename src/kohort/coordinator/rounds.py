@@ -61,7 +61,7 @@ class Round:
     def ended(
         self, group: str, outcome: str, members: tuple[str, ...], now: Instant, timestamp: Timestamp
     ) -> Rebalance:
-        """The journal's entry, dated by `timestamp`; its durations are those of the monotonic clock."""
+        """The journal's entry, dated by `timestamp`; its durations are by the monotonic clock."""
         ahead = timestamp - now
         return Rebalance(
             group=group,

@@ -1,12 +1,12 @@
 """One partition of `__consumer_offsets`: a fold over its log.
 
-    result = shard.handle(event, now, timestamp)            # decides; changes nothing that is logged
-    for record in result.records:                # the only writer of logged state
+    result = shard.handle(event, now, timestamp)    # decides; changes nothing that is logged
+    for record in result.records:                   # the only writer of logged state
         shard.replay(record)
 
-Loading is the same fold over all records of the log. `loaded(now, timestamp)` then gives every member of every
-group a fresh session. A shard that served and a shard loaded from its log therefore have the same
-logged state. `logged_state` returns that state for comparison.
+Loading is the same fold over all records of the log. `loaded(now, timestamp)` then gives every
+member of every group a fresh session. A shard that served and a shard loaded from its log therefore
+have the same logged state. `logged_state` returns that state for comparison.
 
 A shard does no I/O and never fails half-way: if the append of its records fails, the runtime drops
 it and loads a new one.

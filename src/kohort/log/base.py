@@ -1,8 +1,8 @@
 """The log: one abstraction for user topics, group state and cluster metadata.
 
 A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base
-offset and leader epoch lie outside the CRC and are patched). There is one node, so the high watermark is
-the end of what is durable at the chosen level.
+offset and leader epoch lie outside the CRC and are patched). There is one node, so the high
+watermark is the end of what is durable at the chosen level.
 
 Appending and reading are synchronous. A write to the page cache takes microseconds, and because one
 loop thread owns every log, a group decision and its records are atomic. Only waiting is

@@ -96,7 +96,7 @@ class Syncable(Protocol):
         ...
 
     def retry_sync(self) -> Callable[[], None]:
-        """What tells whether the disk works again; it is called in another thread. Raises OSError."""
+        """Write that shows whether the disk works again; called in a thread. Raises OSError."""
         ...
 
     def sync_resumed(self) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - every request is refused, whatever it asks
-"""A log that is not served: it is damaged, or its files cannot be read. Nothing in it is touched."""
+"""A log that is not served, and not changed: it is damaged, or its files cannot be read."""
 
 from collections.abc import Callable
 from typing import NoReturn

@@ -336,7 +336,7 @@ class Segment:
         return self._corrupt(self.log.size, offset, "no record from there on is in the segment")
 
     def take_back(self, end_offset: int) -> None:
-        """Remove the batches from `end_offset` on. Raises OSError, and then it has to be repeated."""
+        """Remove the batches from `end_offset` on. Must be repeated if it raises OSError."""
         position = self.position(end_offset)
         self._index.cut(end_offset - self.base_offset)
         self._remembered = None

@@ -1,13 +1,14 @@
 """The layout of a record batch, format v2 (Kafka's DefaultRecordBatch), and its header.
 
-    base offset            int64   set by the log                     } outside the CRC: a batch that was produced
-    length                 int32   bytes that follow this field       } is stored by writing a new start before
-    partition leader epoch int32   set by the log                     } the same bytes
+    base offset            int64   set by the log                 } outside the CRC: a produced
+    length                 int32   bytes that follow this field   } batch is stored by writing a
+    partition leader epoch int32   set by the log                 } new start before its bytes
     magic                  int8    2
     crc                    uint32  CRC-32C of all that follows
-    attributes             int16   codec (bits 0-2), LogAppendTime (3), transactional (4), control (5), horizon (6)
-    last offset delta      int32   of the last record as produced: compaction removes records, never offsets
-    base timestamp         int64   of the first record; the delete horizon where bit 6 is set (KIP-534); ms
+    attributes             int16   codec (bits 0-2), LogAppendTime (3), transactional (4),
+                                   control (5), delete horizon (6)
+    last offset delta      int32   of the last record as produced, also after compaction
+    base timestamp         int64   of the first record, or the delete horizon (KIP-534); ms
     max timestamp          int64   the append time where bit 3 is set; ms
     producer id, epoch, base sequence: int64, int16, int32, all -1 unless the producer is idempotent
     count                  int32   records in the batch

@@ -1,7 +1,9 @@
 """The records inside a batch (Kafka's DefaultRecord, format v2): bytes <-> values.
 
-    record  = length: varint, attributes: int8 (unused), timestamp delta: varlong, offset delta: varint,
-              key: bytes or null, value: bytes or null, headers: [name: string, value: bytes or null]
+    record  = length: varint, attributes: int8 (unused),
+              timestamp delta: varlong, offset delta: varint,
+              key: bytes or null, value: bytes or null,
+              headers: [name: string, value: bytes or null]
 
 Every number is a zigzag varint (small ones, negative or not, take one byte), and both deltas are
 relative to the batch header. So a record is never read without its batch, but its bytes stay right

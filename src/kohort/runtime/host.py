@@ -1,6 +1,7 @@
 """Runs one shard: connects the pure core with its log and with waiting clients.
 
-    result = shard.handle(event, now, timestamp);  replay result.records;  append them;  send result.replies
+    result = shard.handle(event, now, timestamp)
+    replay result.records;  append them to the log;  send result.replies
 
 All requests that arrive in one turn of the event loop share one append, so their replies wait for
 the end of the turn. Every other reply decided in that turn waits too, because it may depend on

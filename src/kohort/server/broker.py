@@ -245,7 +245,7 @@ def group_config(config: Config) -> GroupConfig:
 
 
 async def first_address(host: str) -> str:
-    """One address of a name: on several, port 0 would be a different port on each. Raises OSError."""
+    """One address of a name: port 0 would differ between several. Raises OSError."""
     if not host:
         return host
     found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)

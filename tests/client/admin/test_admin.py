@@ -32,7 +32,7 @@ async def describe(admin: Admin, group: GroupId = G) -> GroupDescription:
 
 
 # --- groups
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_groups_are_listed_with_state_and_type(admin: Admin, cluster: Cluster) -> None:
@@ -141,7 +141,7 @@ def _code(error: object) -> ErrorCode:
 
 
 # --- offsets
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def speak(monkeypatch: pytest.MonkeyPatch, api: str, version: int) -> None:
@@ -230,7 +230,7 @@ async def test_deleting_offsets_of_an_unknown_group_is_an_error(admin: Admin) ->
 
 
 # --- lag
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_lag_of_what_is_committed_and_of_what_is_not(admin: Admin, broker: Broker) -> None:
@@ -269,7 +269,7 @@ async def test_a_topic_that_is_gone_is_told_at_once(admin: Admin, cluster: Clust
 
 
 # --- topics
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 async def test_topics_are_made_grown_described_and_deleted(admin: Admin) -> None:

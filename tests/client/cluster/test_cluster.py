@@ -14,6 +14,7 @@ from kohort.server.broker import Broker
 from kohort.types import TopicPartition
 
 TP = TopicPartition("orders", 0)
+NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
 async def test_metadata_of_our_own_server(broker: Broker, cluster: Cluster) -> None:
@@ -297,7 +298,7 @@ async def test_a_coordinator_that_cannot_be_reached_is_asked_for_again() -> None
 async def test_no_coordinator_for_too_long_is_an_error() -> None:
     async with FakeCluster() as fake:
         fake.on("find_coordinator", lambda request: {"coordinators": [
-            {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": 15, "error_message": "not yet"}
+            NO_NODE | {"key": key, "error_code": 15, "error_message": "not yet"}
             for key in request.body.coordinator_keys
         ]})  # fmt: skip
         async with Cluster(fake.config(default_api_timeout_ms=50)) as cluster:
@@ -311,7 +312,7 @@ async def test_no_coordinator_for_too_long_is_an_error() -> None:
 async def test_a_group_that_we_may_not_see_is_told_at_once() -> None:
     async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
         fake.on("find_coordinator", {"coordinators": [
-            {"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None}
+            NO_NODE | {"key": "g", "error_code": 30, "error_message": None}
         ]})  # fmt: skip
         with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
             await cluster.coordinator("g")

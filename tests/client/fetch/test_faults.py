@@ -26,7 +26,7 @@ TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Log:
-    """What all brokers answer fetches from, as far as nothing else is said: one record per offset."""
+    """The records of all brokers' fetch responses, unless replaced: one record per offset."""
 
     def __init__(self, fake: FakeCluster) -> None:
         self.fake = fake
@@ -60,13 +60,19 @@ class Log:
             {
                 **({"topic_id": topic.topic_id} if version >= 13 else {"topic": topic.topic}),
                 "partitions": [
-                    {"partition_index": each.partition, "high_watermark": self.end, "last_stable_offset": self.end,
-                     "log_start_offset": 0, "aborted_transactions": None, **of(each.fetch_offset)}
+                    {
+                        "partition_index": each.partition,
+                        "high_watermark": self.end,
+                        "last_stable_offset": self.end,
+                        "log_start_offset": 0,
+                        "aborted_transactions": None,
+                        **of(each.fetch_offset),
+                    }
                     for each in topic.partitions
                 ],
             }
             for topic in body.topics
-        ]  # fmt: skip
+        ]
         return {"session_id": self.session, "responses": responses}
 
 
@@ -212,12 +218,16 @@ def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | 
         epoch, offset = end()
         return {
             "topics": [
-                {"topic": topic.topic,
-                 "partitions": [{"partition": each.partition, "leader_epoch": epoch, "end_offset": offset}
-                                for each in topic.partitions]}
+                {
+                    "topic": topic.topic,
+                    "partitions": [
+                        {"partition": each.partition, "leader_epoch": epoch, "end_offset": offset}
+                        for each in topic.partitions
+                    ],
+                }
                 for topic in request.body.topics
             ]
-        }  # fmt: skip
+        }
 
     return answer
 
@@ -316,11 +326,16 @@ async def test_offsets_are_asked_for_until_they_are_told(
         code = next(codes, 0)
         return {
             "topics": [
-                {"name": topic.name, "partitions": [{"partition_index": each.partition_index, "error_code": code,
-                                                     "offset": 2} for each in topic.partitions]}
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": each.partition_index, "error_code": code, "offset": 2}
+                        for each in topic.partitions
+                    ],
+                }
                 for topic in request.body.topics
             ]
-        }  # fmt: skip
+        }
 
     fake.on("list_offsets", offsets)
     async with Fetcher(cluster) as fetcher:

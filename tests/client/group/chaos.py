@@ -1,8 +1,10 @@
 """A group in a world where everything goes wrong at random, and a witness of who processed what.
 
-`Witness` raises as soon as - a record is processed twice within one generation (as long as its
-member had the partition without a loss between); - two members work on one partition at a time: one
-of them had lost it, or it was not drained yet.
+`Witness` raises as soon as
+
+- a record is processed twice within one generation (as long as its member had the partition without
+  a loss between);
+- two members work on one partition at a time: one of them had lost it, or it was not drained yet.
 """
 
 import asyncio

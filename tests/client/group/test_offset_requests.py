@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch by topic id: topics may become others while a request is on its way."""
+"""OffsetCommit and OffsetFetch by topic id, while topics are recreated under a request."""
 
 from types import SimpleNamespace
 from uuid import UUID

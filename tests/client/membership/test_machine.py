@@ -1,11 +1,12 @@
-"""Whatever happens in whatever order, a member
+"""Rules that a member keeps whatever happens, in whatever order.
 
-- has one JoinGroup or SyncGroup in flight at a time, and one heartbeat; - joins only when nothing
-drains, eagerly without anything, and cooperatively with what it has; - never starts an eager
-generation before the one before has ended, nor one that is not newer without a loss between; - is
-never woken for nothing: after `tick` at its deadline, that has passed or moved; - is a stable
-member soon after everything goes well again, or has said why not; - does nothing any more once it
-is over.
+- It has one JoinGroup or SyncGroup in flight at a time, and one heartbeat.
+- It joins only when nothing drains: eagerly without anything, cooperatively with what it has.
+- It never starts an eager generation before the one before has ended, nor one that is not newer
+  without a loss between.
+- It is never woken for nothing: after `tick` at its deadline, that has passed or moved.
+- It is a stable member soon after everything goes well again, or has said why not.
+- It does nothing any more once it is over.
 """
 
 from hypothesis import HealthCheck, settings

@@ -11,7 +11,7 @@ from kohort.protocol.framing import MalformedError
 
 
 def fed(receiver: Receiver, data: bytes, at_once: int) -> list[bytes]:
-    """The frames that come of `data`, written in pieces of up to `at_once` bytes into what is lent."""
+    """The frames of `data`, written in pieces of up to `at_once` bytes into the lent buffer."""
     frames = []
     at = 0
     while at < len(data):

@@ -1,16 +1,20 @@
-"""What every client program speaks: `name=value` arguments in, JSON lines out, values to produce on
-stdin.
+"""The interface of every client program: `name=value` arguments, values on stdin, JSON lines out.
 
-A program is called as `program consume|produce name=value…`. It takes SIGTERM as the wish to leave
-in good order.
+A program is called as `program consume|produce name=value…`. On SIGTERM it leaves in good order.
 
-    {"event": "owns", "partitions": ["flights-0", …]}            all that it owns now, after every change
-    {"event": "records", "partition": "flights-0", "offsets": […], "values": […]}     processed
-    {"event": "committed", "offsets": {"flights-0": 12, …}}      the server acknowledged these commits
-    {"event": "failed", "what": "…"}                             a commit that failed; it is tried again
-    {"event": "left"}                                            closed; the process ends
-    {"event": "began", "generation": 3, "leads": true, "partitions": […]}    Kohort's client: a generation, and …
-    {"event": "ended", "partition": "flights-0", "end": "revoked"}           … how a partition of it was taken away
+    all that it owns now, after every change:
+        {"event": "owns", "partitions": ["flights-0", …]}
+    records that it processed:
+        {"event": "records", "partition": "flights-0", "offsets": […], "values": […]}
+    commits that the server acknowledged:
+        {"event": "committed", "offsets": {"flights-0": 12, …}}
+    a commit that failed; it is repeated:
+        {"event": "failed", "what": "…"}
+    closed; the process ends:
+        {"event": "left"}
+    Kohort's client only: a generation, and how a partition of it was taken away:
+        {"event": "began", "generation": 3, "leads": true, "partitions": […]}
+        {"event": "ended", "partition": "flights-0", "end": "revoked"}
 
 Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several
 processes can be ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server

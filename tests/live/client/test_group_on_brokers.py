@@ -71,7 +71,7 @@ def generations(trial: Trial, member: str) -> list[int]:
 
 
 def noticed(trial: Trial, *members: str) -> list[Event]:
-    """All that these members were told of generations so far: what they do not notice adds nothing."""
+    """All generation events of these members so far; an outage that they miss adds none."""
     return [
         event
         for event in trial.timeline.events

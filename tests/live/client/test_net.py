@@ -1,4 +1,4 @@
-"""Cluster, producer, fetcher and admin against Kohort and Apache Kafka, in processes of their own."""
+"""Cluster, producer, fetcher and admin against processes of Kohort and Apache Kafka."""
 
 import asyncio
 import time
@@ -114,7 +114,7 @@ async def test_batches_become_arrow(cluster: Cluster, topic: str) -> None:
 async def test_nothing_is_written_twice_or_out_of_order_over_connections_that_break(
     site: Site, topic: str
 ) -> None:
-    """Of an idempotent producer with five requests in flight; its batches are sent again and again."""
+    """An idempotent producer with five requests in flight sends its batches again and again."""
     config = ClientConfig(
         bootstrap=site.address, client_id="breaking", retry_backoff_ms=5, retry_backoff_max_ms=50
     )

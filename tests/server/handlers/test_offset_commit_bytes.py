@@ -158,8 +158,15 @@ Asked: TypeAlias = tuple[int, bytes]
 """Version and body of a request."""
 
 
-def commit(version: int, topics: list[dict[str, Any]], *, group: str = "g", generation: int = -1, member: str = "",
-           instance: str | None = None) -> Asked:  # fmt: skip
+def commit(
+    version: int,
+    topics: list[dict[str, Any]],
+    *,
+    group: str = "g",
+    generation: int = -1,
+    member: str = "",
+    instance: str | None = None,
+) -> Asked:
     fields = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": member}
     return version, encode(
         request(KEY, version, **fields, group_instance_id=instance, topics=topics)

@@ -601,7 +601,7 @@ def test_malformed_is_one_kind_of_error() -> None:
 
 
 async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
-    """Connection n waits for an answer that the request behind the wait of connection n-1 brings."""
+    """Connection n waits for the request that is queued behind connection n-1's wait."""
     async with Wire() as wire:
         waiting: list[JoinGroup] = []
 

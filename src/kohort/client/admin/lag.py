@@ -2,12 +2,13 @@
 
     lag = end offset - max(committed offset, log start offset)       never below 0
 
-- *Without a commit there is no lag*: None, shown as "-", never 0 and never the whole log. Its members'
-  `auto.offset.reset` decides where the group will start, which no other client knows.
-- *The end* is the high watermark, or the last stable offset under `read_committed`: the offsets that
-  a consumer can reach. It is requested after the commits, so that a group at work never seems to be
-  ahead. A leader that does not know its high watermark yet responds OFFSET_NOT_AVAILABLE and is
-  asked again. The end is never taken from a cache.
+- *Without a commit there is no lag*: None, shown as "-", never 0 and never the whole log. The
+  `auto.offset.reset` of its members decides where the group will start, which no other client
+  knows.
+- *The end* is the high watermark, or the last stable offset under `read_committed`: the offsets
+  that a consumer can reach. It is requested after the commits, so that a group at work never seems
+  to be ahead. A leader that does not know its high watermark yet responds OFFSET_NOT_AVAILABLE, and
+  the request is repeated. The end is never taken from a cache.
 - *The log start*: records that retention removed before the group read them are lost to it. They
   are counted in `PartitionLag.missed`, and are not part of the lag.
 - *A commit beyond the end* is no negative lag. The log is not the one that was committed to: the

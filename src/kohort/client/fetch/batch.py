@@ -166,8 +166,8 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
             if check_crcs and not crc_is_right(data[position:], header):
                 raise KafkaError(
                     ErrorCode.corrupt_message,
-                    f"batch at offset {header.base_offset}: its bytes are not those that were produced:"
-                    " the CRC differs",
+                    f"batch at offset {header.base_offset}: "
+                    "its bytes are not those that were produced: the CRC differs",
                 )
             size = position + header.size
             next_offset = max(next_offset, header.last_offset + 1)

@@ -12,9 +12,9 @@ taken. A partition with `max_partition_fetch_bytes` buffered is not requested, a
 
 An error concerns one partition: `next` of that partition raises it, and the others continue. A
 leader that moved, an unreachable broker and an unknown topic are retried with backoff, and reported
-by one GaveUpError per `patience_ms`. Every `next` until `seek` raises an error that is not retriable:
-OffsetOutOfRangeError under the policy "error", TopicRecreatedError, LogTruncatedError, KafkaError
-such as TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE.
+by one GaveUpError per `patience_ms`. Every `next` until `seek` raises an error that is not
+retriable: OffsetOutOfRangeError under the policy "error", TopicRecreatedError, LogTruncatedError,
+KafkaError such as TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE.
 """
 
 import asyncio
@@ -61,8 +61,8 @@ class Fetcher:
     ) -> None:
         """Kafka's names; sizes in bytes. Raises ConfigError.
 
-        `patience_ms` (default: `default_api_timeout_ms`): how long attempts for a partition may fail
-        before `next` raises GaveUpError.
+        `patience_ms` (default: `default_api_timeout_ms`): how long attempts for a partition may
+        fail before `next` raises GaveUpError.
         """
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ConfigError(f"isolation {isolation!r}: it is read_uncommitted or read_committed")

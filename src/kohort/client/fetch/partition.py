@@ -1,4 +1,4 @@
-"""The state of one partition that is fetched: its position, its leader, batches ahead, and its error.
+"""The state of one fetched partition: its position, leader, batches ahead and error.
 
     add ──► unready ──► ready ◄──► in flight
               ▲           │

@@ -215,7 +215,7 @@ class PositionResolver:
     def _complete_validation(
         self, partition: FetchPartition, leader: Leader, end: int | KafkaError | None
     ) -> None:
-        """`end`: where the epoch read last ends in the leader's log; None: the broker cannot tell."""
+        """`end`: where the epoch read last ends in the leader's log; None if that is unknown."""
         if isinstance(end, KafkaError):
             if end.code in WRONG_LEADER or end.code in UNKNOWN_TOPIC:
                 self._cluster.stale(partition.tp.topic)

@@ -56,7 +56,7 @@ async def _every(ms: int, do: Callable[[], Awaitable[None]]) -> None:
 
 
 async def check_topics(run: SupervisedMember) -> None:
-    """Tell the membership what changed in the topics. An unreachable cluster counts as no change."""
+    """Report changes of topics to the membership. An unreachable cluster counts as no change."""
     topics = (
         None if run.config.pattern is not None else {*run.subscription.topics, *run.watch.counts}
     )

@@ -1,8 +1,8 @@
 """The view that the parts of a running member have of `GroupRun`, as a Protocol.
 
-`GroupRun` composes the parts (draining, generation setup, background tasks, leading) and hands itself
-to each. A part that needs more than this extends the Protocol in its own module, so no part imports
-`GroupRun`.
+`GroupRun` composes the parts (draining, generation setup, background tasks, leading) and hands
+itself to each. A part that needs more than this extends the Protocol in its own module, so no part
+imports `GroupRun`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Prepares a generation before the application gets it: topics, and start offsets of new partitions."""
+"""Preparation of a generation for the application: topics, and offsets of new partitions."""
 
 import asyncio
 from typing import Protocol
@@ -82,5 +82,5 @@ class GenerationSetup:
 
 
 def _is_retriable(error: BaseException) -> bool:
-    """Whether to try again, also after errors of a deleted topic: the topic check finds that out."""
+    """Whether to try again, even if a topic seems deleted: the topic check finds that out."""
     return is_retriable(error) or isinstance(error, GaveUpError)

@@ -61,7 +61,7 @@ class GroupRun:
         *,
         list_offsets: ListOffsets = list_offsets,
     ) -> None:
-        """`uniform` randomises the pauses between attempts; `list_offsets` queries start offsets."""
+        """`uniform` randomises pauses between attempts; `list_offsets` queries start offsets."""
         self.config = config
         self.name = config.group_id
         self.cluster = cluster
@@ -282,7 +282,7 @@ class GroupRun:
         return stream(self.fetcher, owned, self._gone)
 
     def _gone(self, owned: OwnedPartition, error: KohortError) -> None:
-        """The fetcher found, before the topic check did, that the topic was deleted or recreated."""
+        """The fetcher found before the topic check that the topic was deleted or recreated."""
         self.watch.forget([owned.partition.topic])
         self.tell("topics", str(error))
         self.member.tell(self.membership.lose, (owned.partition,), str(error))

@@ -1,7 +1,7 @@
 """The member's view of its session: heartbeats due, and when the coordinator may expire the member.
 
-`Tries` counts consecutive failures, and `backoff_ms` gives the pause after them. All take the time as
-an argument.
+`Tries` counts consecutive failures, and `backoff_ms` gives the pause after them. All take the time
+as an argument.
 """
 
 from typing import Final, Protocol
@@ -20,11 +20,11 @@ class MemberSession:
     """Heartbeats of one member, in ms; at most one is in flight.
 
     A coordinator removes a member for two reasons: it received no request for the session timeout,
-    or the group rebalances and the member has not joined within the rebalance timeout. A member that
-    cannot be reached hears of neither. So it counts from when it was last *included*: it then sent a
-    heartbeat whose response says that the group does not rebalance, or that the rebalance has this
-    member's join. A later response that only says "join again" proves that the session continues,
-    not that the rebalance waits any longer.
+    or the group rebalances and the member has not joined within the rebalance timeout. A member
+    that cannot be reached hears of neither. So it counts from when it was last *included*: it then
+    sent a heartbeat whose response says that the group does not rebalance, or that the rebalance
+    has this member's join. A later response that only says "join again" proves that the session
+    continues, not that the rebalance waits any longer.
     """
 
     def __init__(self, *, interval_ms: int, timeout_ms: int, rebalance_timeout_ms: int) -> None:
@@ -81,9 +81,9 @@ class MemberSession:
     def synced(self, sent: int, now: int) -> None:
         """The SyncGroup that was sent at `sent` succeeded: the group did not rebalance then.
 
-        The session is as old as before: SyncGroup does not renew the session of a member of a stable
-        group. So the next heartbeat is due at once. A heartbeat in flight from before says nothing
-        about the new generation.
+        The session is as old as before: SyncGroup does not renew the session of a member of a
+        stable group. So the next heartbeat is due at once. A heartbeat in flight from before says
+        nothing about the new generation.
         """
         self.included_at = max(self.included_at, sent)
         self._heard(self._heard_at)

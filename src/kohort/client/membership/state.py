@@ -1,8 +1,8 @@
 """The state of one membership, and the steps that its rules share.
 
-`Membership` adds the events that change this state. The rules are functions of the state, one module
-per subject: `joining`, `heartbeats`, `ending` (how partitions end early) and `leaving`. No rule
-reads a clock or sends a request: it appends to `actions`.
+`Membership` adds the events that change this state. The rules are functions of the state, one
+module per subject: `joining`, `heartbeats`, `ending` (how partitions end early) and `leaving`. No
+rule reads a clock or sends a request: it appends to `actions`.
 """
 
 from enum import Enum

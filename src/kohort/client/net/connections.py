@@ -1,8 +1,8 @@
 """The connections of one client: one per broker and purpose, opened on first use and after breaks.
 
 Different purposes never share a TCP connection: a JoinGroup that waits for minutes must not delay a
-commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt. After a
-failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`).
+commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt. After
+a failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`).
 """
 
 import asyncio
@@ -63,8 +63,9 @@ class Connections:
         """The first connection to any of the candidates that opens.
 
         Candidates are tried in turn: first those that did not fail lately, and among them first
-        those tried longest ago. A candidate that takes long does not hold up the next. When all have
-        failed, raises AuthenticationError if one refused the client, else BrokerUnreachableError.
+        those tried longest ago. A candidate that takes long does not hold up the next. When all
+        have failed, raises AuthenticationError if one refused the client, else
+        BrokerUnreachableError.
         """
         now = asyncio.get_running_loop().time()
         todo = sorted(

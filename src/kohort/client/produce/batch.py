@@ -220,9 +220,12 @@ class ProduceBatch:
         """Header and records of the closed batch."""
         payload = self._payload
         assert payload is not None, "the batch is open"
+        length, last_delta = HEADER_SIZE - SIZE_OVERHEAD + len(payload), self.count - 1
         head = bytearray(
-            HEADER.pack(0, HEADER_SIZE - SIZE_OVERHEAD + len(payload), -1, MAGIC, 0, self.codec, self.count - 1,
-                        self.base_timestamp, self._max_timestamp, *self.producer, self.sequence, self.count)
+            HEADER.pack(
+                0, length, -1, MAGIC, 0, self.codec, last_delta, self.base_timestamp,
+                self._max_timestamp, *self.producer, self.sequence, self.count,
+            )
         )  # fmt: skip
         crc = crc32c(payload, crc32c(memoryview(head)[ATTRIBUTES_AT:]))
         head[_CRC_AT:ATTRIBUTES_AT] = crc.to_bytes(4, "big")

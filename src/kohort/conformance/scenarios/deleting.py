@@ -44,7 +44,7 @@ async def unknown_group(stage: Stage) -> None:
 
 @scenario
 async def empty_group_id(stage: Stage) -> None:
-    """The empty group id: a group that can be committed to, described and deleted, but not joined."""
+    """The empty group id can be committed to, described and deleted, but not joined."""
     topic = await stage.create_topic()
     a = await member(stage, group="")
     await a.client.quiet("DeleteGroups", 2, groups_names=[""])

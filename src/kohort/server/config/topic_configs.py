@@ -172,7 +172,7 @@ def topic_log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConf
 def altered_topic_configs(
     overrides: Mapping[str, str], changes: Iterable[Change], broker: BrokerConfig
 ) -> dict[str, str]:
-    """The configs of a topic after `changes`. Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
+    """Configs of a topic after `changes`. Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
     changes = list(changes)
     if len({change.name for change in changes}) != len(changes):
         raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")

@@ -44,7 +44,7 @@ class TopicConfig:
     """Judges a list as a whole: (name of the config, words)."""
 
     def parse(self, text: str) -> Value:
-        """The typed value. Raises KafkaError INVALID_CONFIG, with Kafka's text, if it is refused."""
+        """The typed value. Raises KafkaError INVALID_CONFIG, with Kafka's text, if refused."""
         text = text.strip()
         match self.kind:
             case "boolean":

@@ -2,9 +2,10 @@
 
 A consumer of hundreds of partitions fetches again and again, and few have new records.
 
-    due       it is read by the next pass: it is asked for anew, its log changed, it had records or an error, a limit
-              kept its records back, or the client does not know its offsets yet
-    settled   the client has all there is of it and knows so. Its log tells when it changes, and then it is due
+    due       it is read by the next pass: the request names it anew, its log changed, it had
+              records or an error, a limit kept its records back, or the client does not know its
+              offsets yet
+    settled   the client has all records of it and its offsets; it is due once its log changes
 
 So a pass costs what the partitions that changed cost, and a fetch that waits costs nothing. A log
 tells a change once, unless a fetch waits here for more than that: nothing is left of a client that

@@ -4,8 +4,9 @@ A request names a session and its epoch:
 
     epoch -1   a full fetch without a session; ends the one it names
     epoch 0    a full fetch that asks for a new session in place of the one it names
-    epoch n    the n-th fetch of a session: the partitions named are added or moved, the forgotten ones dropped, and the
-               response has only partitions with records, an error, or offsets that moved
+    epoch n    the n-th fetch of a session: the partitions named are added or moved, the forgotten
+               ones dropped, and the response has only partitions with records, an error, or
+               offsets that moved
 
 The epoch counts the requests, so one that is lost or repeated is noticed and the client starts
 again. A session is known by its id alone, on any connection. Their number is bounded: when all

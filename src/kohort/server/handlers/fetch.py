@@ -5,8 +5,8 @@ could name a nearer replica, v12 is flexible and says which epoch was fetched la
 has topic ids (KIP-516), v15 says who asks in a tagged field (KIP-903), v16 could name a new leader
 (KIP-951), v17 and v18 are for replicas.
 
-The response is sent at once if it has `min_bytes` of records or any error, if there is nothing to wait
-for, or else when appends have made up for what was missing or the time is up. Whoever waits is
+The response is sent at once if it has `min_bytes` of records or any error, if there is nothing to
+wait for, or else when appends have made up for what was missing or the time is up. Whoever waits is
 called by the log: nothing polls.
 
 Batches are given whole, where Kafka cuts the last one at the limit and the client throws the piece

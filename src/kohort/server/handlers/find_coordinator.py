@@ -4,8 +4,8 @@ v0 knows groups only; v1 adds the key type, throttle time and an error message; 
 asks for many keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share
 groups, KIP-932).
 
-There is one node, so it coordinates everything. A key type that the version does not know, or a share
-key that is not `group:topicId:partition`, gets 42 with no node.
+There is one node, so it coordinates everything. A key type that the version does not know, or a
+share key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
 import re

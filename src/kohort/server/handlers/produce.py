@@ -4,9 +4,9 @@ v5 has the log's start offset, v7 allows zstd (KIP-110), v8 tells which records 
 (KIP-467), v10 could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are
 format v2 in all of them.
 
-acks 1 and -1 are the same on one node: the response says that the batch is in the log, and as durable
-as the server's policy asks. acks 0 has no response, so an error can only be reported by closing the
-connection, as in Kafka.
+acks 1 and -1 are the same on one node: the response says that the batch is in the log, and as
+durable as the server's policy asks. acks 0 has no response, so an error can only be reported by
+closing the connection, as in Kafka.
 
 Transactions are not served yet. A transactional batch without a transactional id is refused as in
 Kafka; with one, the log refuses it, as no transaction is open.

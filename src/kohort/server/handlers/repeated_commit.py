@@ -41,8 +41,25 @@ def is_repeatable(frame: bytes, topics: Sequence[Columns], end: int) -> bool:
 class RepeatedCommit(RepeatedRequest):
     """An OffsetCommit of one topic, as its connection keeps it."""
 
-    __slots__ = ("_before_id", "_behind_id", "_columns", "_commit", "_committer", "_count", "_end", "_first", "_id",
-                 "_key", "_only", "_size", "_success", "_success_size", "_topic", "_topics", "_version")  # fmt: skip
+    __slots__ = (
+        "_before_id",
+        "_behind_id",
+        "_columns",
+        "_commit",
+        "_committer",
+        "_count",
+        "_end",
+        "_first",
+        "_id",
+        "_key",
+        "_only",
+        "_size",
+        "_success",
+        "_success_size",
+        "_topic",
+        "_topics",
+        "_version",
+    )
 
     api_key = BY_NAME["offset_commit"].key
 
@@ -55,7 +72,7 @@ class RepeatedCommit(RepeatedRequest):
         read: Columns,
         columns: OffsetColumns,
     ) -> None:
-        """`frame` ends with its only topic, `read` from it and made into `columns` for the shard."""
+        """`frame` ends with its only topic, which was `read` from it into `columns`."""
         self._version = exchange.version
         self._topics = services.topics
         self._topic = services.topics.get(columns[0])

@@ -85,7 +85,7 @@ def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def offset(partition: TopicPartition, value: OffsetCommitValue, topics: Topics) -> dict[str, Any]:
-    """One committed offset with the lag behind its partition's end; nulls if the partition is gone."""
+    """One committed offset with its lag behind the end; nulls if the partition is gone."""
     log = topics.log(*partition)
     start, end = (None, None) if log is None else (log.start_offset, log.high_watermark)
     return {

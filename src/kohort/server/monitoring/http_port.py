@@ -37,7 +37,7 @@ def json_response(value: object, status: HTTPStatus = HTTPStatus.OK) -> HttpResp
 
 
 class HttpPort:
-    """Serves `routes`, path → function; a path that ends with "/" takes the rest of a longer one."""
+    """Serves `routes`, path → function; a path ending with "/" takes the rest of a longer one."""
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes

@@ -57,7 +57,7 @@ class Listener:
         self.metrics = RequestMetrics()
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Bind an address; returns it (port 0: a free one). Raises OSError if that is impossible."""
+        """Bind an address and return it (port 0: a free one). Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self.new_connection, host, port, backlog=BACKLOG, start_serving=False

@@ -87,7 +87,7 @@ class OpenConnections:
                 self._empty.set()
 
     async def close(self, deadline_s: float) -> None:
-        """Admit no more, drain every connection, and abort those left at the deadline. Idempotent."""
+        """Admit none, drain all connections, and abort what is left at the deadline. Idempotent."""
         self._closing = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -113,7 +113,7 @@ class OpenConnections:
         return False
 
     def _tick(self) -> None:
-        """Close what was idle for too long; ticks are coarse so that activity costs one assignment."""
+        """Close idle connections; ticks are coarse so that activity costs one assignment."""
         self.ticks += 1
         for connection in tuple(self._open):
             if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:

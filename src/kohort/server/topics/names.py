@@ -19,7 +19,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION, with Kafka's text, for a name no topic can have."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION, with Kafka's text, for an invalid name."""
     if not name:
         raise _invalid("the empty string is not allowed")
     if name in (".", ".."):
