@@ -8,12 +8,14 @@ import time
 import cramjam
 import pytest
 from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, InvalidRecordsError, Record, Rules, validate
 from kohort.protocol.compression import compress
-from kohort.protocol.records import encode
+from kohort.protocol.records import encode, largest_timestamp_delta
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -275,3 +277,28 @@ class TestCompressionType:
             code_of(batch, Rules(max_message_bytes=1_000, compression=Codec.NONE))
             is ErrorCode.message_too_large
         )
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("claimed", [NOW - 40 * 86_400_000, NOW + 1, NOW + 60_000, NOW + 90 * HOUR])
+def test_the_max_timestamp_is_that_of_the_records_whatever_the_header_says(codec, claimed):
+    """As Kafka's LogValidator: retention would delete what was written now, a lookup would miss it."""
+    times = [NOW - 5, NOW + 9, NOW - 3_000_000]
+    batch = batches.build([Record(b"k", b"v", (), time) for time in times], codec=codec)
+    corrected = validate(changed(batch, max_timestamp=claimed), Rules(), NOW)
+    header = batches.read_header(corrected)
+    assert header.max_timestamp == NOW + 9
+    assert batches.crc_is_right(corrected, header)
+    assert [record.timestamp for record in batches.decode_records(corrected)] == times
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-(2**41), 2**41), st.integers(0, 300)), min_size=1))
+def test_the_largest_timestamp_delta_is_that_of_a_full_walk(found):
+    times = [NOW + delta for delta, _ in found]
+    batch = batches.build(
+        [Record(None, bytes(size), (), time) for time, (_, size) in zip(times, found, strict=True)]
+    )
+    header = batches.read_header(batch)
+    largest = largest_timestamp_delta(batch, batches.HEADER_SIZE, len(found))
+    assert header.base_timestamp + largest == max(times)

@@ -5,14 +5,13 @@ All fields of the header and the CRC are always checked. Of the records:
 - Their number and lengths are always checked. A batch with a wrong count or broken records would
   stop every consumer of the partition. That costs 0.15 µs a record, and decompression of a
   compressed batch.
-- Their keys and timestamps (1 µs a record) are checked only where the response depends on them.
+- Their largest timestamp is always looked for (0.2 µs a record), unless the topic has
+  LogAppendTime. A header with another max timestamp is corrected, as Kafka does: retention by time
+  and ListOffsets by timestamp go by it.
+- Their keys and each timestamp (1 µs a record) are checked only where the response depends on them.
   That is on a compacted topic, which refuses records without a key; when
-  `message.timestamp.before.max.ms` is set; and when the header's timestamps are out of range or
-  contradict each other.
-
-Kafka always reads the records, and corrects a header with a wrong max timestamp. Here it is
-corrected only if the records were read for one of these reasons. Only ListOffsets by timestamp and
-retention by time depend on it.
+  `message.timestamp.before.max.ms` is set; and when the header's timestamps are out of range, or
+  not those of its records.
 
 Three error codes are unexpected, and were observed on Kafka 4.3. Records that do not decompress are
 UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there. A cut second batch
@@ -113,6 +112,9 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
         )
     else:
         records.measure(content, start, header.record_count)
+        if not rules.log_append_time and _latest(content, start, header) != header.max_timestamp:
+            found = records.walk(content, start, header.record_count)
+            batch = _validate_records(batch, header, found, rules, now)
     if rules.compression is not None and rules.compression != header.codec:
         batch = recompress(read_header(batch), content[start:], rules.compression)
         _validate_size(batch, rules)
@@ -201,6 +203,12 @@ def _records(batch: Buffer, header: Header) -> tuple[bytes, int]:
             else error.code
         )
         raise KafkaError(code, error.message) from None
+
+
+def _latest(content: bytes, start: int, header: Header) -> int:
+    """The largest timestamp of a batch's records (ms), whatever its header says."""
+    delta = records.largest_timestamp_delta(content, start, header.record_count)
+    return header.base_timestamp + delta
 
 
 def _must_read(header: Header, rules: Rules, now: int) -> bool:

