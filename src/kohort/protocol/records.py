@@ -203,7 +203,12 @@ def largest_timestamp_delta(data: bytes, position: int, count: int) -> int:
             position = start + (size >> 1)
             delta = data[start + 1]  # behind the attributes; zigzag: even if not negative
             if delta >= 128:
-                delta, _ = read_raw_varint(data, start + 1)
+                if (more := data[start + 2]) < 128:
+                    delta = delta & 127 | more << 7
+                elif (most := data[start + 3]) < 128:
+                    delta = delta & 127 | (more & 127) << 7 | most << 14
+                else:
+                    delta, _ = read_raw_varint(data, start + 1)
             if delta & 1:
                 earliest_negative = min(earliest_negative, delta)
             elif delta > latest:
