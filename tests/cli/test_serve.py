@@ -1,18 +1,29 @@
 """`kohort serve` as a process: how it starts, what it refuses, how it ends."""
 
+import asyncio
 import json
+import os
 import signal
 import socket
 import struct
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.served import METADATA, Serve, ask, endpoint
+from kohort.cli.serve import run_until_stopped
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
+from kohort.log.segment import Segment
+from kohort.protocol.batches import pack
+from kohort.server.config import Config
+from kohort.types import Timestamp, TopicPartition
 
 TOPIC = b"\x00\x00\x00\x01\x00\x01t"
 """Metadata v0 for the topic "t"."""
@@ -58,6 +69,44 @@ def test_a_signal_while_it_starts_ends_it_too(serve: Serve) -> None:
     server.process.send_signal(signal.SIGTERM)
     server.process.send_signal(signal.SIGTERM)
     assert server.wait() in (0, 128 + signal.SIGTERM)
+
+
+def test_a_signal_during_the_check_ends_it_and_the_next_start_checks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check runs beside the event loop, which hears signals."""
+    segment_check, began = Segment.recover, threading.Event()
+
+    def slow(self: Segment, *, stop: Callable[[], None], **options: bool) -> int:
+        began.set()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            stop()
+            time.sleep(0.01)
+        return segment_check(self, stop=stop, **options)
+
+    directory = LocalDirectory(tmp_path / "data")
+    directory.open(TopicPartition("__cluster_metadata", 0), LogConfig()).append(
+        pack([(b"{}", b"{}")], 1), Timestamp(1)
+    )
+    directory.close()
+    (tmp_path / "data" / ".clean-shutdown").unlink()
+    (tmp_path / "data" / ".lock").write_text("1\nan earlier boot\n")
+    monkeypatch.setattr(Segment, "recover", slow)
+    config = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path / "data")})
+
+    async def stopped() -> tuple[int, float]:
+        serving = asyncio.ensure_future(run_until_stopped(config))
+        await asyncio.to_thread(began.wait, 10)
+        begun = time.monotonic()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await serving, time.monotonic() - begun
+
+    code, seconds = asyncio.run(stopped())
+    assert code == 0
+    assert seconds < 1
+    assert not (tmp_path / "data" / ".clean-shutdown").exists()
+    assert "an earlier boot" in (tmp_path / "data" / ".lock").read_text()
 
 
 def test_what_it_was_told_survives_a_restart(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from kohort.errors import KohortError
@@ -30,16 +31,11 @@ class DirectoryLock:
         self._path = path
         self._distrusted = False
         self._fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        owner, _, boot = os.read(self._fd, 200).decode(errors="replace").partition("\n")
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self._boot = _lock(self._fd, path)
+        except KohortError:
             os.close(self._fd)
-            raise KohortError(
-                f"{path} is in use by process {owner or 'unknown'}; stop that server or "
-                "give this one another directory"
-            ) from None
-        self._boot = boot.strip()
+            raise
         self.last_end = self._how_it_ended()
         self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
         """Nothing that was found is in doubt."""
@@ -100,6 +96,36 @@ class DirectoryLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep servers away from a data directory, and change nothing of what it says of its last end.
+
+    Raises KohortError if a server has it, or there is none; OSError.
+    """
+    try:
+        fd = os.open(path / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        raise KohortError(f"{path} is no data directory of Kohort: it has no {_LOCK}") from None
+    try:
+        _lock(fd, path)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: Path) -> str:
+    """The boot id in the lock file, once the lock is held. Raises KohortError if it is not."""
+    owner, _, boot = os.read(fd, 200).decode(errors="replace").partition("\n")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise KohortError(
+            f"{path} is in use by process {owner or 'unknown'}; stop that server or "
+            "give this one another directory"
+        ) from None
+    return boot.strip()
 
 
 def boot_id() -> str:

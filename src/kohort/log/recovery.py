@@ -68,10 +68,7 @@ def load(
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
         checkpoint = files.load_checkpoint(path)
-    bases = sorted(int(match[1]) for match in map(_SEGMENT.fullmatch, names) if match)
-    segments = [_found(path, base, open_files, interval) for base in bases]
-    for segment, following in pairwise(segments):
-        segment.end_offset = following.base_offset
+    segments = found_segments(path, open_files, interval)
     try:
         segments = _Opening(path, segments, checkpoint, stop).check(
             holes=last_end is LastEnd.CRASHED and holes, everything=last_end is LastEnd.CRASHED
@@ -89,6 +86,26 @@ def load(
         recovery_point=min(checkpoint.recovery_point, end_offset),
         cleaned=min(checkpoint.cleaned, end_offset),
     )
+
+
+def complete_swaps(path: str) -> None:
+    """Complete or remove what a compaction left that was interrupted. Raises OSError."""
+    _tidy(path, os.listdir(path))
+
+
+def has_swaps(path: str) -> bool:
+    """Whether a compaction was interrupted. Raises OSError."""
+    return any(name.endswith(files.SWAP) for name in os.listdir(path))
+
+
+def found_segments(path: str, open_files: OpenFiles, interval: int = 4096) -> list[Segment]:
+    """The segments in the directory `path`, in order and unchecked. Raises OSError."""
+    matches = map(_SEGMENT.fullmatch, os.listdir(path))
+    bases = sorted(int(match[1]) for match in matches if match)
+    segments = [_found(path, base, open_files, interval) for base in bases]
+    for segment, following in pairwise(segments):
+        segment.end_offset = following.base_offset
+    return segments
 
 
 def _distrust(segments: list[Segment], recovery_point: int) -> None:
@@ -141,8 +158,7 @@ class _Opening:
         return self._segments
 
     def _recover_active(self, segment: Segment, *, holes: bool, everything: bool) -> None:
-        gaps = segment.base_offset < self._checkpoint.cleaned
-        end = segment.recover(everything=everything, gaps=gaps, stop=self._stop)
+        end = segment.recover(everything=everything, gaps=self._gaps(segment), stop=self._stop)
         if not holes:
             self._refuse_batches_behind(segment, end)
         if segment.end_offset < self._checkpoint.recovery_point:
@@ -157,7 +173,7 @@ class _Opening:
     def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
         """Whether the segment is whole; else it ends before the hole."""
         next_base = segment.end_offset
-        end = segment.recover(everything=True, gaps=True, stop=self._stop)
+        end = segment.recover(everything=True, gaps=self._gaps(segment), stop=self._stop)
         if end == segment.size and segment.end_offset == next_base:
             segment.seal()
             return True
@@ -165,6 +181,10 @@ class _Opening:
             raise self._corrupt(segment, end, "no valid batch is there")
         self._cut(segment, end)
         return False
+
+    def _gaps(self, segment: Segment) -> bool:
+        """Whether compaction may have left gaps between offsets."""
+        return segment.base_offset < self._checkpoint.cleaned
 
     def _refuse_batches_behind(self, segment: Segment, end: int) -> None:
         if end == segment.size:

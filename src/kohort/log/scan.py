@@ -126,6 +126,8 @@ class Behind(NamedTuple):
     offset: int
     """Its base offset."""
     batches: int
+    end_offset: int
+    """Offset after the last of them."""
 
 
 def behind(store: Store, position: int, next_offset: int) -> Behind | None:
@@ -144,7 +146,7 @@ def behind(store: Store, position: int, next_offset: int) -> Behind | None:
             next_offset = header.last_offset + 1
             start = position + header.size
         position = start
-    return None if first is None else Behind(*first, found)
+    return None if first is None else Behind(*first, found, next_offset)
 
 
 def _next_start(store: Store, position: int, next_offset: int) -> int | None:

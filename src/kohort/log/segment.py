@@ -392,6 +392,8 @@ class Segment:
             stop()
             if header.base_offset != self.end_offset and not gaps:
                 break
+            if header.last_offset - self.base_offset > LARGEST:  # no index can name it
+                break
             self.note(at, header.size, header.last_offset, header.max_timestamp)
             reached = at + header.size
         return reached

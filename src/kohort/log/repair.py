@@ -1,0 +1,150 @@
+"""Finding damage in the log of one partition, and ending the log before it.
+
+Every byte is read: each batch is checked by its CRC, and the offsets of batches and segments must
+follow each other. A torn tail is no damage, as the next start cuts it off. Nothing is deleted: what
+is cut is kept beside the log (see `aside`).
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kohort.log import aside, files, recovery, scan
+from kohort.log.backing import Checkpoint
+from kohort.log.damage import Damage
+from kohort.log.segment import Segment
+from kohort.log.storage import OpenFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """What ending a log before its first damage takes out of it."""
+
+    damage: Damage
+    end_offset: int
+    """Offset after the last record of the log as it is."""
+    bytes: int
+    batches: int
+    """Whole batches behind the damage, which are taken out too."""
+    files: tuple[str, ...]
+    """The segments behind the one that is damaged, which are taken out whole."""
+
+
+def examine(directory: str) -> Cut | None:
+    """What has to be cut off the log in `directory`; None if it is not damaged. Raises OSError."""
+    checkpoint = _checkpoint(directory)
+    segments = recovery.found_segments(directory, OpenFiles())
+    try:
+        for number, segment in enumerate(segments):
+            following = segments[number + 1 :]
+            damage = _damage(directory, segment, following, checkpoint)
+            if damage is not None:
+                return _cut(directory, segment, following, damage)
+    finally:
+        for segment in segments:
+            segment.log.close()
+    return None
+
+
+def execute(directory: str, cut: Cut) -> list[str]:
+    """Cut it; returns the files that keep what was cut. Raises OSError."""
+    kept: list[str] = []
+    for file in reversed(cut.files):
+        kept.append(aside.keep_whole(file))
+        _remove_indexes(file)
+    if os.stat(cut.damage.file).st_size > cut.damage.position:
+        kept.append(aside.keep_tail(cut.damage.file, cut.damage.position))
+    descriptor = os.open(cut.damage.file, os.O_RDWR)
+    try:
+        os.ftruncate(descriptor, cut.damage.position)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    _remove_indexes(cut.damage.file)
+    _lower_checkpoint(directory, cut.damage.offset)
+    return kept
+
+
+def _damage(
+    directory: str, segment: Segment, following: list[Segment], checkpoint: Checkpoint
+) -> Damage | None:
+    end, next_offset = _end(segment, gaps=bool(following) or _has_gaps(segment, checkpoint))
+    if following:
+        if end == segment.size and next_offset == following[0].base_offset:
+            return None
+        what = (
+            "no valid batch is there"
+            if end < segment.size
+            else f"the records up to offset {following[0].base_offset - 1} are missing"
+        )
+    elif end < segment.size and scan.behind(segment.log, end, next_offset) is not None:
+        what = "no valid batch follows there, but whole ones lie behind"
+    elif next_offset < checkpoint.recovery_point:
+        what = f"the records up to offset {checkpoint.recovery_point - 1}, which were synced, are missing"
+    else:
+        return None
+    file = files.segment_path(directory, segment.base_offset, files.LOG)
+    return Damage(file=file, position=end, offset=next_offset, what=what)
+
+
+def _has_gaps(segment: Segment, checkpoint: Checkpoint) -> bool:
+    return segment.base_offset < checkpoint.cleaned
+
+
+def _end(segment: Segment, *, gaps: bool) -> tuple[int, int]:
+    """(position, offset) of the end of what is valid in a segment."""
+    position, next_offset = 0, segment.base_offset
+    for at, header, _ in scan.intact(segment.log, 0, segment.base_offset):
+        if header.base_offset != next_offset and not gaps:
+            break
+        position, next_offset = at + header.size, header.last_offset + 1
+    return position, next_offset
+
+
+def _cut(directory: str, segment: Segment, following: list[Segment], damage: Damage) -> Cut:
+    behind = list(_behind(segment, following, damage))
+    return Cut(
+        damage=damage,
+        end_offset=max([damage.offset, *(offset for _, offset in behind)]),
+        bytes=segment.size - damage.position + sum(each.size for each in following),
+        batches=sum(batches for batches, _ in behind),
+        files=tuple(
+            files.segment_path(directory, each.base_offset, files.LOG) for each in following
+        ),
+    )
+
+
+def _behind(
+    segment: Segment, following: list[Segment], damage: Damage
+) -> Iterator[tuple[int, int]]:
+    """(whole batches, offset after the last one) behind the damage, segment by segment."""
+    found = scan.behind(segment.log, damage.position, damage.offset)
+    if found is not None:
+        yield found.batches, found.end_offset
+    for each in following:
+        found = scan.behind(each.log, 0, each.base_offset)
+        if found is not None:
+            yield found.batches, found.end_offset
+
+
+def _remove_indexes(file: str) -> None:
+    """They name what is not there any more, and are made anew."""
+    for suffix in (files.INDEX, files.TIMEINDEX):
+        path = file.removesuffix(files.LOG) + suffix
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
+def _checkpoint(directory: str) -> Checkpoint:
+    """That of the log; without one, or where it is broken, as if there were none."""
+    try:
+        return files.decode_checkpoint(files.read_file(f"{directory}/{files.CHECKPOINT}"))
+    except ValueError:
+        return Checkpoint()
+
+
+def _lower_checkpoint(directory: str, end_offset: int) -> None:
+    lowered = Checkpoint(*(min(value, end_offset) for value in _checkpoint(directory)))
+    path = f"{directory}/{files.CHECKPOINT}"
+    files.replace_file(path, files.encode_checkpoint(lowered), durable=True)
+    aside.sync_directory(directory)

@@ -1,0 +1,88 @@
+"""`kohort repair`: shows, and changes nothing; with --execute it cuts, and keeps."""
+
+import pytest
+
+from kohort.cli.app import run
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
+from kohort.protocol import batches
+from kohort.protocol.batches import Record
+from kohort.types import Timestamp, TopicPartition
+
+NOW = Timestamp(1_700_000_000_000)
+
+
+@pytest.fixture
+def data(tmp_path):
+    directory = LocalDirectory(tmp_path / "data")
+    for partition in (0, 1):
+        log = directory.open(TopicPartition("orders", partition), LogConfig())
+        for _ in range(10):
+            log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
+    directory.close()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def damaged(data):
+    stored = data / "orders-1" / f"{0:020}.log"
+    content = bytearray(stored.read_bytes())
+    content[4 * len(content) // 10 + 80] ^= 1
+    stored.write_bytes(content)
+    return data
+
+
+def test_nothing_is_damaged(data, capsys):
+    assert run(["repair", str(data)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_it_shows_and_then_cuts(damaged, capsys):
+    stored = damaged / "orders-1" / f"{0:020}.log"
+    before = stored.read_bytes()
+    assert run(["repair", str(damaged)]) == 3
+    shown = capsys.readouterr().out
+    for told in ("orders-1", "offset 4", "5 whole batches behind"):
+        assert told in shown
+    assert "offsets 4 to 9" in shown
+    assert stored.read_bytes() == before
+    assert run(["repair", str(damaged), "orders-0"]) == 0
+    assert run(["repair", str(damaged), "orders-1", "--execute"]) == 0
+    (kept,) = (damaged / "orders-1").glob("*.cut")
+    assert str(kept) in capsys.readouterr().out
+    assert stored.read_bytes() + kept.read_bytes() == before
+    assert run(["repair", str(damaged)]) == 0
+    directory = LocalDirectory(damaged)
+    assert directory.open(TopicPartition("orders", 1), LogConfig()).end_offset == 4
+    directory.close()
+
+
+def test_it_is_refused_while_a_server_has_the_directory(damaged, capsys):
+    directory = LocalDirectory(damaged)
+    assert run(["repair", str(damaged), "--execute"]) == 2
+    assert "is in use by process" in capsys.readouterr().err
+    directory.close()
+
+
+def test_what_is_no_data_directory_or_no_log_is_refused(data, tmp_path, capsys):
+    assert run(["repair", str(tmp_path / "other")]) == 2
+    assert run(["repair", str(data), "order-0"]) == 2
+    assert "did you mean orders-0?" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_log_that_cannot_be_read_fails_and_the_others_are_checked(damaged, capsys, monkeypatch):
+    from kohort.log import repair
+
+    examine = repair.examine
+
+    def failing(path):
+        if path.endswith("orders-0"):
+            raise OSError(5, "Input/output error")
+        return examine(path)
+
+    monkeypatch.setattr(repair, "examine", failing)
+    assert run(["repair", str(damaged)]) == 1
+    told = capsys.readouterr()
+    assert "Input/output error" in told.err
+    assert "orders-1" in told.out

@@ -1,0 +1,255 @@
+"""Damage that is no torn tail: refused by name or repaired with a log line, never served as good."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log import recovery, repair
+from kohort.log.base import LogConfig
+from kohort.log.damage import CorruptLogError
+from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
+from kohort.log.refused import RefusedLog
+from kohort.log.storage import OpenFiles
+from kohort.protocol import batches
+
+from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of
+from .test_recovery import NAME, logs_of, opened, write
+
+ALL_ENDS = list(LastEnd)
+INDEXED = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
+
+
+def flip(path, position, bit=0):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def bytes_of(path):
+    return {each.name: each.read_bytes() for each in path.iterdir() if each.suffix == ".log"}
+
+
+class TestInTheMiddle:
+    @pytest.mark.parametrize("last_end", [LastEnd.CLEAN, LastEnd.KILLED])
+    def test_of_the_active_segment(self, data, last_end):
+        write(data, LogConfig(), count=10)
+        (stored,) = logs_of(data / NAME)
+        size = stored.stat().st_size // 10
+        flip(stored, 4 * size + 70)
+        before = bytes_of(data / NAME)
+        with pytest.raises(CorruptLogError) as refused:
+            opened(data / NAME, last_end, LogConfig())
+        told = str(refused.value)
+        assert f"{stored} is damaged at byte {4 * size}, offset 4" in told
+        assert "5 whole ones lie behind" in told
+        assert "kohort repair" in told
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        assert bytes_of(data / NAME) == before
+
+    @pytest.mark.parametrize("last_end", ALL_ENDS)
+    def test_a_sealed_segment_cut_at_a_batch_boundary_before_an_empty_one(self, data, last_end):
+        """Consumers stayed stuck there, and a shard loaded for ever."""
+        write(data, LogConfig(), count=10)
+        (stored,) = logs_of(data / NAME)
+        os.truncate(stored, stored.stat().st_size // 10 * 7)
+        (data / NAME / f"{10:020}.log").touch()
+        (data / NAME / "checkpoint").write_text("recovery_point 10\n")
+        with pytest.raises(CorruptLogError, match="records up to offset 9 are missing"):
+            opened(data / NAME, last_end, LogConfig())
+
+    def test_a_hole_after_a_crash_ends_the_log_and_is_kept(self, data, caplog):
+        before = write(data)
+        paths = logs_of(data / NAME)
+        (data / NAME / "checkpoint").unlink(missing_ok=True)
+        whole = bytes_of(data / NAME)
+        flip(paths[2], 300)
+        log = opened(data / NAME, LastEnd.CRASHED)
+        left = records_of(log)
+        assert left == before[: len(left)]
+        kept = sorted((data / NAME).glob("*.cut"))
+        assert len(kept) == len(paths) - 2
+        assert all(str(path) in caplog.text for path in kept), "the log says where"
+        for path in kept[1:]:
+            assert path.read_bytes() == whole[path.name.split(".log")[0] + ".log"]
+
+    def test_a_segment_that_is_gone(self, data):
+        write(data)
+        for lost in (1, -1):
+            copy = data.parent / f"copy{lost}"
+            shutil.copytree(data / NAME, copy)
+            logs_of(copy)[lost].unlink()
+            if lost == -1:
+                (copy / "checkpoint").write_text("recovery_point 60\n")
+            with pytest.raises(CorruptLogError, match="are missing"):
+                opened(copy, LastEnd.KILLED)
+
+    def test_metadata_has_no_holes_even_after_a_crash(self, data):
+        write(data, LogConfig(), count=10)
+        (stored,) = logs_of(data / NAME)
+        flip(stored, 100)
+        with pytest.raises(CorruptLogError):
+            recovery.load(str(data / NAME), OpenFiles(), 4096, LastEnd.CRASHED, holes=False)
+
+    def test_others_are_served(self, data, caplog):
+        write(data, LogConfig(), count=10)
+        (stored,) = logs_of(data / NAME)
+        flip(stored, 100)
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, LogConfig())
+        other = directory.open(ORDERS._replace(partition=1), LogConfig())
+        fill(other, 3)
+        assert isinstance(log, RefusedLog)
+        assert len(directory.problems.texts(9)) == 1
+        assert "is damaged at byte" in caplog.text
+        for ask in (
+            log.ensure_open,
+            lambda: log.read(0, 1),
+            lambda: log.append(batch(b"a"), NOW),
+            lambda: log.trim(1),
+            log.max_timestamp,
+            lambda: log.offset_for_timestamp(0),
+            lambda: asyncio.run(log.durable()),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                ask()
+            assert refused.value.code is ErrorCode.kafka_storage_error
+        directory.close()
+        assert not (data / ".clean-shutdown").exists(), "what was refused was not checked"
+
+
+class TestBitFlips:
+    """One bit in any file of a log: what is then served is what was written."""
+
+    @pytest.fixture
+    def stored(self, data):
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, INDEXED)
+        for at in range(24):
+            log.append(batch(b"%04d" % at * 10, timestamp=NOW + at), NOW)
+            log.append(from_producer(7, 0, at, timestamp=NOW + at), NOW)
+        found = records_of(log)
+        directory.close()
+        assert len(logs_of(data / NAME)) == 3
+        return found
+
+    @pytest.mark.parametrize("last_end", ALL_ENDS)
+    @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", "producers", "checkpoint"])
+    def test_anywhere(self, data, stored, suffix, last_end, caplog):
+        source = data / NAME
+        for path in sorted(source.iterdir()):
+            if not path.name.endswith(suffix):
+                continue
+            for position in range(0, path.stat().st_size, 7):
+                copy = data.parent / "copy"
+                shutil.copytree(source, copy)
+                flip(copy / path.name, position, position % 8)
+                self.check(copy, stored, last_end, caplog, is_log=suffix == ".log")
+                shutil.rmtree(copy)
+
+    def check(self, copy, stored, last_end, caplog, *, is_log):
+        caplog.clear()
+        before = bytes_of(copy)
+        try:
+            log = opened(copy, last_end, INDEXED)
+        except CorruptLogError as refused:
+            assert is_log
+            assert str(copy) in str(refused)  # noqa: PT017 - most flips are repaired
+            assert bytes_of(copy) == before
+            return
+        try:
+            found = records_of(log)
+            assert found == stored[: len(found)]
+            if len(found) < len(stored):
+                assert is_log
+                assert "kept in" in caplog.text
+            for at in range(0, len(found), 5):
+                placed = log.offset_for_timestamp(stored[at].timestamp)
+                first = next(each for each in stored if each.timestamp == stored[at].timestamp)
+                assert placed == (first.offset, first.timestamp)
+            if found:  # after a crash of the machine all of it may be cut, and kept
+                newest = max(segment.max_timestamp for segment in log.segments)
+                assert newest == found[-1].timestamp
+        except CorruptLogError as refused:
+            assert is_log
+            assert str(copy) in str(refused)  # noqa: PT017
+        finally:
+            log.end(ErrorCode.not_leader_or_follower)
+
+    def test_a_read_gives_what_lies_before_the_damage(self, data, stored):
+        path = logs_of(data / NAME)[1]
+        base = int(path.stem)
+        flip(path, path.stat().st_size // 2)
+        log = opened(data / NAME, LastEnd.CLEAN, INDEXED)
+        found = []
+        with pytest.raises(CorruptLogError):
+            read_all(log, found)
+        assert found == stored[: len(found)]
+        assert len(found) > base
+
+
+class TestRepair:
+    def test_it_cuts_what_it_shows_and_keeps_it(self, data):
+        before = write(data)
+        path = data / NAME
+        third = logs_of(path)[2]
+        whole = bytes_of(path)
+        flip(third, 200)
+        cut = repair.examine(str(path))
+        assert bytes_of(path)[third.name] != whole[third.name]
+        assert cut.damage.file == str(third)
+        assert cut.batches == 60 - cut.damage.offset - 1
+        assert cut.end_offset == 60
+        damaged = bytes_of(path)
+        kept = repair.execute(str(path), cut)
+        log = opened(path, LastEnd.KILLED)
+        assert records_of(log) == before[: cut.damage.offset]
+        assert log.append(batch(b"next"), NOW).base_offset == cut.damage.offset
+        assert repair.examine(str(path)) is None
+        assert len(kept) == len(cut.files) + 1
+        tail = damaged[third.name][cut.damage.position :]
+        assert sum(os.path.getsize(each) for each in kept) == cut.bytes
+        assert tail in [Path(each).read_bytes() for each in kept]
+
+    @pytest.mark.parametrize("at", range(0, 4_000, 131))
+    def test_whatever_is_damaged_can_be_opened_afterwards(self, data, at):
+        before = write(data)
+        path = data / NAME
+        paths = logs_of(path)
+        flip(paths[at // 1_800], at % 1_800)
+        while (cut := repair.examine(str(path))) is not None:
+            repair.execute(str(path), cut)
+        left = records_of(opened(path, LastEnd.KILLED))
+        assert left == before[: len(left)]
+
+    def test_a_torn_tail_and_a_whole_log_need_none(self, data):
+        write(data)
+        assert repair.examine(str(data / NAME)) is None
+        last = logs_of(data / NAME)[-1]
+        os.truncate(last, last.stat().st_size - 3)
+        assert repair.examine(str(data / NAME)) is None
+
+    def test_a_log_that_ends_before_what_was_synced(self, data):
+        write(data)
+        path = data / NAME
+        logs_of(path)[-1].unlink()
+        (path / "checkpoint").write_text("recovery_point 60\n")
+        cut = repair.examine(str(path))
+        assert (cut.bytes, cut.batches, cut.files) == (0, 0, ())
+        repair.execute(str(path), cut)
+        assert opened(path, LastEnd.KILLED).end_offset == cut.damage.offset
+
+
+def read_all(log, found):
+    """Append every record to `found`, in small reads."""
+    offset = 0
+    while offset < log.end_offset:
+        content = bytes(log.read(offset, 500))
+        assert content
+        for position, _ in batches.iterate(content):
+            found += batches.decode_records(content, position)
+        offset = found[-1].offset + 1

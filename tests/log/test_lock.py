@@ -1,0 +1,77 @@
+"""What a data directory says of its last end is changed only when it is true."""
+
+import pytest
+
+from kohort.errors import KohortError
+from kohort.log import lock
+from kohort.log.base import LogConfig
+from kohort.log.damage import OpeningStoppedError
+from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
+
+from .conftest import ORDERS, fill
+
+CLEAN = ".clean-shutdown"
+
+
+@pytest.fixture
+def crashed(data, monkeypatch):
+    """A directory whose machine went down."""
+    directory = LocalDirectory(data)
+    fill(directory.open(ORDERS, LogConfig()), 5)
+    directory.close()
+    (data / CLEAN).unlink()
+    monkeypatch.setattr(lock, "boot_id", lambda: "after the crash")
+    return data
+
+
+def kill(directory):
+    directory._lock.release()
+
+
+def test_killed_during_the_check_it_is_checked_again(crashed):
+    directory = LocalDirectory(crashed)
+    directory.open(ORDERS, LogConfig())
+    kill(directory)
+    directory = LocalDirectory(crashed)
+    assert directory.last_end is LastEnd.CRASHED
+    directory.open(ORDERS, LogConfig())
+    directory.confirm_start()
+    kill(directory)
+    assert LocalDirectory(crashed).last_end is LastEnd.KILLED
+
+
+def test_a_start_that_is_refused_forgets_nothing(crashed):
+    directory = LocalDirectory(crashed)
+    directory.open(ORDERS, LogConfig())
+    directory.close()  # the port was in use
+    assert not (crashed / CLEAN).exists()
+    again = LocalDirectory(crashed)
+    assert again.last_end is LastEnd.CRASHED
+    with pytest.raises(KohortError, match="in use"):
+        LocalDirectory(crashed)
+    again.open(ORDERS, LogConfig())
+    again.confirm_start()
+    again.close()
+    assert LocalDirectory(crashed).last_end is LastEnd.CLEAN
+
+
+def test_a_clean_end_stays_one_if_the_next_start_is_refused(data):
+    directory = LocalDirectory(data)
+    fill(directory.open(ORDERS, LogConfig()), 5)
+    directory.close()
+    LocalDirectory(data).close()
+    directory = LocalDirectory(data)
+    assert directory.last_end is LastEnd.CLEAN
+    assert not (data / CLEAN).exists()
+    kill(directory)
+    assert LocalDirectory(data).last_end is LastEnd.KILLED
+
+
+def test_a_check_that_is_stopped_is_made_again(crashed):
+    directory = LocalDirectory(crashed)
+    directory.stop_opening()
+    with pytest.raises(OpeningStoppedError):
+        directory.open(ORDERS, LogConfig())
+    directory.close()
+    assert LocalDirectory(crashed).last_end is LastEnd.CRASHED
