@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import recovery, repair
+from kohort.log import repair
 from kohort.log.base import LogConfig
 from kohort.log.damage import CorruptLogError
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
-from kohort.log.storage import OpenFiles
 from kohort.protocol import batches
 
 from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of
@@ -87,13 +86,6 @@ class TestInTheMiddle:
                 (copy / "checkpoint").write_text("recovery_point 60\n")
             with pytest.raises(CorruptLogError, match="are missing"):
                 opened(copy, LastEnd.KILLED)
-
-    def test_metadata_has_no_holes_even_after_a_crash(self, data):
-        write(data, LogConfig(), count=10)
-        (stored,) = logs_of(data / NAME)
-        flip(stored, 100)
-        with pytest.raises(CorruptLogError):
-            recovery.load(str(data / NAME), OpenFiles(), 4096, LastEnd.CRASHED, holes=False)
 
     def test_others_are_served(self, data, caplog):
         write(data, LogConfig(), count=10)

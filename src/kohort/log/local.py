@@ -5,7 +5,7 @@ process), or the disk ("fsync": it survives a power failure).
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -26,6 +26,7 @@ from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
+from kohort.log.segment import Segment
 from kohort.log.storage import OpenFiles
 from kohort.types import Timestamp, TopicPartition
 
@@ -161,7 +162,6 @@ class LocalDirectory:
             self._files,
             config.index_interval_bytes,
             last_end,
-            holes=not synced_by_owner,
             stop=self._go_on,
         )
         backing = FileBacking(
@@ -187,7 +187,7 @@ class LocalDirectory:
             self.problems,
         )
         if in_commits:
-            sync_all(log.unsynced())  # what readers see from the start is durable
+            _sync_found(path, segments)  # what readers see from the start is durable
         return log
 
     def _directory(self, topic_partition: TopicPartition) -> str:
@@ -236,3 +236,16 @@ class LocalDirectory:
             self._lock.mark_clean()
         finally:
             self._lock.release()
+
+
+def _sync_found(path: str, segments: Sequence[Segment]) -> None:
+    """Sync what a process that was killed left in memory. Raises OSError.
+
+    The names of files that are made later are not part of it: whoever appends syncs them.
+    """
+    unsynced = [segment for segment in segments if segment.unsynced]
+    files = [file for segment in unsynced if (file := segment.log.file()) is not None]
+    if files:
+        sync_all((*files, path, os.path.dirname(path)))
+    for segment in unsynced:
+        segment.unsynced = False

@@ -52,14 +52,12 @@ def load(
     interval: int,
     last_end: LastEnd,
     *,
-    holes: bool = True,
     stop: Callable[[], None] = lambda: None,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
-    `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
-    every append was synced before the next. `stop` is called again and again, and may raise. Raises
-    CorruptLogError, and then no segment was changed; OSError.
+    `stop` is called again and again, and may raise. Raises CorruptLogError, and then no segment was
+    changed; OSError.
     """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
@@ -71,7 +69,7 @@ def load(
     segments = found_segments(path, open_files, interval)
     try:
         segments = _Opening(path, segments, checkpoint, stop).check(
-            holes=last_end is LastEnd.CRASHED and holes, everything=last_end is LastEnd.CRASHED
+            crashed=last_end is LastEnd.CRASHED
         )
     except BaseException:
         for segment in segments:
@@ -140,26 +138,26 @@ class _Opening:
         self._checkpoint = checkpoint
         self._stop = stop
 
-    def check(self, *, holes: bool, everything: bool) -> list[Segment]:
+    def check(self, *, crashed: bool) -> list[Segment]:
         """The segments that are whole, the last one ready to append.
 
-        With `everything`, every batch beyond the recovery point is checked; with `holes`, the log
+        After a crash of the machine, every batch beyond the recovery point is checked, and the log
         ends there before the first that is not whole. Raises CorruptLogError, OSError.
         """
         for number, segment in enumerate(self._segments):
             self._stop()
             if number == len(self._segments) - 1:
-                self._recover_active(segment, holes=holes, everything=everything)
-            elif not everything or segment.end_offset <= self._checkpoint.recovery_point:
+                self._recover_active(segment, crashed=crashed)
+            elif not crashed or segment.end_offset <= self._checkpoint.recovery_point:
                 segment.check_end(self._stop)
-            elif not self._recover_sealed(segment, holes=holes):
+            elif not self._recover_sealed(segment):
                 self._set_aside(self._segments[number + 1 :])
                 return self._segments[: number + 1]
         return self._segments
 
-    def _recover_active(self, segment: Segment, *, holes: bool, everything: bool) -> None:
-        end = segment.recover(everything=everything, gaps=self._gaps(segment), stop=self._stop)
-        if not holes:
+    def _recover_active(self, segment: Segment, *, crashed: bool) -> None:
+        end = segment.recover(everything=crashed, gaps=self._gaps(segment), stop=self._stop)
+        if not crashed:
             self._refuse_batches_behind(segment, end)
         if segment.end_offset < self._checkpoint.recovery_point:
             raise self._corrupt(
@@ -170,15 +168,13 @@ class _Opening:
             )
         self._cut(segment, end)
 
-    def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
+    def _recover_sealed(self, segment: Segment) -> bool:
         """Whether the segment is whole; else it ends before the hole."""
         next_base = segment.end_offset
         end = segment.recover(everything=True, gaps=self._gaps(segment), stop=self._stop)
         if end == segment.size and segment.end_offset == next_base:
             segment.seal()
             return True
-        if not holes:
-            raise self._corrupt(segment, end, "no valid batch is there")
         self._cut(segment, end)
         return False
 
