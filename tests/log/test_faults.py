@@ -156,7 +156,7 @@ class TestOtherFiles:
         def failing(*_):
             raise OSError(errno.ENOSPC, "no space")
 
-        monkeypatch.setattr("kohort.log.files.os.replace", failing)
+        monkeypatch.setattr(os, "replace", failing)
         with pytest.raises(OSError):
             log.trim(10)
         assert log.start_offset == 0
@@ -194,7 +194,7 @@ class TestOtherFiles:
             rename(*paths)
 
         with monkeypatch.context() as patch:
-            patch.setattr("kohort.log.files.os.rename", failing)
+            patch.setattr(os, "rename", failing)
             with pytest.raises(OSError):
                 await log.compact(NOW)
         with pytest.raises(KafkaError) as refused:
@@ -230,7 +230,7 @@ class TestSyncing:
             failing = None
 
         done = Syncs()
-        really = durability._sync
+        really = durability.sync_path
 
         def sync(path):
             if done.failing is not None:
@@ -238,7 +238,7 @@ class TestSyncing:
             really(path)
             done.append(path)
 
-        monkeypatch.setattr(durability, "_sync", sync)
+        monkeypatch.setattr(durability, "sync_path", sync)
         return done
 
     @pytest.fixture
@@ -273,7 +273,7 @@ class TestSyncing:
             loop.call_soon_threadsafe(started.set)
             asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(5)
 
-        monkeypatch.setattr(durability, "_sync", sync)
+        monkeypatch.setattr(durability, "sync_path", sync)
         log.append(batch(b"a"), NOW)
         first = asyncio.ensure_future(log.durable())
         await started.wait()
@@ -314,7 +314,7 @@ class TestSyncing:
     async def test_and_the_log_goes_on_when_the_disk_works_again(
         self, data, syncs, monkeypatch, caplog
     ):
-        monkeypatch.setattr(durability, "_RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
         directory = LocalDirectory(data, durability="fsync")
         log = directory.open(ORDERS, SMALL)
         log.append(from_producer(7, 0, 0), NOW)
@@ -341,7 +341,7 @@ class TestSyncing:
     async def test_what_could_not_be_taken_back_at_once_is_not_served(
         self, log, syncs, monkeypatch
     ):
-        monkeypatch.setattr(durability, "_RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
         log.append(batch(b"a"), NOW)
         await log.durable()
         log.append(batch(b"b"), NOW)

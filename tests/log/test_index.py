@@ -32,7 +32,7 @@ def naive_floor(rows: list[tuple[int, int]], target: int, column: int) -> tuple[
 @given(st.data())
 def test_floor_is_the_last_row_that_is_not_beyond(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "_BLOCK", data.draw(st.integers(1, 5)))
+        patch.setattr(index, "ROWS_PER_BLOCK", data.draw(st.integers(1, 5)))
         table, rows = SparseIndex(MemoryStore(), OFFSET_ROW), list[tuple[int, int]]()
         for _ in range(data.draw(st.integers(1, 12))):
             match data.draw(

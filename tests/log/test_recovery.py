@@ -335,7 +335,7 @@ class TestTheRecoveryPointWaits:
         synced.fails = 1
         fill(log, 15)
         synced.await_calls(1)
-        while not log._backing.recovery_point():
+        while not log.recovery_point:
             time.sleep(0.01)
         assert written == [log.segments[0].log.path], "a second sync alone would say nothing"
         assert not directory.problems.texts(1)
@@ -355,7 +355,7 @@ class TestTheRecoveryPointWaits:
         log = directory.open(ORDERS, SMALL)
         fill(log, 100)
         synced.await_calls(len(left) + 1)
-        assert log._backing.recovery_point() > 0
+        assert log.recovery_point > 0
         assert set(left) <= set(synced.paths)
         directory.close()
 

@@ -11,6 +11,8 @@ from runtime.fake_log import FakeLog
 from runtime.virtual_time import LoopClock
 
 NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
+RELOAD_AFTER_S = 5.0
+"""How long a failed shard waits, in virtual time, before it is loaded again."""
 
 
 class Served(Bench):
@@ -22,7 +24,7 @@ class Served(Bench):
         super().__init__(config)
         self.logs = logs
         self.clock = LoopClock()
-        self.groups = Groups(logs, config, self.clock, **options)
+        self.groups = Groups(logs, config, self.clock, reload_after_s=RELOAD_AFTER_S, **options)
 
     def _call(self, request):
         call = Call(request)

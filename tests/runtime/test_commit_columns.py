@@ -18,7 +18,6 @@ from kohort.coordinator.records import (
     pack_offsets,
 )
 from kohort.coordinator.requests import Committer
-from kohort.runtime import host
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
@@ -199,8 +198,7 @@ async def test_under_fsync_an_answer_waits_for_the_disk():
 
 
 @virtual_time
-async def test_a_failed_append_is_answered_and_forgotten(monkeypatch):
-    monkeypatch.setattr(host, "_RELOAD_AFTER_S", 5.0)
+async def test_a_failed_append_is_answered_and_forgotten():
     log = FakeLog()
     async with serving(log) as served:
         await answer(served.commit("g", {T0: 1}))
@@ -217,8 +215,7 @@ async def test_a_failed_append_is_answered_and_forgotten(monkeypatch):
 
 
 @virtual_time
-async def test_a_disk_that_fails_is_told_to_all_who_wait(monkeypatch):
-    monkeypatch.setattr(host, "_RELOAD_AFTER_S", 5.0)
+async def test_a_disk_that_fails_is_told_to_all_who_wait():
     log = FakeLog()
     async with serving(log, waits_for_disk=True) as served:
         log.undurable = asyncio.get_running_loop().create_future()

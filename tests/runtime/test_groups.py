@@ -25,7 +25,7 @@ from kohort.runtime.clock import SystemClock
 from kohort.runtime.group_log import append_records, read_records
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
-from runtime.served import answer, serving, turns
+from runtime.served import RELOAD_AFTER_S, answer, serving, turns
 from runtime.virtual_time import virtual_time
 
 T0 = ("t", 0)
@@ -269,7 +269,7 @@ async def test_a_bug_met_by_a_heartbeat_drops_the_shard_and_not_a_connection(mon
             assert served.groups.heartbeat("g", 1, follower, None).name == "not_coordinator"
         assert joining.error == "not_coordinator"
         assert served.groups.heartbeat("g", 1, follower, None).name == "not_coordinator"
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(RELOAD_AFTER_S + 0.1)
         assert served.groups.heartbeat("g", 1, follower, None).name == "none"
 
 

@@ -18,7 +18,6 @@ from kohort.coordinator.records import (
 from kohort.coordinator.result import SessionExpires
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.batches import CONTROL, Record, build, pack
-from kohort.runtime import host
 from kohort.runtime.group_log import append_records, read_records
 from kohort.testing.bench import Bench
 from runtime.fake_log import FakeLog
@@ -281,12 +280,6 @@ async def test_markers_and_records_of_other_protocols_are_passed_over():
 # --- a log that cannot be loaded ---
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """How long a failed shard waits before it loads again: 5 s of virtual time."""
-    monkeypatch.setattr(host, "_RELOAD_AFTER_S", 5.0)
-
-
 BAD = {
     "no key": [(None, b"value")],
     "a value of the future": [(b"\x00\x02\x00\x01g", b"\x00\x09")],
@@ -306,7 +299,7 @@ async def test_a_log_with_a_corrupt_record_is_not_served_in_part(pairs):
 
 
 @virtual_time
-async def test_a_log_that_cannot_be_read_is_tried_again(quick):
+async def test_a_log_that_cannot_be_read_is_tried_again():
     log = log_of(group_record())
     broken = log.batches
     log.batches = [broken[0][:16] + b"\x01" + broken[0][17:]]  # no batch of this format
@@ -327,7 +320,7 @@ FAILURES = [OSError("disk full"), KafkaError(ErrorCode.kafka_storage_error), Val
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 @virtual_time
-async def test_a_failed_append_answers_15_to_everyone_and_serves_what_was_logged(failure, quick):
+async def test_a_failed_append_answers_15_to_everyone_and_serves_what_was_logged(failure):
     log = FakeLog()
     async with serving(log) as served:
         leader, follower = await served.settled(members=2)
@@ -354,7 +347,7 @@ async def test_a_failed_append_answers_15_to_everyone_and_serves_what_was_logged
 
 
 @virtual_time
-async def test_a_sync_that_could_not_be_logged_leaves_the_generation_before(quick):
+async def test_a_sync_that_could_not_be_logged_leaves_the_generation_before():
     log = FakeLog()
     async with serving(log) as served:
         leader, follower = await served.settled(members=2)
@@ -372,7 +365,7 @@ async def test_a_sync_that_could_not_be_logged_leaves_the_generation_before(quic
 
 
 @virtual_time
-async def test_a_static_restart_that_could_not_be_logged_is_undone(quick):
+async def test_a_static_restart_that_could_not_be_logged_is_undone():
     """§1.2: on write failure the change is rolled back."""
     log = FakeLog()
     async with serving(log) as served:
@@ -389,7 +382,7 @@ async def test_a_static_restart_that_could_not_be_logged_is_undone(quick):
 
 
 @virtual_time
-async def test_a_failed_fsync_is_a_failed_append(quick):
+async def test_a_failed_fsync_is_a_failed_append():
     log = FakeLog()
     async with serving(log, waits_for_disk=True) as served:
         log.undurable = asyncio.get_running_loop().create_future()
@@ -425,7 +418,7 @@ async def test_one_shards_failure_is_no_others():
 
 
 @virtual_time
-async def test_closing_a_failed_shard_is_closing(quick):
+async def test_closing_a_failed_shard_is_closing():
     log = FakeLog()
     async with serving(log) as served:
         log.failure = OSError("disk full")
@@ -448,7 +441,7 @@ async def test_a_failure_while_closing_is_answered_15():
 
 
 @virtual_time
-async def test_timers_of_a_dropped_shard_never_reach_its_successor(quick):
+async def test_timers_of_a_dropped_shard_never_reach_its_successor():
     """The join phase that was under way would end at 60 s; another one runs by then, of 300 s."""
     log = FakeLog()
     async with serving(log) as served:
@@ -470,7 +463,7 @@ async def test_timers_of_a_dropped_shard_never_reach_its_successor(quick):
 
 
 @virtual_time
-async def test_sessions_start_anew_with_the_successor(quick):
+async def test_sessions_start_anew_with_the_successor():
     log = FakeLog()
     async with serving(log) as served:
         (member_id,) = await served.settled(session_timeout_ms=10_000)
@@ -486,7 +479,7 @@ async def test_sessions_start_anew_with_the_successor(quick):
 
 
 @virtual_time
-async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick, monkeypatch):
+async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(monkeypatch):
     log = FakeLog()
     async with serving(log) as served:
         (member_id,) = await served.settled()
@@ -499,9 +492,7 @@ async def test_a_decision_that_raises_drops_the_shard_and_answers_everyone(quick
 
 
 @virtual_time
-async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_once(
-    quick, monkeypatch
-):
+async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_once(monkeypatch):
     log = FakeLog()
     async with serving(log, waits_for_disk=True) as served:
         (member_id,) = await served.settled()
@@ -527,7 +518,7 @@ async def test_a_shard_that_was_dropped_while_it_waited_for_the_disk_is_loaded_o
 
 @pytest.mark.parametrize("waits_for_disk", [False, True])
 @virtual_time
-async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(quick, waits_for_disk):
+async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(waits_for_disk):
     reported = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     async with serving(waits_for_disk=waits_for_disk) as served:
@@ -547,7 +538,7 @@ async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(qui
 
 
 @virtual_time
-async def test_a_request_is_answered_once_however_it_ends(quick):
+async def test_a_request_is_answered_once_however_it_ends():
     log = FakeLog()
     async with serving(log) as served:
         leader, follower = await served.settled(members=2)
@@ -588,7 +579,7 @@ def test_the_bytes_of_a_log_make_the_state_that_its_records_made(bench):
     ],
 )
 @virtual_time
-async def test_a_failed_append_is_told_as_kafka_tells_it(quick, failure, refused):
+async def test_a_failed_append_is_told_as_kafka_tells_it(failure, refused):
     """CoordinatorOperationExceptionHelper; who waits for another request is told to look again."""
     log = FakeLog()
     async with serving(log) as served:
@@ -603,7 +594,7 @@ async def test_a_failed_append_is_told_as_kafka_tells_it(quick, failure, refused
 
 
 @virtual_time
-async def test_a_log_that_gives_nothing_below_its_end_fails_its_shard(quick, monkeypatch, caplog):
+async def test_a_log_that_gives_nothing_below_its_end_fails_its_shard(monkeypatch, caplog):
     log = FakeLog()
     log.end_offset = 5
     async with serving(log) as served:

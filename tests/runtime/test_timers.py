@@ -66,7 +66,7 @@ def test_memory_follows_the_number_of_timers_that_are_set():
     for deadline in range(10_000):
         heap.set("a", deadline)
     assert len(heap) == 1
-    assert len(heap._heap) < 100
+    assert heap.entries < 100
 
 
 def test_its_keys_can_be_walked():

@@ -131,7 +131,7 @@ async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
 
 async def has_left(member, generation):
     async with asyncio.timeout(PATIENCE_S):
-        while member._generation is generation:
+        while member.generation is generation:
             member._changed.clear()
             await member._changed.wait()
 
@@ -140,7 +140,7 @@ async def test_a_batch_does_not_begin_with_what_a_whole_rebalance_gave_away(memb
     name = await topic()
     first = member(name)
     await first.boundary({}, PATIENCE_S)
-    before = first._generation
+    before = first.generation
     theirs = await member(name).boundary({}, PATIENCE_S)
     await has_left(first, before)
     assert not first.take_off()
@@ -162,7 +162,7 @@ async def test_a_rebalance_while_it_asks_where_to_begin(member, topic, monkeypat
     monkeypatch.setattr(first._asking, "existing", slow)
     waiting = asyncio.create_task(first.boundary({}, PATIENCE_S))
     await has_left(first, None)
-    before = first._generation
+    before = first.generation
     theirs = await member(name).boundary({}, PATIENCE_S)
     await has_left(first, before)
     asked.set()
@@ -199,7 +199,7 @@ async def test_members_that_begin_together_all_begin_where_they_are_told(member,
     await Admin(await background.cluster(())).commit(GroupId(name), another)
     query = member(name, startingOffsets="latest")
     assert await query.boundary({}, PATIENCE_S) == positions(name, 4, 10)
-    assert query._generation.id == 1
+    assert query.generation.id == 1
 
 
 async def test_what_a_group_has_begun_is_not_begun_again(member, topic):

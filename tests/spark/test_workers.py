@@ -34,7 +34,7 @@ def test_a_task_loads_no_library_that_it_does_not_need() -> None:
 
 @pytest.fixture
 def _settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(workers, "_settled", None)
+    monkeypatch.setattr(workers, "last_settled", None)
     workers.settle()
     yield
     gc.unfreeze()

@@ -150,7 +150,6 @@ class Group:
     """One group of the shard."""
 
     __slots__ = (
-        "_supported",
         "id",
         "instances",
         "logged",
@@ -158,6 +157,7 @@ class Group:
         "pending",
         "round",
         "sessions",
+        "supported",
         "unsynced",
     )
 
@@ -172,7 +172,7 @@ class Group:
         self.round: Round | None = None
         self.unsynced: set[str] = set()
         """Members whose SyncGroup of the current generation has not come."""
-        self._supported: Counter[str] = Counter()
+        self.supported: Counter[str] = Counter()
         """Protocol name → number of members that offer it."""
 
     def __repr__(self) -> str:
@@ -230,7 +230,7 @@ class Group:
     def add_session(self, session: MemberSession) -> None:
         self._share_values(session)
         self.sessions[session.member_id] = session
-        self._supported.update(session.protocol_names)
+        self.supported.update(session.protocol_names)
         if session.instance_id is not None:
             self.instances[session.instance_id] = session.member_id
 
@@ -260,7 +260,7 @@ class Group:
             return
         self._withdraw(session.protocol_names)
         session.protocols = protocols
-        self._supported.update(session.protocol_names)
+        self.supported.update(session.protocol_names)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """Kafka's ClassicGroup.validateMember: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID or none."""
@@ -288,7 +288,7 @@ class Group:
         A tie goes to the name that reached the number first, in the order in which the members
         joined.
         """
-        candidates = {name for name in self._supported if self._offered_by_all(name)}
+        candidates = {name for name in self.supported if self._offered_by_all(name)}
         if len(candidates) == 1:
             return candidates.pop()
         votes: Counter[str] = Counter()
@@ -299,11 +299,11 @@ class Group:
         return max(votes, key=votes.__getitem__)
 
     def _withdraw(self, names: Iterable[str]) -> None:
-        self._supported.subtract(names)
+        self.supported.subtract(names)
         for name in names:
-            if not self._supported[name]:
+            if not self.supported[name]:
                 # Clients choose these names: names that no member offers must not accumulate.
-                del self._supported[name]
+                del self.supported[name]
 
     def _offered_by_all(self, name: str) -> bool:
-        return self._supported[name] == len(self.sessions)
+        return self.supported[name] == len(self.sessions)

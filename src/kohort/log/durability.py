@@ -28,7 +28,7 @@ def sync_all(paths: Iterable[str]) -> None:
     failure: OSError | None = None
     for path in paths:
         try:
-            _sync(path)
+            sync_path(path)
         except FileNotFoundError:
             continue  # removed, or compacted into a file that was synced
         except OSError as error:
@@ -37,7 +37,7 @@ def sync_all(paths: Iterable[str]) -> None:
         raise failure
 
 
-def _sync(path: str) -> None:
+def sync_path(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -76,8 +76,8 @@ def _rewrite_from(descriptor: int, position: int) -> None:
 
 _PAGE = 4096
 _COPIED_AT_ONCE = 1 << 20
-_RETRY_AFTER_S = 0.5
-_RETRY_AFTER_AT_MOST_S = 30.0
+RETRY_AFTER_S = 0.5
+RETRY_AFTER_AT_MOST_S = 30.0
 
 
 class Syncable(Protocol):
@@ -172,10 +172,10 @@ class GroupCommit:
         self._retrying = asyncio.get_running_loop().create_task(self._retry())
 
     async def _retry(self) -> None:
-        loop, delay = asyncio.get_running_loop(), _RETRY_AFTER_S
+        loop, delay = asyncio.get_running_loop(), RETRY_AFTER_S
         while True:
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _RETRY_AFTER_AT_MOST_S)
+            delay = min(2 * delay, RETRY_AFTER_AT_MOST_S)
             try:
                 await loop.run_in_executor(self._executor, self._log.retry_sync())
             except OSError as error:

@@ -21,7 +21,7 @@ from typing import Any
 from kohort.log.storage import Store
 
 _KEPT_BACK = 16
-_BLOCK = 512
+ROWS_PER_BLOCK = 512
 """Rows that are read at once."""
 
 
@@ -88,10 +88,12 @@ class SparseIndex:
         return is_last or bool(row.unpack_from(block, len(block) - row.size)[column] > target)
 
     def _read_block(self, target: int, column: int) -> None:
-        starts = range(_BLOCK, len(self), _BLOCK)
-        start = _BLOCK * bisect_right(starts, target, key=lambda number: self[number][column])
+        starts = range(ROWS_PER_BLOCK, len(self), ROWS_PER_BLOCK)
+        start = ROWS_PER_BLOCK * bisect_right(
+            starts, target, key=lambda number: self[number][column]
+        )
         # The first row of the next block shows that the wanted row is not after this block.
-        position, size = start * self._row.size, (_BLOCK + 1) * self._row.size
+        position, size = start * self._row.size, (ROWS_PER_BLOCK + 1) * self._row.size
         stored = self.store.read(position, size) if position < self.store.size else b""
         unstored = position + len(stored) - self.store.size
         self._block = stored + self._pending[unstored : unstored + size - len(stored)]

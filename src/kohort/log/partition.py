@@ -516,8 +516,13 @@ class PartitionLog:
         has_file = self._segments[-1].log.file() is not None
         return paths + self._backing.unsynced_names(again=not has_file)
 
+    @property
+    def recovery_point(self) -> int:
+        """The segments below this offset are durable, and no crash makes them be checked again."""
+        return self._backing.recovery_point()
+
     def _save(self) -> None:
-        checkpoint = Checkpoint(self.start_offset, self._backing.recovery_point(), self._cleaned)
+        checkpoint = Checkpoint(self.start_offset, self.recovery_point, self._cleaned)
         if checkpoint != self._saved:
             self._backing.save(checkpoint)
             self._saved = checkpoint

@@ -52,7 +52,9 @@ class Groups:
         *,
         waits_for_disk: bool = False,
         expiration_interval_ms: int = 600_000,
+        reload_after_s: float = 1.0,
     ) -> None:
+        """`reload_after_s`: how long a failed shard waits first; doubled with every failure."""
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
         self.appends = Histogram(APPEND_BOUNDS_S)
@@ -75,6 +77,7 @@ class Groups:
                 config,
                 clock,
                 waits_for_disk=waits_for_disk,
+                reload_after_s=reload_after_s,
                 on_timer=self._move_timer,
                 on_rebalance=self._ended,
                 on_append=self.appends.observe,

@@ -37,7 +37,6 @@ from kohort.types import RequestId
 
 logger = logging.getLogger("kohort.groups")
 
-_RELOAD_AFTER_S = 1.0
 _RELOAD_AFTER_AT_MOST_S = 60.0
 """A log that can't be read is tried less and less often."""
 
@@ -75,6 +74,7 @@ class ShardHost:
         clock: Clock,
         *,
         waits_for_disk: bool,
+        reload_after_s: float,
         on_timer: Callable[["ShardHost", Timer | Cancel], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
@@ -95,7 +95,7 @@ class ShardHost:
         self._on_rebalance = on_rebalance
         self._on_append = on_append
         self._flush_at_end_of_turn = flush_soon
-        self._reload_after_s = _RELOAD_AFTER_S
+        self._first_reload_after_s = self._reload_after_s = reload_after_s
         self._failure: str | None = None
         """Why the shard failed last, since it last served."""
         self._unanswered: dict[RequestId, Request] = {}
@@ -210,7 +210,7 @@ class ShardHost:
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
-            self._reload_after_s, self._failure = _RELOAD_AFTER_S, None
+            self._reload_after_s, self._failure = self._first_reload_after_s, None
             self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
             if self._deleted_topics:
                 self._forget_topics(frozenset(self._deleted_topics))

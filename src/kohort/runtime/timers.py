@@ -25,6 +25,11 @@ class TimerHeap(Generic[K]):
     def __len__(self) -> int:
         return len(self._live)
 
+    @property
+    def entries(self) -> int:
+        """Number of entries held, stale ones included."""
+        return len(self._heap)
+
     def __iter__(self) -> Iterator[K]:
         return iter(self._live)
 

@@ -65,7 +65,8 @@ class QueryMember:
         self._group = ConsumerGroup(
             options.group_id or "", on_event=_told, **group_options(options)
         )
-        self._generation: Generation | None = None
+        self.generation: Generation | None = None
+        """The last generation of which this member is; None before the first."""
         self._planned: Generation | None = None
         """The one that the last boundary spoke of."""
         self._changed = asyncio.Event()
@@ -137,7 +138,7 @@ class QueryMember:
                         generation.pause(*generation.assignment)  # workers fetch, not we
                         for tp in generation.assignment:
                             generation.start(self._hold, tp)
-                        self._generation = generation
+                        self.generation = generation
                         self._changed.set()
         except Exception as error:
             self._failure = error
@@ -162,8 +163,8 @@ class QueryMember:
         while True:
             if self._failure is not None:
                 raise self._failure
-            if self._generation is not None and self._generation.end is None:
-                return self._generation
+            if self.generation is not None and self.generation.end is None:
+                return self.generation
             self._changed.clear()
             await self._changed.wait()
 
@@ -218,7 +219,7 @@ class QueryMember:
 
     async def _commit(self) -> None:
         """Commit what moved on. What is refused belongs to others now, who read it again."""
-        generation = self._generation
+        generation = self.generation
         moved = {tp: at for tp, at in self._positions.items() if self._committed.get(tp) != at}
         if generation is None or generation.end is End.LOST or not moved:
             return

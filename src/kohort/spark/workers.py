@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-_settled: tuple[int, int] | None = None
+last_settled: tuple[int, int] | None = None
 """The process that was settled, and its number of modules; a forked worker inherits both."""
 
 
@@ -19,8 +19,8 @@ def settle() -> None:
     Does something if anything was. Tasks import at their end as well: where pandas is installed,
     PyArrow does when PySpark hands it a list of objects.
     """
-    global _settled
-    if _settled != (now := (os.getpid(), len(sys.modules))):
-        _settled = now
+    global last_settled
+    if last_settled != (now := (os.getpid(), len(sys.modules))):
+        last_settled = now
         gc.collect()
         gc.freeze()

@@ -32,8 +32,9 @@ class MetadataLog:
     """`state`, and the one way to change it.
 
     Every change is synced, whatever the durability of the server, and a batch is on the disk before
-    the next one is appended: so a hole in the log is damage, and never a power loss. After a sync that failed nothing
-    more is changed until the server is started again: nobody knows what of the log is on the disk.
+    the next one is appended: so a hole in the log is damage, and never a power loss. After a sync
+    that failed nothing more is changed until the server is started again: nobody knows what of the
+    log is on the disk.
     """
 
     def __init__(self, log: Log, now: Callable[[], Timestamp], written_by: str) -> None:
