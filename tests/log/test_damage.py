@@ -1,4 +1,4 @@
-"""Damage that is no torn tail: refused by name or repaired with a log line, never served as good."""
+"""Damage that is no torn tail is refused by name, or repaired with a log line; never served."""
 
 import asyncio
 import os

@@ -282,7 +282,7 @@ class TestCompressionType:
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("claimed", [NOW - 40 * 86_400_000, NOW + 1, NOW + 60_000, NOW + 90 * HOUR])
 def test_the_max_timestamp_is_that_of_the_records_whatever_the_header_says(codec, claimed):
-    """As Kafka's LogValidator: retention would delete what was written now, a lookup would miss it."""
+    """As Kafka's LogValidator: else retention deletes new records, and lookups miss them."""
     times = [NOW - 5, NOW + 9, NOW - 3_000_000]
     batch = batches.build([Record(b"k", b"v", (), time) for time in times], codec=codec)
     corrected = validate(changed(batch, max_timestamp=claimed), Rules(), NOW)

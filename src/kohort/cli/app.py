@@ -13,7 +13,7 @@ COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
-    "repair": "show what of a damaged log has to be cut off, and cut it; the server must be stopped",
+    "repair": "show what of a damaged log has to be cut off, and cut it; needs the server stopped",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",
     "spark": "run topics through a group into Parquet or Delta tables, by Spark",

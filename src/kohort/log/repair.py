@@ -80,7 +80,8 @@ def _damage(
     elif end < segment.size and scan.behind(segment.log, end, next_offset) is not None:
         what = "no valid batch follows there, but whole ones lie behind"
     elif next_offset < checkpoint.recovery_point:
-        what = f"the records up to offset {checkpoint.recovery_point - 1}, which were synced, are missing"
+        last = checkpoint.recovery_point - 1
+        what = f"the records up to offset {last}, which were synced, are missing"
     else:
         return None
     file = files.segment_path(directory, segment.base_offset, files.LOG)
