@@ -18,9 +18,9 @@ UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there.
 is dropped without an error.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import records
@@ -34,17 +34,49 @@ from kohort.protocol.batch_format import (
     SIZE_OVERHEAD,
     Header,
     crc_is_right,
-    inflate,
     int32,
     read_header,
 )
 from kohort.protocol.batch_writing import recompress, replace_timestamps
-from kohort.protocol.compression import Buffer, Codec
+from kohort.protocol.compression import MAX_INFLATED, Buffer, Codec, decompress
 
 _SMALLEST = 14
 """Bytes that the oldest format needs after its length: less is no message of any format."""
 
 FOREVER = 2**63 - 1
+
+QUICK_BYTES: Final = 2 * 1024 * 1024
+"""Size, compressed or not, up to which a batch is quick to validate."""
+QUICK_RECORDS: Final = 20_000
+"""Records that are quick to measure."""
+QUICK_READ: Final = 4_000
+"""Records whose keys and timestamps are quick to check."""
+QUICK_COMPRESSED: Final = 128 * 1024
+"""Bytes that are quick to compress."""
+_TOLD: Final = 1_000
+"""Refused records of a batch that its response names, the first ones."""
+_LOOKED_UP_EVERY: Final = 1_024
+"""Records that are read between two looks at whether somebody still waits for the result."""
+
+
+class HeavyBatchError(Exception):
+    """Validation of this batch may take longer than an event loop can wait: use another thread."""
+
+
+class AbandonedError(Exception):
+    """Nobody waits for the result of this validation any more."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """Work that validation may still do for one request."""
+
+    inflated: int = MAX_INFLATED
+    """Bytes that batches may still have after decompression; beyond it, MESSAGE_TOO_LARGE."""
+    quick: bool = field(default=False, kw_only=True)
+    """Whether to raise `HeavyBatchError` rather than to work for more than a few milliseconds."""
+    abandoned: bool = field(default=False, init=False)
+    """Set, from any thread, to end a validation in progress with `AbandonedError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +118,19 @@ class InvalidRecordsError(KafkaError):
         self.record_errors = record_errors
 
 
-def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> Buffer:
+def validate(
+    payload: Buffer, rules: Rules, now: int, *, zstd: bool = True, effort: Effort | None = None
+) -> Buffer:
     """The one batch of a partition in a Produce request (v3+), ready for `Log.append`.
 
     `now` is in ms; `zstd` is False for Produce below v7, whose clients may not use it (KIP-110).
     Whether a producer may write a transactional batch is not decided here. Raises KafkaError with
     the partition's code: INVALID_RECORD (as `PayloadError` if there is not one batch),
     INVALID_RECORD or INVALID_TIMESTAMP as `InvalidRecordsError`, CORRUPT_MESSAGE,
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR.
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_SERVER_ERROR. Also raises
+    HeavyBatchError and AbandonedError, as `effort` says.
     """
+    effort = Effort() if effort is None else effort
     batch = _only_batch(payload)
     header = read_header(batch)
     if not zstd and header.codec == Codec.ZSTD:
@@ -102,22 +138,34 @@ def validate(payload: Buffer, rules: Rules, now: int, *, zstd: bool = True) -> B
     if header.base_offset:
         raise records.invalid(f"base offset {header.base_offset} instead of 0")
     _validate_size(batch, rules)
+    must_read = _must_read(header, rules, now)
+    if effort.quick and (
+        len(batch) > QUICK_BYTES
+        or header.record_count > (QUICK_READ if must_read else QUICK_RECORDS)
+    ):
+        raise HeavyBatchError
     if not crc_is_right(batch, header):
         raise KafkaError(ErrorCode.corrupt_message, "the CRC is not that of the batch")
     _validate_header(header)
-    content, start = _records(batch, header)
-    if _must_read(header, rules, now):
-        batch = _validate_records(
-            batch, header, records.walk(content, start, header.record_count), rules, now
-        )
-    else:
+    content, start = _records(batch, header, effort)
+    if not must_read:
         records.measure(content, start, header.record_count)
-        if not rules.log_append_time and _latest(content, start, header) != header.max_timestamp:
-            found = records.walk(content, start, header.record_count)
-            batch = _validate_records(batch, header, found, rules, now)
+        must_read = not rules.log_append_time and (
+            _latest(content, start, header) != header.max_timestamp
+        )
+        if must_read and effort.quick and header.record_count > QUICK_READ:
+            raise HeavyBatchError
+    if must_read:
+        found = records.walk(content, start, header.record_count)
+        batch = _validate_records(batch, header, _unless_abandoned(found, effort), rules, now)
     if rules.compression is not None and rules.compression != header.codec:
-        batch = recompress(read_header(batch), content[start:], rules.compression)
+        if effort.quick and len(content) - start > QUICK_COMPRESSED:
+            raise HeavyBatchError
+        stored = memoryview(content)[start:]
+        batch = recompress(read_header(batch), stored, rules.compression)
         _validate_size(batch, rules)
+    if effort.quick and header.codec:  # not before: a heavy batch is decompressed again
+        effort.inflated -= len(content)
     return batch
 
 
@@ -189,23 +237,40 @@ def _validate_header(header: Header) -> None:
         )
 
 
-def _records(batch: Buffer, header: Header) -> tuple[bytes, int]:
+def _records(batch: Buffer, header: Header, effort: Effort) -> tuple[Buffer, int]:
     """Bytes that hold the batch's records, decompressed, and where in them these start."""
-    if not header.codec and isinstance(batch, bytes):
+    if not header.codec:
         # Not copied: most producers do not compress, and a copy is a tenth of the work.
         return batch, HEADER_SIZE
+    limit = min(MAX_INFLATED, effort.inflated)
+    if effort.quick:
+        limit = min(limit, QUICK_BYTES)
     try:
-        return inflate(batch, header), 0
+        inflated = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], limit)
     except KafkaError as error:
+        if effort.quick and error.code is ErrorCode.message_too_large:
+            raise HeavyBatchError from None
         code = (
             ErrorCode.unknown_server_error
             if error.code is ErrorCode.corrupt_message
             else error.code
         )
         raise KafkaError(code, error.message) from None
+    if not effort.quick:
+        effort.inflated -= len(inflated)
+    return inflated, 0
 
 
-def _latest(content: bytes, start: int, header: Header) -> int:
+def _unless_abandoned(
+    found: Iterable[records.RawRecord], effort: Effort
+) -> Iterator[records.RawRecord]:
+    for index, record in enumerate(found):
+        if index % _LOOKED_UP_EVERY == 0 and effort.abandoned:
+            raise AbandonedError
+        yield record
+
+
+def _latest(content: Buffer, start: int, header: Header) -> int:
     """The largest timestamp of a batch's records (ms), whatever its header says."""
     delta = records.largest_timestamp_delta(content, start, header.record_count)
     return header.base_timestamp + delta
@@ -230,10 +295,12 @@ def _validate_records(
     """Check every record; returns the batch, with a corrected max timestamp if it was wrong."""
     earliest, latest = now - rules.timestamp_before_max_ms, now + rules.timestamp_after_max_ms
     refused: list[RecordError] = []
+    refused_count = 0
     code = ErrorCode.invalid_record
     largest = NO_TIMESTAMP
     stamped = header.max_timestamp if header.is_log_append_time else None
     for index, (_, _, timestamp_delta, offset_delta, key, _, _) in enumerate(found):
+        told = len(refused) < _TOLD
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
         if header.codec and offset_delta != index:
@@ -241,23 +308,26 @@ def _validate_records(
                 ErrorCode.unknown_server_error, (f"record {index} has offset delta {offset_delta}")
             )
         if rules.compacted and key is None:
-            refused.append(RecordError(index, "a compacted topic takes no record without a key"))
+            refused_count += 1
+            if told:
+                why = "a compacted topic takes no record without a key"
+                refused.append(RecordError(index, why))
         elif not rules.log_append_time and timestamp != NO_TIMESTAMP:
             if not earliest <= timestamp <= latest:
-                refused.append(
-                    RecordError(
-                        index, (f"timestamp {timestamp} is not between {earliest} and {latest}")
-                    )
-                )
+                refused_count += 1
+                if told:
+                    why = f"timestamp {timestamp} is not between {earliest} and {latest}"
+                    refused.append(RecordError(index, why))
                 code = ErrorCode.invalid_timestamp
         elif stamped is not None:
-            refused.append(
-                RecordError(index, "the timestamp type LogAppendTime is not for producers to set")
-            )
+            refused_count += 1
+            if told:
+                why = "the timestamp type LogAppendTime is not for producers to set"
+                refused.append(RecordError(index, why))
             code = ErrorCode.invalid_timestamp
     if refused:
         raise InvalidRecordsError(
-            code, f"{len(refused)} of {header.record_count} records are refused", tuple(refused)
+            code, f"{refused_count} of {header.record_count} records are refused", tuple(refused)
         )
     if rules.log_append_time or (largest == header.max_timestamp and stamped is None):
         return batch

@@ -114,7 +114,7 @@ def replace_timestamps(batch: Buffer, header: Header, attributes: int, max_times
     )
 
 
-def recompress(header: Header, content: bytes, codec: Codec) -> bytes:
+def recompress(header: Header, content: Buffer, codec: Codec) -> bytes:
     """The batch `header` is of, with its records (`content`, decompressed) under another codec."""
     attributes = header.attributes & ~CODEC_BITS | codec
     return _rewrite(

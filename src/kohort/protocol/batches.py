@@ -26,7 +26,15 @@ from kohort.protocol.batch_format import (
     iterate,
     read_header,
 )
-from kohort.protocol.batch_validation import InvalidRecordsError, PayloadError, Rules, validate
+from kohort.protocol.batch_validation import (
+    AbandonedError,
+    Effort,
+    HeavyBatchError,
+    InvalidRecordsError,
+    PayloadError,
+    Rules,
+    validate,
+)
 from kohort.protocol.batch_writing import (
     build,
     head,
@@ -47,9 +55,12 @@ __all__ = [
     "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
     "TRANSACTIONAL",
+    "AbandonedError",
     "Buffer",
     "Codec",
+    "Effort",
     "Header",
+    "HeavyBatchError",
     "InvalidRecordsError",
     "PayloadError",
     "Record",

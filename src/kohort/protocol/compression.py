@@ -11,7 +11,8 @@ a limit.
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeAlias
+from mmap import mmap
+from typing import Any, Final, TypeAlias
 
 import cramjam
 
@@ -24,6 +25,9 @@ MAX_INFLATED = 64 * 1024 * 1024
 
 Producers limit a batch before they compress it, by default to 1 MiB.
 """
+
+_MAPPED: Final = 1024 * 1024
+"""Size from which a buffer is mapped: to clear 64 MiB holds the interpreter's lock for 50 ms."""
 
 
 class Codec(IntEnum):
@@ -99,7 +103,7 @@ def _inflate(decompress_into: Callable[[Any, Any], int], data: Buffer, limit: in
     """
     size = min(max(16 * 1024, 6 * len(data)), limit)
     while True:
-        target = bytearray(size)
+        target = bytearray(size) if size < _MAPPED else mmap(-1, size)
         try:
             return memoryview(target)[: decompress_into(data, target)]
         except cramjam.DecompressionError as error:

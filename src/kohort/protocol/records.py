@@ -18,6 +18,7 @@ from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.compression import Buffer
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import pack_varint, read_varint
 
@@ -148,7 +149,7 @@ def _prefix(offset_delta: int) -> bytes:
     )
 
 
-def measure(data: bytes, position: int, count: int) -> None:
+def measure(data: Buffer, position: int, count: int) -> None:
     """Check by their lengths alone that exactly `count` records fill `data` from `position` on.
 
     It takes at most 0.15 µs each. Raises KafkaError INVALID_RECORD. Every client can step through a
@@ -183,7 +184,7 @@ def measure(data: bytes, position: int, count: int) -> None:
         raise invalid(f"its {count} records do not end where the batch does")
 
 
-def largest_timestamp_delta(data: bytes, position: int, count: int) -> int:
+def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
     """The largest timestamp of `count` records from `position` on, less their base timestamp.
 
     They have passed `measure`. It reads nothing but their lengths and timestamps: 0.2 µs each.
@@ -218,7 +219,7 @@ def largest_timestamp_delta(data: bytes, position: int, count: int) -> int:
     return latest >> 1 if latest >= 0 else -((earliest_negative + 1) >> 1)
 
 
-def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
+def _repeats(data: Buffer, start: int, step: int, limit: int) -> int:
     """How many of the next `limit` records have the length `step` of the one at `start`.
 
     They are compared by slices, not one by one. Records of one size are common, and take a tenth of
@@ -226,15 +227,15 @@ def _repeats(data: bytes, start: int, step: int, limit: int) -> int:
     """
     end = start + (limit + 1) * step
     while True:
-        byte = data[start : start + 1]
-        column = data[start + step : end : step]
+        byte = bytes(data[start : start + 1])
+        column = bytes(data[start + step : end : step])
         limit = min(limit, len(column) - len(column.lstrip(byte)))
         if byte < b"\x80" or not limit:
             return limit
         start += 1
 
 
-def walk(data: bytes, position: int, count: int) -> Iterator[RawRecord]:
+def walk(data: Buffer, position: int, count: int) -> Iterator[RawRecord]:
     """The `count` records that fill `data` from `position` on.
 
     Raises KafkaError INVALID_RECORD if something else is there, at the latest after the last
@@ -264,13 +265,13 @@ def decode(
         )
 
 
-def _validate_count(data: bytes, position: int, count: int) -> None:
+def _validate_count(data: Buffer, position: int, count: int) -> None:
     """Refuse a count that cannot be true before counting to it: it may be two thousand million."""
     if count * _SMALLEST > len(data) - position:
         raise invalid(f"{len(data) - position} bytes do not hold {count} records")
 
 
-def _read(data: bytes, start: int) -> RawRecord:
+def _read(data: Buffer, start: int) -> RawRecord:
     size, position = read_zigzag_varint(data, start)
     end = position + size
     position += 1  # attributes are unused
@@ -283,7 +284,7 @@ def _read(data: bytes, start: int) -> RawRecord:
     else:
         offset_delta, position = read_zigzag_varint(data, position)
     size, position = read_zigzag_varint(data, position)
-    key = None if size < 0 else data[position : position + size]
+    key = None if size < 0 else bytes(data[position : position + size])
     position += max(size, 0)
     size, value_start = read_zigzag_varint(data, position)
     value_end = value_start + max(size, 0)
@@ -312,7 +313,7 @@ def _headers(data: bytes, position: int) -> Iterator[Header]:
         position += max(size, 0)
 
 
-def _end_of_headers(data: bytes, position: int) -> int:
+def _end_of_headers(data: Buffer, position: int) -> int:
     count, position = read_zigzag_varint(data, position)
     if count < 0:
         raise invalid("a record with a negative number of headers")
@@ -325,7 +326,7 @@ def _end_of_headers(data: bytes, position: int) -> int:
     return position
 
 
-def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_zigzag_varint(data: Buffer, position: int) -> tuple[int, int]:
     """The zigzag varint at `position`, and where it ends.
 
     Raises IndexError at the end of `data`.
@@ -337,7 +338,7 @@ def read_zigzag_varint(data: bytes, position: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def read_raw_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_raw_varint(data: Buffer, position: int) -> tuple[int, int]:
     """The varint at `position` before its zigzag is undone, and the offset behind it.
 
     Raises IndexError at the end of `data`, KafkaError INVALID_RECORD beyond ten bytes.

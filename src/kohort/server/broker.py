@@ -24,6 +24,7 @@ from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
+from kohort.runtime.heavy_work import HeavyWork
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.config import Config
@@ -180,7 +181,10 @@ class Broker:
             if advertised is None
             else Address(advertised.host, advertised.port or port)
         )
+        heavy_work = HeavyWork()
+        self._opened.callback(heavy_work.close)
         return Services(
+            heavy_work=heavy_work,
             config=self.config,
             topics=self.topics,
             groups=self.groups,

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
+from kohort.runtime.heavy_work import HeavyWork
 from kohort.server.addresses import Address
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
@@ -28,6 +29,7 @@ class Services:
     cluster_id: str
     advertised: Address
     """The address that clients are told to connect to."""
+    heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
 
 def random_ids() -> Iterator[str]:

@@ -250,6 +250,11 @@ _OURS = (
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss.",
     ),
     ConfigDef(
+        name="produce.inflated.max.bytes", kind="long", default=256 * _MEBI, minimum=1, ours=True,
+        doc="Total size of all record batches of one Produce request after decompression; batches "
+        "beyond it are rejected with MESSAGE_TOO_LARGE.",
+    ),
+    ConfigDef(
         name="stray.retention.ms", kind="long", default=7 * 86_400_000, minimum=-1, ours=True,
         doc="How long partition directories that belong to no topic are kept after they were "
             "renamed to …-stray; -1 keeps them.",

@@ -8,18 +8,32 @@ acks 1 and -1 are the same on one node: the response says that the batch is in t
 durable as the server's policy asks. acks 0 has no response, so an error can only be reported by
 closing the connection, as in Kafka.
 
+A request gives way to others every few milliseconds, and its batches are appended in their order.
+A batch that may take longer is validated in another thread, one of all requests at a time.
+
 Transactions are not served yet. A transactional batch without a transactional id is refused as in
 Kafka; with one, the log refuses it, as no transaction is open.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.protocol.batches import InvalidRecordsError, PayloadError, validate
+from kohort.protocol.batches import (
+    Buffer,
+    Effort,
+    HeavyBatchError,
+    InvalidRecordsError,
+    PayloadError,
+    validate,
+)
+from kohort.runtime.clock import Clock
+from kohort.runtime.time_slice import SLICE_S
 from kohort.server.net import Exchange
 from kohort.server.responses import FIRST_WITH_IDS, PartitionProduceResponse, pack
 from kohort.server.services import Services
@@ -41,7 +55,17 @@ class ProduceContext(NamedTuple):
     version: int
     transactional: bool
     """Whether there is a transactional id."""
-    now: Any
+    clock: Clock
+    effort: Effort
+
+
+Appended: TypeAlias = tuple[TopicResponses, dict[tuple[int, int], Log]]
+"""The response, and the logs that were appended to, by their place in it."""
+Validation: TypeAlias = Callable[[], Buffer]
+Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
+"""The work on a request. It yields None to give way, or a validation that takes long, and then gets
+the valid batch or the error of that.
+"""
 
 
 def handle(
@@ -54,9 +78,52 @@ def handle(
         services.topics,
         exchange.version,
         request.transactional_id is not None,
-        services.clock.timestamp(),
+        services.clock,
+        Effort(services.config["produce.inflated.max.bytes"], quick=True),
     )
-    responses, logs = _append_all(context, request)
+    work = _append_all(context, request)
+    try:
+        due = next(work)
+    except StopIteration as done:
+        return _finish(services, exchange, request, *done.value)
+    return _append_later(services, exchange, request, context.effort, work, due)
+
+
+async def _append_later(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    effort: Effort,
+    work: Work,
+    due: Validation | None,
+) -> None:
+    """Do the rest of the work in slices, and what takes long in another thread."""
+    try:
+        while True:
+            outcome: Buffer | KafkaError | None = None
+            if due is None:
+                await asyncio.sleep(0)
+            else:
+                try:
+                    outcome = await services.heavy_work.run(due)
+                except KafkaError as error:
+                    outcome = error
+            due = work.send(outcome)
+    except StopIteration as done:
+        later = _finish(services, exchange, request, *done.value)
+    finally:
+        effort.abandoned = True
+    if later is not None:
+        await later
+
+
+def _finish(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    responses: TopicResponses,
+    logs: dict[tuple[int, int], Log],
+) -> Coroutine[Any, Any, None] | None:
     if request.acks == NO_ACKS:
         _end_without_response(exchange, responses)
     elif logs and services.config["durability"] == "fsync":
@@ -71,10 +138,9 @@ def _respond(exchange: Exchange, responses: TopicResponses) -> None:
     exchange.respond_encoded(pack(exchange.version, responses), errors)
 
 
-def _append_all(
-    context: ProduceContext, request: Any
-) -> tuple[TopicResponses, dict[tuple[int, int], Log]]:
-    """The response, and the logs that were appended to, by their place in it."""
+def _append_all(context: ProduceContext, request: Any) -> Work:
+    """Append every partition's batch, in the order of the request."""
+    begun = perf_counter()
     responses: TopicResponses = []
     appended: dict[tuple[int, int], Log] = {}
     for wanted in request.topic_data:
@@ -85,7 +151,18 @@ def _append_all(
                 results.append(PartitionProduceResponse(data.index, unknown))
                 continue
             log = topic.partitions[data.index]
-            results.append(_append(context, topic, log, data))
+            try:
+                result = _append(context, topic, log, data)
+            except HeavyBatchError:
+                context.effort.quick = False
+                checked = yield partial(_validate, context, log, data.records)
+                context.effort.quick = True
+                result = _append(context, topic, log, data, checked)
+                begun = perf_counter()
+            results.append(result)
+            if perf_counter() - begun > SLICE_S:
+                yield None
+                begun = perf_counter()
             if not results[-1].error:
                 appended[len(responses), len(results) - 1] = log
         if results:
@@ -104,17 +181,37 @@ def _find(
     return wanted.topic_id, topic, unknown
 
 
-def _append(context: ProduceContext, topic: Topic, log: Log, data: Any) -> PartitionProduceResponse:
+def _validate(context: ProduceContext, log: Log, records: bytes) -> Buffer:
+    return validate(
+        records,
+        log.config.rules,
+        context.clock.timestamp(),
+        zstd=context.version >= FIRST_WITH_ZSTD,
+        effort=context.effort,
+    )
+
+
+def _append(
+    context: ProduceContext,
+    topic: Topic,
+    log: Log,
+    data: Any,
+    checked: Buffer | KafkaError | None = None,
+) -> PartitionProduceResponse:
+    """Append one batch; `checked` is the result of its validation, None if that is still to do.
+
+    Raises HeavyBatchError if the validation takes long.
+    """
     index, records = data.index, data.records
     try:
         _validate_request(context, topic, records)
     except KafkaError as error:
         return PartitionProduceResponse(index, error.code)
     try:
-        batch = validate(
-            records, log.config.rules, context.now, zstd=context.version >= FIRST_WITH_ZSTD
-        )
-        placed = log.append(batch, context.now)
+        if isinstance(checked, KafkaError):
+            raise checked
+        batch = _validate(context, log, records) if checked is None else checked
+        placed = log.append(batch, context.clock.timestamp())
     except InvalidRecordsError as error:
         return PartitionProduceResponse(
             index,
