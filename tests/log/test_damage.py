@@ -87,6 +87,18 @@ class TestInTheMiddle:
             with pytest.raises(CorruptLogError, match="are missing"):
                 opened(copy, LastEnd.KILLED)
 
+    def test_a_log_that_is_synced_batch_by_batch_has_no_holes_even_after_a_crash(self, data):
+        write(data, LogConfig(), count=10)
+        (stored,) = logs_of(data / NAME)
+        flip(stored, 100)
+        (data / ".clean-shutdown").unlink()
+        (data / ".lock").write_text("1\nan earlier boot\n")
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, LogConfig(), synced_by_owner=True)
+        with pytest.raises(CorruptLogError):
+            log.ensure_open()
+        directory.close()
+
     def test_others_are_served(self, data, caplog):
         write(data, LogConfig(), count=10)
         (stored,) = logs_of(data / NAME)

@@ -162,6 +162,7 @@ class LocalDirectory:
             self._files,
             config.index_interval_bytes,
             last_end,
+            holes=not synced_by_owner,
             stop=self._go_on,
         )
         backing = FileBacking(

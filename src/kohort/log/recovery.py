@@ -52,12 +52,14 @@ def load(
     interval: int,
     last_end: LastEnd,
     *,
+    holes: bool = True,
     stop: Callable[[], None] = lambda: None,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
-    `stop` is called again and again, and may raise. Raises CorruptLogError, and then no segment was
-    changed; OSError.
+    `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
+    every batch was synced before the next. `stop` is called again and again, and may raise. Raises
+    CorruptLogError, and then no segment was changed; OSError.
     """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
@@ -69,7 +71,7 @@ def load(
     segments = found_segments(path, open_files, interval)
     try:
         segments = _Opening(path, segments, checkpoint, stop).check(
-            crashed=last_end is LastEnd.CRASHED
+            crashed=last_end is LastEnd.CRASHED, holes=holes and last_end is LastEnd.CRASHED
         )
     except BaseException:
         for segment in segments:
@@ -138,26 +140,27 @@ class _Opening:
         self._checkpoint = checkpoint
         self._stop = stop
 
-    def check(self, *, crashed: bool) -> list[Segment]:
+    def check(self, *, crashed: bool, holes: bool) -> list[Segment]:
         """The segments that are whole, the last one ready to append.
 
-        After a crash of the machine, every batch beyond the recovery point is checked, and the log
-        ends there before the first that is not whole. Raises CorruptLogError, OSError.
+        After a crash of the machine, every batch beyond the recovery point is checked; with
+        `holes`, the log ends there before the first that is not whole. Raises CorruptLogError,
+        OSError.
         """
         for number, segment in enumerate(self._segments):
             self._stop()
             if number == len(self._segments) - 1:
-                self._recover_active(segment, crashed=crashed)
+                self._recover_active(segment, crashed=crashed, holes=holes)
             elif not crashed or segment.end_offset <= self._checkpoint.recovery_point:
                 segment.check_end(self._stop)
-            elif not self._recover_sealed(segment):
+            elif not self._recover_sealed(segment, holes=holes):
                 self._set_aside(self._segments[number + 1 :])
                 return self._segments[: number + 1]
         return self._segments
 
-    def _recover_active(self, segment: Segment, *, crashed: bool) -> None:
+    def _recover_active(self, segment: Segment, *, crashed: bool, holes: bool) -> None:
         end = segment.recover(everything=crashed, gaps=self._gaps(segment), stop=self._stop)
-        if not crashed:
+        if not holes:
             self._refuse_batches_behind(segment, end)
         if segment.end_offset < self._checkpoint.recovery_point:
             raise self._corrupt(
@@ -168,13 +171,15 @@ class _Opening:
             )
         self._cut(segment, end)
 
-    def _recover_sealed(self, segment: Segment) -> bool:
+    def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
         """Whether the segment is whole; else it ends before the hole."""
         next_base = segment.end_offset
         end = segment.recover(everything=True, gaps=self._gaps(segment), stop=self._stop)
         if end == segment.size and segment.end_offset == next_base:
             segment.seal()
             return True
+        if not holes:
+            raise self._corrupt(segment, end, "no valid batch is there")
         self._cut(segment, end)
         return False
 
