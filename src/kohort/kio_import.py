@@ -1,5 +1,6 @@
-"""kio without Hypothesis, for processes whose start somebody waits for: the command line, and
-Spark's Python processes.
+"""Import of kio without Hypothesis, for processes whose start somebody waits for.
+
+Those are the command line and Spark's Python processes.
 
 Where Hypothesis is installed kio imports it, to register test strategies for its types: 300 ms of
 CPU time that no server and no query needs.
@@ -10,9 +11,7 @@ import sys
 
 
 def import_kio() -> None:
-    """Import what of kio would import Hypothesis; nothing happens if that has been imported
-    already.
-    """
+    """Import the modules of kio that import Hypothesis, unless that is imported already."""
     if "hypothesis" in sys.modules:
         return
     sys.modules["hypothesis"] = None  # type: ignore[assignment]

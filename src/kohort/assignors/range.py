@@ -101,9 +101,7 @@ class Cut:
                 self.take(member, [free.popleft() for _ in range(room)])
 
     def take_by_rack(self) -> None:
-        """Give each member in turn the lowest free numbers with a replica in its rack, up to its
-        share.
-        """
+        """Give each member its share: in turn, the lowest free numbers in its rack."""
         queues = {
             rack: self._numbers_in(rack) for rack in {self.racks[member] for member in self.members}
         }

@@ -36,9 +36,7 @@ class RoundRobinAssignor(Assignor):
 
 
 def subscribers_by_topic(topics: Topics, members: Sequence[Member]) -> dict[str, list[int]]:
-    """Map each existing topic with partitions to its subscribers' positions in `members`,
-    ascending.
-    """
+    """Map each existing topic with partitions to its subscribers' positions in `members`."""
     subscribers: dict[str, list[int]] = {}
     for position, member in enumerate(members):
         for topic in set(member.topics):

@@ -114,8 +114,9 @@ class Flow:
         return self._push_down_to(mean - 1)
 
     def _place(self, number: int, pool: Pool) -> None:
-        """Place each partition where it costs least: near owner, near member of least load, or
-        anywhere.
+        """Place each partition where it costs least.
+
+        That is near its owner, else near the member of least load, else anywhere.
         """
         near = (
             [member for member in pool.members if member not in pool.far]
@@ -234,9 +235,7 @@ class Flow:
             )
 
     def is_free(self, is_pool: bool, number: int, end: int) -> bool:
-        """Whether one more partition can go from a pool to a member, or from a member to a pool, at
-        no price.
-        """
+        """Whether one more partition can move between a pool and a member (either way) for free."""
         pool, member = (number, end) if is_pool else (end, number)
         count = self.held[pool].get(member, 0)
         if is_pool:
@@ -251,8 +250,9 @@ class Flow:
 
 
 class FreePaths:
-    """A depth-first search for paths that cost nothing, which remembers where there are none
-    (Dinic's arc pointers).
+    """A depth-first search for paths that cost nothing, with Dinic's arc pointers.
+
+    It remembers where there are no such paths.
 
     What it passed over may have become possible by a push since: it is found by the next search.
     """

@@ -70,8 +70,7 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Java's CooperativeStickyAssignor (KIP-429): nobody gets a partition that another member still
-    owns.
+    """Java's CooperativeStickyAssignor (KIP-429): nobody gets what another member still owns.
 
     Such a partition is given to nobody this time. Its owner, seeing that it lost it, revokes it and
     joins again, and the rebalance that follows gives it to its new owner.
@@ -181,9 +180,7 @@ def previous_owners(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes partitions alike: who may have them, and who of those would read them across
-    racks.
-    """
+    """What makes partitions alike: their possible owners, and those who would read across racks."""
 
     members: tuple[int, ...]
     far: frozenset[int]

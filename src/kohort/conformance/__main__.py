@@ -1,5 +1,4 @@
-"""`python -m kohort.conformance record HOST:PORT` records the reference answers from a running
-Apache Kafka.
+"""Records the reference: `python -m kohort.conformance record HOST:PORT` of an Apache Kafka.
 
 The suite is run several times, and only answers that are the same each time are written: a scenario
 whose answer Kafka itself does not settle is no scenario, and is told and refused.

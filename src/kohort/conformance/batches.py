@@ -1,5 +1,4 @@
-"""Record batches (magic 2) for scenarios: build them, spoil them, and tell what is in those that
-come back.
+"""Record batches (magic 2) for scenarios: build, damage and describe them.
 
 Deliberately not Kohort's own writer: what judges a server must not share code with it. Every part
 of the header can be set by hand, since most produce scenarios are about batches that are wrong in

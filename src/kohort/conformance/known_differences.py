@@ -1,5 +1,4 @@
-"""Where Kohort answers otherwise than Apache Kafka on purpose: exactly which field gets which
-value, and why.
+"""Intended differences from Apache Kafka: the field, Kohort's value, and the reason.
 
 Such an answer is counted as argued, not as a difference; any other value in the same place is a
 difference. The reasons are told at length in docs/differences.md.
@@ -18,9 +17,7 @@ from kohort.conformance.plain import Plain
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """A field of one scenario (as a shell pattern), the value that is argued for it, and the
-    argument.
-    """
+    """A field of one scenario (a shell pattern), the value argued for it, and the argument."""
 
     scenario: str
     field: str

@@ -1,5 +1,4 @@
-"""Members of classic groups, as scenarios play them: what a client library would remember, and
-nothing more.
+"""Members of classic groups as scenarios play them, with the state that a client library keeps.
 
 A `Member` knows its id, generation and leader from the answers it got, and fills requests with
 them; every field can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The
@@ -24,9 +23,7 @@ NONE = "NONE (0)"
 
 
 def subscription(*topics: str, user_data: bytes = b"", version: int = 0) -> bytes:
-    """A consumer's subscription, which is its protocol metadata (versions 1-3 with their empty
-    extra fields).
-    """
+    """A consumer's subscription, its protocol metadata (versions 1-3 with empty extra fields)."""
     body = struct.pack(">hi", version, len(topics)) + b"".join(_string(topic) for topic in topics)
     body += struct.pack(">i", len(user_data)) + user_data
     body += struct.pack(">i", 0) if version >= 1 else b""

@@ -64,7 +64,9 @@ class Report:
 
     @property
     def score(self) -> str:
-        """As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument;
+        """The first line of the report.
+
+        As in "455 of 460 scenarios as Apache Kafka 4.3.0 (98.9 %), 2 otherwise with an argument;
         2,900 of …".
         """
         same, total, argued = self.count("same"), len(self.verdicts), self.count("argued")

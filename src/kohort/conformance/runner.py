@@ -139,8 +139,7 @@ async def _remove_groups(connection: Connection, groups: list[str]) -> None:
 
 
 async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> None:
-    """Wait until the coordinator of every shard answers: a fresh Kafka takes some seconds to get
-    there.
+    """Wait until the coordinator of every shard responds: a fresh Kafka needs some seconds.
 
     Raises UnreachableError when there is no such server.
     """

@@ -1,5 +1,4 @@
-"""What a scenario is given: fresh names, connections that record what they hear, and members of
-groups.
+"""The tools of a scenario: fresh names, connections that record, and members of groups.
 
 Every request says who sends it, to which API and in which version, so a scenario reads as a
 conversation:

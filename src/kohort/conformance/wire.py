@@ -99,9 +99,7 @@ class Connection:
         return call
 
     def expect(self, api: str, version: int) -> Call:
-        """The call of a request whose bytes the scenario sends itself: its answer is read as this
-        version's.
-        """
+        """The call of a request sent as raw bytes; the response is read as this version's."""
         call = Call(api, version, self._next_id)
         self._next_id += 1
         self._waiting.append(call)

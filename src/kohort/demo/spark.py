@@ -1,6 +1,4 @@
-"""The demo goes on with Spark: two queries share the topic as one group, and count what the delays
-over a day were.
-"""
+"""The demo with Spark: two queries share the topic as one group, and count delays over the day."""
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

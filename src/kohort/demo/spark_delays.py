@@ -30,9 +30,7 @@ def parsed(records: "DataFrame") -> "DataFrame":
 
 
 def per_hour(flights: "DataFrame") -> "DataFrame":
-    """Of each carrier and hour: `flights`, how many `departed`, and the `minutes` that they were
-    late altogether.
-    """
+    """`flights` of each carrier and hour, how many `departed`, and their `minutes` of delay."""
     hours = flights.withWatermark("time_hour", WATERMARK).groupBy("carrier", "time_hour", "hour")
     return hours.agg(*_sums("count(*)", "count(dep_delay)", "coalesce(sum(dep_delay), 0)"))
 
@@ -47,9 +45,9 @@ def _sums(*expressions: str) -> "list[Column]":
 
 
 def latest(written: "DataFrame") -> "DataFrame":
-    """The totals that hold: of a carrier's hour each query wrote how they stood after a micro-batch
-    (`batch`), and the last one counts; what two queries counted of it, one after the other, is
-    added up.
+    """Totals that hold: the last micro-batch of each query, added up over the queries.
+
+    For a carrier's hour each query wrote its total after every micro-batch (`batch`).
     """
     from pyspark.sql.functions import expr
 

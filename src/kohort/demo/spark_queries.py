@@ -1,6 +1,4 @@
-"""Two Spark queries of one group: each counts the flights of the partitions that the group gives
-it, into Parquet.
-"""
+"""Two Spark queries of one group, each counting the flights of its partitions into Parquet."""
 
 import shutil
 import time

@@ -1,6 +1,4 @@
-"""Where the show is seen: a live picture on a terminal, lines of text elsewhere, and a picture for
-the docs.
-"""
+"""Displays of the show: live on a terminal, lines of text elsewhere, a picture for the docs."""
 
 import re
 from io import StringIO
@@ -61,17 +59,13 @@ class Stage:
 
 
 def is_telling(scene: Scene) -> bool:
-    """The moment for a still picture: one member dead but still counted on, one gone, the others at
-    work.
-    """
+    """Whether this suits a still picture: a dead member still counted, one gone, others at work."""
     owners = {member.client_id for member in scene.group.members}
     return scene.group.state == "Stable" and any(name in owners for name in scene.killed)
 
 
 def svg(scene: Scene) -> str:
-    """The view of this scene as rich exports it, but for the fonts that it would fetch from
-    elsewhere.
-    """
+    """The scene as rich exports it, without the fonts that it would fetch from elsewhere."""
     canvas = Console(
         record=True,
         width=PICTURE_WIDTH,

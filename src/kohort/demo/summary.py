@@ -36,8 +36,9 @@ class Outcome:
         return sum(partition.end for partition in self.group.partitions)
 
     def problems(self) -> list[str]:
-        """What is not as it must be: every record processed and committed, none skipped, none
-        processed again unless its first worker was killed.
+        """Deviations from the promise: every record processed once and committed.
+
+        A record may be processed again if its first worker was killed.
         """
         found = list(self.tally.skipped)
         for name, again in self.tally.again.items():

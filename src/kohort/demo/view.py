@@ -54,9 +54,7 @@ class Scene:
 
 
 def view(scene: Scene, width: int = 100, height: int = 40) -> RenderableType:
-    """The picture for a terminal of this size: on a narrow one the tables stand one below the
-    other.
-    """
+    """The picture for a terminal of this size; on a narrow one the tables are stacked."""
     tables = [_partitions(scene), _members(scene)]
     wide = width >= SIDE_BY_SIDE
     rows = (

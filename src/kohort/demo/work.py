@@ -1,5 +1,4 @@
-"""What all members do, whatever library they run on: count flights and their delays, at a pace that
-can be watched.
+"""The work of all members, whatever their library: count flights and delays at a visible pace.
 
 A member is slow on purpose: every partition is spread over the show, so that there is something to
 see. One that falls behind, because a partition had no owner for a while, catches up at full speed.
@@ -43,9 +42,7 @@ class Pace:
         return int(end * min(1.0, max(0.0, (now - self.started) / self.seconds)))
 
     def early(self, offset: int, end: int, now: float) -> float:
-        """Seconds from now until a partition with this end should reach the offset; 0 when it is
-        late.
-        """
+        """Seconds until a partition with this end should reach the offset; 0 when it is late."""
         return max(0.0, self.started + self.seconds * offset / max(end, 1) - now)
 
 

@@ -13,8 +13,9 @@ _STEP = 1 << 20
 
 
 def keep_tail(path: str, position: int) -> str:
-    """Copy the file from `position` on to a file of its own, durably; returns its path. Raises
-    OSError.
+    """Copy the file from `position` on to a file of its own, durably, and return its path.
+
+    Raises OSError.
     """
     aside = _free_name(path, position)
     with open(path, "rb") as source:

@@ -50,8 +50,11 @@ class Backing(Protocol):
         ...
 
     def pending_save(self) -> Callable[[], None]:
-        """What stores the checkpoint that was saved last, if it is not stored; it is called in
-        another thread, and raises OSError.
+        """Function that stores the checkpoint saved last, unless it is stored.
+
+        It is called in another thread, and raises OSError.
+
+        It is called in another thread, and raises OSError.
         """
         ...
 
@@ -60,8 +63,9 @@ class Backing(Protocol):
         ...
 
     def rewrite_end(self, segment: Segment) -> Callable[[], None]:
-        """What writes and syncs the end of `segment` once more; it is called in another thread, and
-        raises OSError.
+        """Function that writes and syncs the end of `segment` once more.
+
+        It is called in another thread, and raises OSError.
         """
         ...
 

@@ -125,8 +125,9 @@ class Log(Protocol):
         ...
 
     def ensure_open(self) -> None:
-        """Raise the KafkaError that everything else raises, if the log was removed or closed, or is
-        not served because it is damaged.
+        """Raise the KafkaError of a removed, closed or refused log, as every other method does.
+
+        A log is refused if it is damaged.
         """
         ...
 
@@ -155,8 +156,7 @@ class Log(Protocol):
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, durable: bool = False
     ) -> bytes | memoryview:
-        """Whole batches, starting with the one that holds `offset` or follows it, of at most
-        `max_bytes` together.
+        """Whole batches from the one that holds or follows `offset`, at most `max_bytes` together.
 
         With `at_least_one` the first batch is given even if it is larger, so it is empty at the end
         only: that is the end offset, or with `durable` the high watermark. A read does not cross
@@ -199,8 +199,9 @@ class Log(Protocol):
         ...
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` whenever readers have more (or after a trim, or removal), until the
-        returned function is called.
+        """Call `callback` on news for readers until the returned function is called.
+
+        News are records that became readable, a trim, and removal.
 
         It may be called in the middle of `append`, so it must not raise, and nothing long.
         """
@@ -252,8 +253,7 @@ class LogDirectory(Protocol):
     def open(
         self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
     ) -> Log:
-        """The log of that partition, made if it does not exist; the same object as long as it is
-        open.
+        """The log of that partition, made if missing; the same object as long as it is open.
 
         A log that was there and is damaged, or cannot be read, is one that raises KafkaError
         KAFKA_STORAGE_ERROR, whatever is asked of it. `synced_by_owner`: whoever opens it syncs what

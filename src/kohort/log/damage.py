@@ -30,8 +30,9 @@ class Damage:
 
 
 class CorruptLogError(KafkaError):
-    """A log is damaged; clients get KAFKA_STORAGE_ERROR. The text names file, position and offset,
-    and the ways out.
+    """A log is damaged, and clients get KAFKA_STORAGE_ERROR.
+
+    The text names file, position and offset, and the ways out.
     """
 
     def __init__(self, damage: Damage) -> None:

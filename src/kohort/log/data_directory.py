@@ -54,8 +54,7 @@ class DataDirectory:
         *,
         is_case_insensitive: bool | None = None,
     ) -> None:
-        """`path` is locked by this process and has the format `found`; `executor` runs syncs beside
-        each other.
+        """`path` is locked by this process and has the format `found`; `executor` runs syncs.
 
         `is_case_insensitive` is found out if it is None.
         """

@@ -46,8 +46,9 @@ def sync_path(path: str) -> None:
 
 
 def rewrite(path: str) -> None:
-    """Write the bytes of a file once more and sync it: what an fsync that failed may have lost is
-    in memory still. Nothing happens if it is gone. Raises OSError.
+    """Write the bytes of a file once more and sync it; nothing happens if it is gone.
+
+    Data that a failed fsync may have lost is still in memory. Raises OSError.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -120,16 +121,18 @@ class GroupCommit:
         """Why nothing can be made durable now; None if it can."""
 
     def request(self) -> None:
-        """Make durable what was written, soon, though nobody waits for it; without an event loop,
-        the next `wait` does.
+        """Make durable what was written, soon, without waiting for it.
+
+        Without an event loop, the next `wait` does.
         """
         if self._next is None and self.failure is None:
             with contextlib.suppress(RuntimeError):
                 self._schedule(asyncio.get_running_loop())
 
     async def wait(self) -> None:
-        """Return when all that was written before this call is durable. Raises OSError if it is
-        not, and then it was taken back.
+        """Return when everything written before this call is durable.
+
+        Raises OSError if it is not, and then it was taken back.
         """
         if self.failure is not None:
             raise _refused(self.failure)

@@ -110,8 +110,10 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
 
 
 def load_checkpoint(directory: str) -> Checkpoint:
-    """That of the log in `directory`. One that is broken is kept aside and read as if there were
-    none: records before the start offset come back, and more is checked. Raises OSError.
+    """The checkpoint of the log in `directory`. Raises OSError.
+
+    A broken one is kept aside and read as if there were none: records before the start offset come
+    back, and more is checked.
     """
     path = f"{directory}/{CHECKPOINT}"
     try:
@@ -152,8 +154,9 @@ class FileBacking:
         saves_in_sync: bool,
         health: DiskHealth,
     ) -> None:
-        """`durable`: what is replaced is synced first; with `saves_in_sync`, the checkpoint is
-        stored by `pending_save` only; `health` is told when the disk refuses something.
+        """`durable`: files are synced before they are replaced; `health` gets the disk's failures.
+
+        With `saves_in_sync`, the checkpoint is stored by `pending_save` only.
         """
         self._path = path
         self._files = files
@@ -172,9 +175,7 @@ class FileBacking:
         return open_segment(self._path, base_offset, 0, self._files, interval)
 
     def sealed(self, segment: Segment) -> None:
-        """Bring it to the disk in the background, so that a crash of the machine does not put it in
-        doubt.
-        """
+        """Sync it in the background, so that no crash of the machine puts it in doubt."""
         if segment.log.file() is not None:
             if self._syncing is None:
                 self._syncing = deque()

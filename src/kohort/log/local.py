@@ -94,14 +94,13 @@ class LocalDirectory:
         return self._lock.last_end
 
     def stop_opening(self) -> None:
-        """Have `open` raise OpeningStoppedError from now on, in the middle of a check too; any
-        thread may call it.
-        """
+        """Make `open` raise OpeningStoppedError from now on, also during a check; thread-safe."""
         self._stopped = True
 
     def confirm_start(self) -> None:
-        """Say that every log was opened and the server serves: from now on it matters how this
-        process ends. Raises OSError.
+        """Note that every log was opened and the server serves. Raises OSError.
+
+        From now on it matters how this process ends.
         """
         if not any(isinstance(log, RefusedLog) for log in self._logs.values()):
             self._lock.confirm()

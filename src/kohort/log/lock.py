@@ -53,8 +53,9 @@ class DirectoryLock:
         os.fsync(self._fd)
 
     def confirm(self) -> None:
-        """Say that everything that was found is checked, so that only what happens from now on has
-        to be when this process does not end cleanly. Raises OSError.
+        """Note that everything found is checked. Raises OSError.
+
+        If this process does not end cleanly, only what happens from now on has to be checked.
         """
         self._checked = True
         if not self._distrusted and self._boot != boot_id():

@@ -57,8 +57,9 @@ class PartitionLog:
         sync_with: Executor | None = None,
         problems: Problems | None = None,
     ) -> None:
-        """`segments` are in order, the last one ready to append; `sync_with` runs the fsyncs of
-        appends, None if reaching the operating system is enough. All that is there is durable.
+        """`segments` are in order, durable, the last one ready to append.
+
+        `sync_with` runs the fsyncs of appends; None if reaching the operating system is enough.
         """
         self.topic_partition = topic_partition
         self.configure(config)
@@ -360,9 +361,7 @@ class PartitionLog:
             self._compaction = None
 
     async def _install(self, cleaned: Sequence[Cleaned]) -> bool:
-        """Take over what compaction wrote, unless the log was closed or what it was made from is
-        gone meanwhile.
-        """
+        """Swap in the compacted segment, unless the log or its sources are gone meanwhile."""
         for piece in cleaned:
             try:
                 if self._is_there(piece):

@@ -134,9 +134,7 @@ class Segment:
     def read(
         self, offset: int, max_bytes: int, at_least_one: bool, end: int | None = None
     ) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset`, or follows it, up to position `end`; as
-        `Log.read`.
-        """
+        """Whole batches from the one that holds or follows `offset` up to position `end`."""
         remembered = self._remembered
         position = remembered.get(offset) if remembered is not None else None
         if position is None:
@@ -367,9 +365,7 @@ class Segment:
         return 0 if entry is None else entry[1]
 
     def rebuild_index(self) -> None:
-        """Make the index anew from the batches, each of which is checked. Raises CorruptLogError,
-        OSError.
-        """
+        """Rebuild the index from the batches, checking each. Raises CorruptLogError, OSError."""
         self._resumed = True
         end_offset = self.end_offset
         reached = self._scan_all()

@@ -326,8 +326,9 @@ class ShardHost:
         self._task = asyncio.ensure_future(self._reload())
 
     def _drop(self, refused: ErrorCode, dropped: ErrorCode) -> None:
-        """Discard decisions that are not logged, and send every waiting request an error: `refused`
-        where the log refused its records, else `dropped`.
+        """Discard decisions that are not logged, and send every waiting request an error.
+
+        That is `refused` where the log refused the request's records, else `dropped`.
         """
         self._flushing = False
         failed, lost = self._appended, self._after_append

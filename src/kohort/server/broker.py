@@ -107,8 +107,9 @@ class Broker:
         self.cluster_id = self.topics.cluster_id
 
     async def _open_topics(self) -> None:
-        """Open every log. After a crash they are checked, which may take long: in another thread,
-        which ends soon after this is cancelled.
+        """Open every log, in another thread because checks after a crash may take long.
+
+        The thread ends soon after this is cancelled.
         """
         opening = asyncio.ensure_future(
             asyncio.to_thread(Topics, self.logs, self.config, self.clock.timestamp)

@@ -31,7 +31,7 @@ def configure(form: str, level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T09:30:00.123Z info  kohort.groups: rebalance group=orders generation=3`"""
+    """As in `2026-01-31T09:30:00.123Z info  kohort.groups: rebalance group=orders generation=3`."""
 
     def __init__(self, traces: bool = False) -> None:
         super().__init__()

@@ -1,6 +1,4 @@
-"""OffsetCommit: by simple consumers and by members, in every version and state, and with all that
-is refused.
-"""
+"""OffsetCommit: by simple consumers and by members, in every version and state; refusals."""
 
 from __future__ import annotations
 

@@ -103,9 +103,7 @@ async def full_and_static(stage: Stage) -> None:
 
 @small(waits=2)
 async def handshake_in_the_join_phase(stage: Stage) -> None:
-    """In the join phase of a full group a newcomer still gets an id, which is awaited until it
-    leaves.
-    """
+    """In the join phase of a full group a newcomer gets an id, awaited until it leaves."""
     a, b = await pair(stage)
     joining_a = a.joining()
     await until_rebalancing(b)
@@ -120,9 +118,7 @@ async def handshake_in_the_join_phase(stage: Stage) -> None:
 
 @small(waits=8)
 async def late_member_finds_no_room(stage: Stage) -> None:
-    """In the join phase room goes to whoever joins first: a newcomer takes the place of a member
-    that is late.
-    """
+    """In the join phase a newcomer takes the place of a member that is late."""
     a, b = await pair(stage, rebalance_ms=5_000)
     joining_a = a.joining()
     await until_rebalancing(b)

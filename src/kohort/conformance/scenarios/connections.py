@@ -1,6 +1,4 @@
-"""The wire itself: unknown APIs and versions, ApiVersions, frames and fields that are broken, tags,
-pipelining.
-"""
+"""The wire itself: unknown APIs and versions, ApiVersions, broken frames, tags, pipelining."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ async def api_versions(stage: Stage) -> None:
 
 @scenario
 async def api_versions_of_the_future(stage: Stage) -> None:
-    """A version of ApiVersions that is unknown is answered 35 in the form of version 0, and the
-    connection lives.
-    """
+    """An unknown version of ApiVersions gets 35 in the form of version 0; the connection lives."""
     a = await stage.client()
     for version in (5, 99, 32_767):
         call = a.connection.expect("ApiVersions", 0)

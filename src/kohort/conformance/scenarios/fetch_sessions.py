@@ -1,6 +1,4 @@
-"""Fetch sessions (KIP-227): full and incremental fetches, and sessions that are unknown or out of
-step.
-"""
+"""Fetch sessions (KIP-227): full and incremental fetches, unknown and out-of-step sessions."""
 
 from __future__ import annotations
 

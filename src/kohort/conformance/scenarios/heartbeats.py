@@ -99,9 +99,7 @@ async def while_preparing(stage: Stage) -> None:
 
 @scenario
 async def newcomer_while_preparing(stage: Stage) -> None:
-    """A newcomer whose join is parked may heartbeat on another connection: 27 with the running
-    generation.
-    """
+    """A newcomer with a parked join heartbeats on another connection: 27 in its generation."""
     [a] = await stable(stage, "a")
     b, other = await (await member(stage, "b")).handshake(), await stage.client("b")
     b.joining()

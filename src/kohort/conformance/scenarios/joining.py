@@ -59,9 +59,7 @@ async def bad_session_before_unknown_member(stage: Stage) -> None:
 
 @scenario
 async def unknown_member_without_group(stage: Stage) -> None:
-    """A member id that nobody has, to a group that does not exist, is unknown in every version and
-    makes no group.
-    """
+    """An unknown member id is refused by a group that does not exist, and makes no group."""
     a = await member(stage)
     for version in EVERY_VERSION:
         await a.join(version, member_id="nobody")
@@ -213,9 +211,7 @@ async def another_protocol_type(stage: Stage) -> None:
 
 @scenario
 async def no_protocol_in_common(stage: Stage) -> None:
-    """A newcomer that supports none of what all members support is refused, before its member id is
-    looked at.
-    """
+    """A newcomer without a common protocol is refused before its member id is looked at."""
     [a] = await stable(stage, "a")
     b = await member(stage, "b", protocols=protocols("other"))
     await b.join()
@@ -302,9 +298,7 @@ async def empty_metadata(stage: Stage) -> None:
 
 @scenario
 async def metadata_is_no_subscription(stage: Stage) -> None:
-    """A consumer whose metadata is no subscription (too short for a version) is served all the
-    same.
-    """
+    """A consumer whose metadata is no subscription (too short) is served all the same."""
     a = await member(stage, protocols=protocols("range", metadata=b"\x07"))
     await a.join()
     await a.join()
@@ -330,9 +324,7 @@ async def second_member(stage: Stage) -> None:
 
 @scenario
 async def members_of_every_version(stage: Stage) -> None:
-    """Members that speak versions 0 to 3 join without a handshake and share a group with one that
-    speaks 9.
-    """
+    """Members of versions 0 to 3 join without a handshake and share a group with one of 9."""
     a = await member(stage, "a")
     await gather_round([a])
     for version in range(4):
@@ -363,9 +355,7 @@ async def two_members_of_one_client_id(stage: Stage) -> None:
 
 @scenario
 async def leader_rejoins_unchanged(stage: Stage) -> None:
-    """The leader's JoinGroup starts a rebalance even when nothing changed: so it announces new
-    partitions.
-    """
+    """The leader's JoinGroup starts a rebalance even without changes: it has new partitions."""
     a, b = await stable(stage, "a", "b")
     joining = a.joining()
     await until_rebalancing(b)
@@ -482,9 +472,7 @@ async def latest_parked_join_counts(stage: Stage) -> None:
 
 @scenario
 async def parked_join_survives_its_connection(stage: Stage) -> None:
-    """A member whose connection closes while its join is parked is a member of the next generation
-    all the same.
-    """
+    """A member whose connection closes while its join is parked is in the next generation."""
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     b.joining()
@@ -605,9 +593,7 @@ async def unicode_names(stage: Stage) -> None:
 
 @scenario
 async def rejoin_after_everyone(stage: Stage) -> None:
-    """A member that missed nothing may join once more right after its answer, between join and
-    sync.
-    """
+    """A member may join again right after its response, between join and sync."""
     a, b, c = [await member(stage, name) for name in "abc"]
     await gather_round([a, b, c])
     await c.join()

@@ -219,9 +219,7 @@ def epoch_asked(
 
 @scenario
 async def end_of_an_epoch(stage: Stage) -> None:
-    """Where the records of a leader epoch end: known, later, earlier and no epoch, in every
-    version.
-    """
+    """End of a leader epoch's records: known, later, earlier and no epoch, in every version."""
     a, topic = await filled(stage)
     for version in (2, 3, 4):
         for epoch in (0, 1, -1):

@@ -47,9 +47,7 @@ async def one_of_each(stage: Stage) -> Client:
 
 @scenario
 async def every_version(stage: Stage) -> None:
-    """Without filters: all groups, with their state from version 4 and their type from version 5
-    on.
-    """
+    """Without filters: all groups, with states since version 4 and types since version 5."""
     client = await one_of_each(stage)
     for version in range(6):
         await listed(client, version)

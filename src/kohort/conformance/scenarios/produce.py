@@ -31,9 +31,7 @@ async def produce(
 
 
 async def refused(client: Client, topic: str, data: bytes) -> None:
-    """Produce what Kafka itself answers by UNKNOWN_SERVER_ERROR: recorded is only that it is
-    refused.
-    """
+    """Produce what Kafka refuses with UNKNOWN_SERVER_ERROR; only the refusal is recorded."""
     request = {"acks": -1, "timeout": 5_000, "topic_data": [to(topic, data)]}
     answer = await client.quiet("Produce", 9, **request)
     code = answer["responses"][0]["partition_responses"][0]["error_code"]

@@ -1,6 +1,4 @@
-"""Static membership (KIP-345): instance ids, replacement, fencing, and who need not assign again
-(KIP-814).
-"""
+"""Static membership (KIP-345): instance ids, replacement, fencing, skipped assignment (KIP-814)."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ async def restart_of_a_follower_by_version(stage: Stage) -> None:
 
 @scenario
 async def restart_of_the_leader(stage: Stage) -> None:
-    """From version 9 on the leader that comes back is told to skip the assignment, and gets the
-    members.
-    """
+    """Since version 9 a leader that comes back gets the members, and skips the assignment."""
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, a, "a2")
     await again.join()
@@ -134,9 +130,7 @@ async def old_id_is_fenced(stage: Stage) -> None:
 
 @scenario
 async def other_metadata_same_protocol(stage: Stage) -> None:
-    """A restart with other metadata under the chosen protocol, which stays chosen, keeps the
-    generation.
-    """
+    """A restart with other metadata keeps the generation if the protocol stays chosen."""
     a, b = await static_group(stage, "a", "b")
     again = await returning(stage, b, "b2")
     again.protocols = protocols("range", metadata=subscription("t", "u"))
@@ -181,9 +175,7 @@ async def restart_with_foreign_protocols(stage: Stage) -> None:
 
 @scenario
 async def restart_while_completing(stage: Stage) -> None:
-    """Between join and sync a restart starts over: the parked SyncGroup of the old id gets 82,
-    others' 27.
-    """
+    """A restart between join and sync: the old id's parked SyncGroup gets 82, others 27."""
     a, b, c = [await member(stage, name, instance=f"i-{name}") for name in "abc"]
     await gather_round([a, b, c])
     syncing_b, syncing_c = b.syncing(), c.syncing()
@@ -232,9 +224,7 @@ async def restart_of_an_awaited_member(stage: Stage) -> None:
 
 @scenario
 async def rejoin_with_member_id(stage: Stage) -> None:
-    """A static member that names its id is treated as any: followers unchanged, the leader
-    rebalances.
-    """
+    """A static member that names its id is as any: only the leader's join rebalances."""
     a, b = await static_group(stage, "a", "b")
     await b.join()
     await a.heartbeat()

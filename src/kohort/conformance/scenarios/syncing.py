@@ -75,9 +75,7 @@ async def order_of_checks(stage: Stage) -> None:
 
 @scenario
 async def wrong_protocol_before_the_leader(stage: Stage) -> None:
-    """Between join and sync another protocol or type than chosen is refused, and the leader may try
-    again.
-    """
+    """A SyncGroup with another protocol or type is refused, and the leader may try again."""
     a = await member(stage)
     await gather_round([a])
     await a.sync(protocol_name="other", assignments={a.id: b"x"})
@@ -208,9 +206,7 @@ async def parked_and_a_newcomer_comes(stage: Stage) -> None:
 
 @scenario
 async def parked_and_the_leader_leaves(stage: Stage) -> None:
-    """The leader leaves before it synced: parked SyncGroups get 27, and the next round has another
-    leader.
-    """
+    """The leader leaves before it synced: parked SyncGroups get 27, and another one leads."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     syncing = b.syncing()
@@ -237,9 +233,7 @@ async def latest_parked_sync_counts(stage: Stage) -> None:
 
 @scenario
 async def parked_sync_survives_its_connection(stage: Stage) -> None:
-    """A member whose connection closes while its SyncGroup is parked gets its assignment by asking
-    again.
-    """
+    """A member whose connection closed while its SyncGroup was parked may sync again."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     b.syncing()
@@ -252,9 +246,7 @@ async def parked_sync_survives_its_connection(stage: Stage) -> None:
 
 @scenario
 async def leader_syncs_twice_at_once(stage: Stage) -> None:
-    """The leader's list counts once: the second of two pipelined SyncGroups gets what the first
-    stored.
-    """
+    """The second of a leader's two pipelined SyncGroups gets what the first one stored."""
     a = await member(stage)
     await gather_round([a])
     first, second = a.syncing(assignments={a.id: b"one"}), a.syncing(assignments={a.id: b"two"})

@@ -1,5 +1,4 @@
-"""Sessions, rebalance timeouts, pending ids and the pending-sync timer: who is removed when, and
-who learns of it.
+"""Sessions, rebalance timeouts, pending ids and the pending-sync timer: removals and their news.
 
 Six seconds is the shortest session that Kafka takes, so these scenarios wait; they all wait at the
 same time. What they record is only what holds with a second to spare on a busy machine.
@@ -29,9 +28,7 @@ SHORT_SESSION = 6_000
 
 @scenario(waits=7)
 async def session_of_the_sole_member(stage: Stage) -> None:
-    """A sole member that falls silent is removed when its session ends: the group is Empty, one
-    generation on.
-    """
+    """A silent sole member is removed with its session: Empty, one generation on."""
     [a] = await stable(stage, "a", session_ms=SHORT_SESSION)
     watcher = await stage.client("watcher")
     seconds = await until_state(watcher, stage.group, "Empty")
@@ -281,9 +278,7 @@ async def pending_id_holds_up_until_it_expires(stage: Stage) -> None:
 
 @scenario(waits=3)
 async def follower_that_never_syncs(stage: Stage) -> None:
-    """A follower that never syncs is removed when the rebalance timeout ends, though the group is
-    Stable.
-    """
+    """A follower that never syncs is removed at the rebalance timeout, though all is Stable."""
     a, b = (
         await member(stage, "a", rebalance_ms=3_000),
         await member(stage, "b", rebalance_ms=3_000),
@@ -376,9 +371,7 @@ async def heartbeats_keep_a_session_in_the_join_phase(stage: Stage) -> None:
 
 @scenario(waits=7)
 async def session_between_join_and_sync(stage: Stage) -> None:
-    """A leader whose session ends between join and sync is removed: the follower's parked SyncGroup
-    gets 27.
-    """
+    """A leader whose session ends before its sync is removed: parked SyncGroups get 27."""
     a = await member(stage, "a", session_ms=SHORT_SESSION, rebalance_ms=60_000)
     b = await member(stage, "b", rebalance_ms=60_000)
     await gather_round([a, b])

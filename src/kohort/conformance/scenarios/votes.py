@@ -1,6 +1,4 @@
-"""The protocol vote: which of the protocols that all members support is chosen, and who may still
-join.
-"""
+"""The protocol vote: which of the common protocols is chosen, and who may still join."""
 
 from __future__ import annotations
 

@@ -42,8 +42,9 @@ class Setting:
 
 
 class Config(Mapping[str, Any]):
-    """`config["group.min.session.timeout.ms"]` is 6000, an int; a name that the table lacks is a
-    KeyError.
+    """The typed values of all settings: `config["group.min.session.timeout.ms"]` is 6000, an int.
+
+    A name that the table lacks is a KeyError.
 
     Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever
     of their names it was set by.
@@ -56,9 +57,7 @@ class Config(Mapping[str, Any]):
 
     @classmethod
     def of(cls, given: Iterable[Given], problems: Iterable[str] = ()) -> "Config":
-        """Configuration of what the sources gave, and of what was wrong with it. Raises
-        ConfigError.
-        """
+        """Configuration of what the sources gave. Raises ConfigError with what was wrong in it."""
         config = cls.__new__(cls)
         config._settings = _settle(given, list(problems))
         return config
@@ -137,9 +136,7 @@ def _resolve_synonyms(settings: dict[str, Setting]) -> None:
 
 
 def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ...]) -> None:
-    """Let the strongest source win, and of one source the finest unit, which comes first in
-    `names`.
-    """
+    """Let the strongest source win, and in it the finest unit, which comes first in `names`."""
     set_by = [(name, unit) for name, unit in names if settings[name].value is not None]
     name, unit = max(set_by, key=lambda one: settings[one[0]].rank)
     chosen, target = settings[name], names[0][0]

@@ -14,9 +14,7 @@ class ResourceType(IntEnum):
 
 
 def validate_broker_id(name: str, node_id: int, expected: str) -> None:
-    """Raises KafkaError INVALID_REQUEST unless `name` is this broker's; `expected` says what else
-    would do.
-    """
+    """Raise KafkaError INVALID_REQUEST unless `name` is this broker's, or as `expected` says."""
     if not name.removeprefix("-").isdecimal():
         raise KafkaError(
             ErrorCode.invalid_request, (f"Broker id must be an integer, but it is: {name}")

@@ -1,5 +1,4 @@
-"""Configs of a topic: its own values over the broker's over the defaults; described, validated,
-altered.
+"""Configs of topics, described, validated and altered: the topic's over the broker's values.
 
 A topic stores only what was set on it, as the text that was given. What acts is `effective`: the
 topic's value, else that of the broker config behind it (`log.retention.ms` for `retention.ms`),
@@ -97,9 +96,7 @@ class Change(NamedTuple):
 
 
 def validate_topic_configs(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The configs of a topic, if they are valid together. Raises KafkaError INVALID_CONFIG, with
-    Kafka's text.
-    """
+    """Configs of a topic, validated together. Raises KafkaError INVALID_CONFIG (Kafka's text)."""
     missing = [name for name, value in overrides.items() if value is None]
     if missing:
         raise _invalid(f"Null value not supported for topic configs: {','.join(missing)}")

@@ -1,5 +1,4 @@
-"""What one topic config is, and how its text becomes a value: Kafka's rules, and the words of its
-responses.
+"""Definition of one topic config: type, parsing and validation, with Kafka's error texts.
 
 The broker's own configuration has rules of its own (`config_def.py`), which help a person at a
 terminal. These are sent to clients, where tools and tests compare the text, so they say what

@@ -1,5 +1,4 @@
-"""Every topic config that Kafka 4.3 knows, in one table: type, default, range, and what it does in
-Kohort.
+"""The table of all topic configs of Kafka 4.3: type, default, range, and effect in Kohort.
 
 A config that stands for a mechanism of several brokers, or of a file system trick that Kohort does
 not use, is accepted so that tools and manifests made for Kafka work unchanged; its text says "no

@@ -104,7 +104,7 @@ class FetchContext(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
-        """(session id, the partitions of the response)"""
+        """The session id, and the partitions of the response."""
 
     @abstractmethod
     def close(self) -> None:

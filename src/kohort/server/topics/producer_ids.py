@@ -17,8 +17,9 @@ class ProducerIds:
     """Hands out ids from reserved blocks."""
 
     def __init__(self, start: int, reserve: Callable[[int], None]) -> None:
-        """`start` is the first id that was never reserved; `reserve(end)` logs that ids below `end`
-        are, or raises.
+        """`start` is the first id never reserved; `reserve(end)` logs a reservation or raises.
+
+        The reservation is of the ids below `end`.
         """
         self._next = self._end = start
         self._reserve = reserve

@@ -26,8 +26,9 @@ _MOST_NAMED = 5
 
 
 def ensure_metadata_directory(directories: PartitionDirectories) -> None:
-    """Have a place for the metadata log, if this is a new data directory. Raises KohortError if it
-    is not, OSError.
+    """Make a place for the metadata log in a new data directory. Raises KohortError, OSError.
+
+    KohortError: the directory is not new.
     """
     marks = directories.marks()
     if METADATA in marks:

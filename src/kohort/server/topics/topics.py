@@ -1,5 +1,4 @@
-"""The topics of this server: created, grown, configured and deleted, each by one record of the
-metadata log.
+"""The topics of this server; each change is one record of the metadata log.
 
 A change happens in this order, so that a power loss at any point leaves topics and data consistent:
 
@@ -161,9 +160,7 @@ class Topics:
         return topic.partitions[partition]
 
     async def durable(self) -> None:
-        """Return when every change made by now is on the disk. Raises KafkaError
-        KAFKA_STORAGE_ERROR.
-        """
+        """Return when every change so far is on the disk. Raises KafkaError KAFKA_STORAGE_ERROR."""
         deleted, names = tuple(self._to_remove.items()), frozenset(self._to_tell)
         try:
             await self._metadata.durable()
@@ -212,8 +209,10 @@ class Topics:
         *,
         internal: bool = False,
     ) -> TopicRecord:
-        """The topic that `create` would make. Raises KafkaError: INVALID_TOPIC_EXCEPTION,
-        TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, POLICY_VIOLATION, INVALID_CONFIG, INVALID_REQUEST.
+        """The topic that `create` would make. Raises KafkaError.
+
+        Its codes are INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        POLICY_VIOLATION, INVALID_CONFIG and INVALID_REQUEST.
         """
         validate_creatable(name)
         self._refuse_collision(name)
@@ -399,9 +398,7 @@ class Topics:
         _log.info("deleted a topic", extra=fields(topic=name))
 
     def plan_partitions(self, name: str, total: int) -> Topic:
-        """The topic, if it can grow to `total` partitions. Raises KafkaError as `add_partitions`
-        does.
-        """
+        """The topic, if it can grow to `total` partitions. Raises as `add_partitions` does."""
         topic, current = self._existing(name), len(self._existing(name).partitions)
         if total == current:
             raise KafkaError(
@@ -417,8 +414,10 @@ class Topics:
         return topic
 
     def add_partitions(self, name: str, total: int) -> Topic:
-        """Grow a topic to `total` partitions. Raises KafkaError INVALID_PARTITIONS,
-        UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
+        """Grow a topic to `total` partitions. Raises KafkaError.
+
+        Its codes are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION and
+        KAFKA_STORAGE_ERROR.
         """
         topic = self.plan_partitions(name, total)
         self._make_places(self._places_to_add(topic, total))
@@ -465,8 +464,9 @@ class Topics:
         return topic
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Replace what is set on a topic, at once for its open logs. Raises KafkaError
-        INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """Replace a topic's own configs, at once for its open logs. Raises KafkaError.
+
+        Its codes are INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR.
         """
         topic = self._existing(name)
         valid = validate_topic_configs(configs)
