@@ -135,7 +135,8 @@ def test_a_slow_member_keeps_its_membership_and_gives_way_within_its_drain_timeo
 
 def test_static_members_restart_without_a_rebalance(trial: NewTrial) -> None:
     """Stopped or killed, and back within the session: nobody notices, and the generation stays."""
-    group = trial()
+    # No session may end while a busy machine starts the next process.
+    group = trial(session_ms=30_000)
     feed = group.feed(KOHORT)
     first = group.member(KOHORT, "first", "range", instance="one")
     second = group.member(KOHORT, "second", "range", instance="two")
