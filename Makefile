@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint bench interop clients conformance fuzz clean
+.PHONY: help run test test-long lint bench interop clients conformance chaos fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,7 @@ help:
 	@echo "make clients      the same, and write docs/clients.md from the results"
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
+	@echo "make chaos        kill a server 200 times under real clients, and check what they were promised"
 	@echo "make fuzz         feed the wire with broken bytes"
 	@echo "make clean        remove what was made, but not ./data"
 
@@ -73,6 +74,9 @@ conformance: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
+
+chaos: $(INSTALLED)
+	PYTHONPATH=tests $(BIN)/python -m live.chaos
 
 fuzz: $(INSTALLED)
 	@set -e; for harness in fuzz/[!_]*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done

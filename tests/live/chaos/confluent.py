@@ -1,0 +1,115 @@
+"""Producers and members of confluent-kafka (librdkafka), each on a thread of its own."""
+
+import random
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from live.chaos.ledger import Ledger
+from live.chaos.settings import (
+    HEARTBEAT_MS,
+    LIFE_SECONDS,
+    MEMBER_SECONDS,
+    PARTITIONS,
+    RECORDS_A_SECOND,
+    SESSION_MS,
+    TOPICS,
+    UNACKNOWLEDGED,
+    MemberPlan,
+    ProducerPlan,
+)
+
+QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+
+
+def produce(
+    plan: ProducerPlan, address: str, ledger: Ledger, stop: threading.Event, rng: random.Random
+) -> None:
+    value = 0
+    client = f"producer {plan.topic}"
+
+    def delivered(error, message):
+        if error is not None:
+            ledger.violation(f"{client} could not deliver {message.value()!r}: {error}")
+        else:
+            at = (message.topic(), message.partition())
+            ledger.record_acknowledged(client, at, message.offset(), int(message.value()))
+
+    def failed(error):
+        if error.fatal():
+            ledger.violation(f"{client} failed: {error}")
+
+    while not stop.is_set():
+        producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": plan.idempotent,
+                "max.in.flight.requests.per.connection": 5 if plan.idempotent else 1,
+                "acks": "all",
+                "linger.ms": 5,
+                "error_cb": failed,
+                **QUIET,
+            }
+        )
+        ends = time.monotonic() + rng.uniform(*LIFE_SECONDS)
+        while time.monotonic() < ends and not stop.is_set():
+            if len(producer) < UNACKNOWLEDGED:
+                at = value % PARTITIONS
+                producer.produce(plan.topic, b"%d" % value, partition=at, on_delivery=delivered)
+                value += 1
+            producer.poll(1 / RECORDS_A_SECOND)
+        if producer.flush(60):
+            ledger.violation(f"{client} has undelivered records")
+
+
+def consume(
+    plan: MemberPlan, address: str, ledger: Ledger, stop: threading.Event, rng: random.Random
+) -> None:
+    def assigned(consumer, partitions):
+        owned = [(each.topic, each.partition) for each in partitions]
+        ledger.record_owned(plan.group, None, consumer.memberid(), owned)
+
+    while not stop.is_set():
+        consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": plan.group,
+                "client.id": plan.name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": "range",
+                "session.timeout.ms": SESSION_MS,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+                **QUIET,
+            }
+        )
+        consumer.subscribe(list(TOPICS), on_assign=assigned)
+        ends = time.monotonic() + rng.uniform(*MEMBER_SECONDS)
+        while time.monotonic() < ends and not stop.is_set():
+            _step(plan, consumer, ledger)
+        consumer.close()
+
+
+def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
+    following = {}
+    for message in consumer.consume(500, 0.2):
+        if (error := message.error()) is not None:
+            if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
+                ledger.violation(f"{plan.name} failed: {error}")
+            continue
+        partition = (message.topic(), message.partition())
+        ledger.record_read(plan.name, partition, message.offset(), message.value())
+        following[partition] = message.offset() + 1
+    if not following:
+        return
+    offsets = [TopicPartition(*partition, offset) for partition, offset in following.items()]
+    try:
+        done = consumer.commit(offsets=offsets, asynchronous=False)
+    except KafkaException:
+        return  # nothing was acknowledged: the group rebalances, or the server is down
+    for each in done:
+        if each.error is None:
+            ledger.record_committed(
+                plan.name, plan.group, (each.topic, each.partition), each.offset
+            )

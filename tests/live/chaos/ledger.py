@@ -1,0 +1,84 @@
+"""What the clients of a chaos run were told, written down while it runs.
+
+Clients on several threads write to one ledger. Each entry is one append or one assignment to a
+container, which Python does whole.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+
+class Acknowledged(NamedTuple):
+    """A record that a producer was told is in the log."""
+
+    partition: Partition
+    offset: int
+    """-1: the client does not know it."""
+    value: int
+
+
+class Committed(NamedTuple):
+    """A commit that a member was told is in the log."""
+
+    group: str
+    partition: Partition
+    offset: int
+
+
+class Owned(NamedTuple):
+    """An assignment as the member got it."""
+
+    group: str
+    generation: int | None
+    """None: the client does not tell it."""
+    member_id: str
+    partitions: frozenset[Partition]
+
+
+@dataclass
+class Ledger:
+    acknowledged: dict[str, list[Acknowledged]] = field(default_factory=lambda: defaultdict(list))
+    """By topic, in the order in which the producer was told."""
+    committed: dict[tuple[str, Partition], list[int]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Offsets by group and partition, in the order in which members were told."""
+    owned: list[Owned] = field(default_factory=list)
+    read: dict[tuple[Partition, int], bytes] = field(default_factory=dict)
+    """What any member read, by partition and offset."""
+    violations: list[str] = field(default_factory=list)
+    """What was seen to be wrong while the run went on."""
+    active: dict[str, float] = field(default_factory=dict)
+    """By client: when it last succeeded with its work, by the monotonic clock."""
+
+    def record_acknowledged(self, client: str, partition: Partition, offset: int, value: int):
+        self.acknowledged[partition[0]].append(Acknowledged(partition, offset, value))
+        self.active[client] = time.monotonic()
+
+    def record_committed(self, client: str, group: str, partition: Partition, offset: int) -> None:
+        self.committed[group, partition].append(offset)
+        self.active[client] = time.monotonic()
+
+    def record_owned(
+        self, group: str, generation: int | None, member_id: str, partitions: Iterable[Partition]
+    ) -> None:
+        self.owned.append(Owned(group, generation, member_id, frozenset(partitions)))
+
+    def record_read(self, client: str, partition: Partition, offset: int, value: bytes) -> None:
+        known = self.read.setdefault((partition, offset), value)
+        if known != value:
+            self.violation(f"{client} read {value!r} at {partition} {offset}, before it {known!r}")
+        self.active[client] = time.monotonic()
+
+    def violation(self, text: str) -> None:
+        self.violations.append(text)
+
+    def highest_commits(self) -> dict[tuple[str, Partition], int]:
+        """The highest offset that a member of the group was told is committed, by partition."""
+        return {key: max(offsets) for key, offsets in list(self.committed.items()) if offsets}

@@ -1,0 +1,251 @@
+"""A chaos run: the server, its killer, all clients, and the reading of what is left."""
+
+import asyncio
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.errors import KohortError
+from kohort.testing.server_process import ServerProcess
+from live.chaos import aio, confluent
+from live.chaos.checks import Content, GroupLog, check_commits, check_owners, check_records
+from live.chaos.ledger import Ledger
+from live.chaos.settings import GROUPS, MEMBERS, PRODUCERS, SERVER_SETTINGS, TOPICS
+from peers.kafka import free_port
+
+STARTING_SHARE = 0.15
+"""Kills that come before the server listens."""
+BRIEF_SHARE = 0.4
+"""Kills that come while clients still return."""
+BRIEF_SECONDS = (0.05, 1.0)
+WORKING_SECONDS = (1.0, 6.0)
+"""How long the server lives else, after it listens."""
+DOWN_SECONDS = (0.0, 0.4)
+FIRST_SECONDS = 5.0
+"""Undisturbed, so that every group has begun."""
+RECOVERY_SECONDS = 60.0
+"""Time for every client to go on after the last kill."""
+GROUP_LOG = "__consumer_offsets"
+
+
+@dataclass
+class Outcome:
+    """What a run found."""
+
+    seed: int
+    kills: int
+    seconds: float
+    ledger: Ledger
+    violations: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ledger = self.ledger
+        return (
+            f"{self.kills} kills in {self.seconds:.0f} s, seed {self.seed}: "
+            f"{sum(map(len, ledger.acknowledged.values()))} records and "
+            f"{sum(map(len, ledger.committed.values()))} commits acknowledged, "
+            f"{len(ledger.owned)} assignments, {len(self.violations)} violations"
+        )
+
+
+class Chaos:
+    """One run. `while_down` is called with this object after each kill."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        kills: int,
+        seed: int,
+        durability: str = "os",
+        recovery_seconds: float = RECOVERY_SECONDS,
+        while_down: Callable[["Chaos"], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.directory, self.kills, self.seed = directory, kills, seed
+        self.durability, self.while_down, self.report = durability, while_down, report
+        self.recovery_seconds = recovery_seconds
+        self.ledger = Ledger()
+        self.killed = 0
+        self._random = random.Random(seed)
+        self._address = f"127.0.0.1:{free_port()}"
+
+    @property
+    def data(self) -> Path:
+        """The server's data directory."""
+        return self.directory / "data"
+
+    def run(self) -> Outcome:
+        return asyncio.run(self._run())
+
+    def _start(self) -> ServerProcess:
+        return ServerProcess(
+            f"--listen={self._address}",
+            f"--data={self.data}",
+            f"--durability={self.durability}",
+            log=self.directory / "server.log",
+            settings=SERVER_SETTINGS,
+        )
+
+    async def _run(self) -> Outcome:
+        began = time.monotonic()
+        # More threads than asyncio would have: each client of librdkafka keeps one.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * len(TOPICS) + 8))
+        server = self._start()
+        try:
+            await asyncio.to_thread(server.line, "listening")
+            await self._make_topics()
+            async with self._clients():
+                await asyncio.sleep(FIRST_SECONDS)
+                for _ in range(self.kills):
+                    server = await self._kill(server)
+                await asyncio.to_thread(server.line, "listening")
+                await self._all_go_on(time.monotonic())
+                self.report(f"all went on after {time.monotonic() - began:.0f} s")
+            self.report(f"all ended after {time.monotonic() - began:.0f} s")
+            contents = await asyncio.to_thread(self._read_all)
+        finally:
+            server.stop()
+        violations = [*self.ledger.violations, *self._check(contents)]
+        return Outcome(self.seed, self.killed, time.monotonic() - began, self.ledger, violations)
+
+    async def _make_topics(self) -> None:
+        async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
+            for topic in TOPICS:
+                await Admin(cluster).create_topic(topic)
+
+    async def _kill(self, server: ServerProcess) -> ServerProcess:
+        """Kill the server at a random moment, and start the next one."""
+        kind = self._random.random()
+        if kind < STARTING_SHARE:
+            await asyncio.sleep(self._random.uniform(0, 0.8))
+        else:
+            brief = kind < STARTING_SHARE + BRIEF_SHARE
+            await asyncio.to_thread(server.line, "listening")
+            await asyncio.sleep(
+                self._random.uniform(*(BRIEF_SECONDS if brief else WORKING_SECONDS))
+            )
+        ended = server.process.poll()
+        if ended is not None:
+            self.ledger.violation(f"the server ended by itself: {ended}\n{server.log_tail()}")
+        server.stop(signal.SIGKILL)
+        self.killed += 1
+        self.while_down(self)
+        await asyncio.sleep(self._random.uniform(*DOWN_SECONDS))
+        if self.killed % 10 == 0:
+            self.report(str(Outcome(self.seed, self.killed, 0, self.ledger)))
+        return self._start()
+
+    # --- clients ---
+
+    @contextlib.asynccontextmanager
+    async def _clients(self):
+        """Every client at work; on leaving, each ends its work in order."""
+        stop, stop_threads = asyncio.Event(), threading.Event()
+        tasks = [asyncio.create_task(self._watch_commits(stop))]
+        for plan in (*PRODUCERS, *MEMBERS):
+            rng = random.Random(self._random.random())
+            is_producer = plan in PRODUCERS
+            if plan.client == "confluent":
+                work = confluent.produce if is_producer else confluent.consume
+                running = asyncio.to_thread(
+                    work, plan, self._address, self.ledger, stop_threads, rng
+                )
+            else:
+                consume = aio.consume_aiokafka if plan.client == "aiokafka" else aio.consume_kohort
+                work = aio.produce if is_producer else consume
+                running = work(plan, self._address, self.ledger, stop, rng)
+            tasks.append(asyncio.create_task(running, name=str(plan)))
+        try:
+            yield
+        finally:
+            stop.set()
+            stop_threads.set()
+            ended, running = await asyncio.wait(tasks, timeout=self.recovery_seconds)
+            for task in running:
+                self.ledger.violation(f"does not end: {task.get_name()}")
+                task.cancel()
+            for task in ended:
+                if task.cancelled():
+                    self.ledger.violation(f"{task.get_name()} was cancelled")
+                elif (error := task.exception()) is not None:
+                    self.ledger.violation(f"{task.get_name()} failed: {error!r}")
+
+    async def _watch_commits(self, stop: asyncio.Event) -> None:
+        """See that no committed offset is ever lower than one that was acknowledged before."""
+        async with Cluster(
+            ClientConfig(bootstrap=self._address, default_api_timeout_ms=2_000)
+        ) as cluster:
+            admin = Admin(cluster)
+            while not stop.is_set():
+                highest = self.ledger.highest_commits()
+                try:
+                    answers = await admin.committed(GROUPS)
+                except KohortError:
+                    answers = {}
+                for group, offsets in answers.items():
+                    if isinstance(offsets, KohortError):
+                        continue
+                    now = {tuple(tp): each.offset for tp, each in offsets.items()}
+                    for (of, partition), offset in highest.items():
+                        if of == group and now.get(partition, -1) < offset:
+                            self.ledger.violation(
+                                f"{group} {partition}: {now.get(partition)} is committed, after "
+                                f"{offset} was acknowledged"
+                            )
+                await asyncio.sleep(0.1)
+
+    async def _all_go_on(self, since: float) -> None:
+        """Wait until each client has succeeded with something since then."""
+        wanted = {f"producer {each.topic}" for each in PRODUCERS} | {each.name for each in MEMBERS}
+        late = set(wanted)
+        while late and time.monotonic() < since + self.recovery_seconds:
+            await asyncio.sleep(0.1)
+            late = wanted - {name for name, at in list(self.ledger.active.items()) if at > since}
+        if late:
+            self.ledger.violation(f"did not go on after the last kill: {sorted(late)}")
+
+    # --- what is left ---
+
+    def _read_all(self) -> dict[str, dict[int, Content]]:
+        return {topic: dict(self._read_topic(topic)) for topic in (*TOPICS, GROUP_LOG)}
+
+    def _read_topic(self, topic: str) -> Iterator[tuple[int, Content]]:
+        consumer = Consumer(
+            {"bootstrap.servers": self._address, "group.id": "reader", "log_level": 0}
+        )
+        try:
+            for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
+                tp = TopicPartition(topic, number, OFFSET_BEGINNING)
+                _, end = consumer.get_watermark_offsets(tp, timeout=20)
+                consumer.assign([tp])
+                content: list[tuple[int, bytes | None, bytes | None]] = []
+                deadline = time.monotonic() + 60
+                while (content[-1][0] + 1 if content else 0) < end:
+                    for message in consumer.consume(1_000, 0.2):
+                        if message.error() is not None:
+                            raise KafkaException(message.error())
+                        content.append((message.offset(), message.key(), message.value()))
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(f"{topic} {number} cannot be read to its end, {end}")
+                yield number, content
+        finally:
+            consumer.close()
+
+    def _check(self, contents: dict[str, dict[int, Content]]) -> Iterator[str]:
+        for topic, idempotent in TOPICS.items():
+            yield from check_records(self.ledger, topic, idempotent, contents[topic])
+        log = GroupLog.of(contents[GROUP_LOG])
+        yield from check_commits(self.ledger, log)
+        yield from check_owners(self.ledger, log)

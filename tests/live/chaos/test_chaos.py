@@ -1,0 +1,68 @@
+"""A short chaos run, and proof that a loss would be found."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kohort.coordinator.records import OffsetCommitRecord, decode
+from kohort.protocol.batches import decode_records, iterate
+from live.chaos.run import GROUP_LOG, Chaos
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
+
+KILLS = 20
+
+
+def test_twenty_kills_lose_nothing(tmp_path):
+    outcome = Chaos(tmp_path, kills=KILLS, seed=random.randrange(1 << 32)).run()
+    print(outcome)
+    assert not outcome.violations, outcome
+    assert outcome.kills == KILLS
+
+
+def cut(directory: Path, is_lost: Callable[[bytes | None, bytes | None, int], bool]) -> bool:
+    """Cut the newest segment before the first batch with such a record; whether there is one."""
+    segment = max(directory.glob("*.log"), default=None)
+    if segment is None:
+        return False  # nothing was ever written
+    data = segment.read_bytes()
+    for position, _ in iterate(data):
+        if any(
+            is_lost(each.key, each.value, each.offset) for each in decode_records(data, position)
+        ):
+            segment.write_bytes(data[:position])
+            return True
+    return False
+
+
+def lose_a_record(chaos: Chaos) -> None:
+    last = chaos.ledger.acknowledged["kohort-plain"][-1]
+    directory = chaos.data / f"kohort-plain-{last.partition[1]}"
+    assert cut(directory, lambda _key, _value, offset: offset == last.offset)
+
+
+def lose_a_commit(chaos: Chaos) -> None:
+    group, (topic, partition) = next(iter(chaos.ledger.committed))
+    offset = chaos.ledger.committed[group, (topic, partition)][-1]
+
+    def is_it(key, value, _offset):
+        record = decode(key, value)
+        return (
+            isinstance(record, OffsetCommitRecord)
+            and record.key == (group, topic, partition)
+            and record.value is not None
+            and record.value.offset == offset
+        )
+
+    assert sum(cut(path, is_it) for path in chaos.data.glob(f"{GROUP_LOG}-*")) == 1
+
+
+@pytest.mark.parametrize(
+    ("lose", "found"),
+    [(lose_a_record, "acknowledged records"), (lose_a_commit, "acknowledged commits are not")],
+)
+def test_a_loss_is_found(tmp_path, lose, found):
+    outcome = Chaos(tmp_path, kills=1, seed=1, recovery_seconds=5, while_down=lose).run()
+    assert any(found in each for each in outcome.violations), outcome.violations
