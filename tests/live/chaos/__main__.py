@@ -2,9 +2,9 @@
 
     PYTHONPATH=tests python -m live.chaos [--kills 200] [--seed N] [--durability os|fsync]
 
-`make chaos` runs it with 200 kills, in about fifteen minutes. Producers (idempotent and plain) and group
-members of confluent-kafka, aiokafka and Kohort's own client work while `kohort serve` is ended by
-SIGKILL again and again, also while it starts. Afterwards:
+`make chaos` runs it with 200 kills, in about fifteen minutes. Producers (idempotent and plain) and
+group members of confluent-kafka, aiokafka and Kohort's own client work while `kohort serve` is
+ended by SIGKILL again and again, also while it starts. Afterwards:
 
 - every acknowledged record is there, in order, and once if its producer is idempotent,
 - every acknowledged commit is in the group log, and no commit goes back,

@@ -105,7 +105,7 @@ def _is_subsequence(told: Sequence[int], logged: Sequence[int]) -> bool:
 
 
 def check_owners(ledger: Ledger, log: GroupLog) -> list[str]:
-    """No partition has two owners in a generation: in the log, and by what the members were told."""
+    """No partition has two owners in a generation, in the log and by what members were told."""
     found = list(_told_twice(ledger))
     assigned = defaultdict(set)
     for (group, generation), records in log.owners.items():
