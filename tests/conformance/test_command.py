@@ -1,4 +1,4 @@
-"""`kohort conformance`: choices, forms of the answer, exit codes."""
+"""`kohort conformance`: choices, forms of the response, exit codes."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Plain values into requests of every version, and answers back into plain values."""
+"""Plain values into requests of every version, and responses back into plain values."""
 
 import datetime
 import io
@@ -71,7 +71,7 @@ def test_a_name_of_no_version_is_a_mistake() -> None:
         )
 
 
-def answer(api: str, version: int, **values: Any) -> bytes:
+def response(api: str, version: int, **values: Any) -> bytes:
     cls = response_class(api, version)
     with io.BytesIO() as out:
         out.write(
@@ -82,7 +82,7 @@ def answer(api: str, version: int, **values: Any) -> bytes:
 
 
 def test_an_answer_becomes_plain_values() -> None:
-    frame = answer("Heartbeat", 4, error_code=ErrorCode.rebalance_in_progress, throttle_time=5)
+    frame = response("Heartbeat", 4, error_code=ErrorCode.rebalance_in_progress, throttle_time=5)
     assert decode_response("Heartbeat", 4, frame) == {
         "throttle_time": 5,
         "error_code": "REBALANCE_IN_PROGRESS (27)",
@@ -90,13 +90,13 @@ def test_an_answer_becomes_plain_values() -> None:
 
 
 def test_bytes_behind_an_answer_are_told() -> None:
-    frame = answer("Heartbeat", 0, error_code=ErrorCode.none) + b"xy"
+    frame = response("Heartbeat", 0, error_code=ErrorCode.none) + b"xy"
     assert decode_response("Heartbeat", 0, frame) == {"error_code": "NONE (0)", "trailing_bytes": 2}
 
 
 @pytest.mark.parametrize("cut", range(4, 10))
 def test_an_answer_that_ends_too_early_is_undecodable(cut: int) -> None:
-    frame = answer("JoinGroup", 5, error_code=ErrorCode.none, member_id="m", leader="m")
+    frame = response("JoinGroup", 5, error_code=ErrorCode.none, member_id="m", leader="m")
     with pytest.raises(UndecodableError):
         decode_response("JoinGroup", 5, frame[:cut])
 

@@ -31,8 +31,8 @@ def found(expected: list[Any], got: list[Any]) -> list[tuple[str, str, Any, Any]
     return [(one.step, one.field, one.expected, one.got) for one in differences("s", expected, got)]
 
 
-def step(answer: Any, label: str = "a: X v1") -> dict[str, Any]:
-    return {"step": label, "answer": answer}
+def step(response: Any, label: str = "a: X v1") -> dict[str, Any]:
+    return {"step": label, "answer": response}
 
 
 def test_the_same_is_no_difference() -> None:

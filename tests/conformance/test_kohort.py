@@ -1,6 +1,4 @@
-"""Kohort itself, held against the answers that Apache Kafka gave: every scenario, on servers of its
-own.
-"""
+"""Every scenario on Kohort's own servers, compared with the responses of Apache Kafka."""
 
 import asyncio
 

@@ -1,6 +1,4 @@
-"""Scenarios played against small servers of this file: silent ones, closing ones, ones that answer
-out of turn.
-"""
+"""Scenarios played against small servers that are silent, close, or respond out of turn."""
 
 import asyncio
 import struct
@@ -70,15 +68,15 @@ async def steps_of(scene: Callable[[Stage], Awaitable[None]], server: Server = p
 
 async def beat(stage: Stage) -> dict[str, Any]:
     a = await stage.client()
-    return await a.send("Heartbeat", 0, group_id="g", generation_id=1, member_id="m").answer(0.2)
+    return await a.send("Heartbeat", 0, group_id="g", generation_id=1, member_id="m").response(0.2)
 
 
 async def test_an_answer_is_recorded_by_its_fields() -> None:
     async def scene(stage: Stage) -> None:
         await beat(stage)
 
-    answer = {"error_code": "UNKNOWN_MEMBER_ID (25)"}
-    assert await steps_of(scene) == [{"step": "a: Heartbeat v0", "answer": answer}]
+    response = {"error_code": "UNKNOWN_MEMBER_ID (25)"}
+    assert await steps_of(scene) == [{"step": "a: Heartbeat v0", "answer": response}]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +94,8 @@ async def test_a_hang_up_is_an_outcome_for_all_that_were_waiting() -> None:
     async def scene(stage: Stage) -> None:
         a = await stage.client()
         first, second = a.send("Metadata", 9, topics=[]), a.send("ListGroups", 0)
-        await first.answer()
-        await second.answer()
+        await first.response()
+        await second.response()
         await a.is_hung_up()
 
     closed = "connection closed"

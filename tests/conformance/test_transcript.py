@@ -7,13 +7,13 @@ from kohort.conformance.transcript import Transcript
 A, B = "a-11111111-2222-4333-8444-555555555555", "b-99999999-2222-4333-8444-555555555555"
 
 
-def normalised(*answers: Any, sent: Any = ()) -> list[Any]:
+def normalised(*responses: Any, sent: Any = ()) -> list[Any]:
     """Answers as steps of one transcript, normalised; `sent` went out before all of them."""
     transcript = Transcript("-run1")
     transcript.sent(sent)
-    for number, answer in enumerate(answers):
-        transcript.heard(answer)
-        transcript.record(f"step {number}", answer)
+    for number, response in enumerate(responses):
+        transcript.heard(response)
+        transcript.record(f"step {number}", response)
     return [step["answer"] for step in transcript.normalised()]
 
 

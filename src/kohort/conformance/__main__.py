@@ -1,7 +1,7 @@
 """Records the reference: `python -m kohort.conformance record HOST:PORT` of an Apache Kafka.
 
-The suite is run several times, and only answers that are the same each time are written: a scenario
-whose answer Kafka itself does not settle is no scenario, and is told and refused.
+The suite is run several times, and only responses that are the same each time are written: a
+scenario whose response differs on Kafka itself is reported and refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kohort.conformance.transcript import Step
 
 
 def record(host: str, port: int, times: int, profile: str) -> tuple[list[Run], list[Difference]]:
-    """The runs of the first pass, and where later passes answered otherwise."""
+    """The runs of the first pass, and the differences of later passes."""
     passes = [asyncio.run(run_all(host, port, all_scenarios(profile))) for _ in range(times)]
     return passes[0], [one for later in passes[1:] for one in unstable(passes[0], later)]
 

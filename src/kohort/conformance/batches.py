@@ -108,10 +108,10 @@ def _varint(number: int) -> bytes:
 
 
 def describe(data: bytes) -> list[Plain]:
-    """Header by header what is in a Fetch answer.
+    """Header by header what is in a Fetch response.
 
-    A batch that a byte limit cuts off is told only when there is no whole one before it: no client
-    can use it, so a server may as well leave it out.
+    A batch that a byte limit cuts off is listed only when there is no whole one before it: no
+    client can use it, so a server may as well leave it out.
     """
     found: list[Plain] = []
     at = 0

@@ -55,8 +55,8 @@ def _shown(step: Step) -> Plain:
 def _outcome(step: Step) -> Plain:
     if "outcome" in step:
         return step["outcome"]
-    answer = step["answer"]
-    return str(answer.get("error_code", "answered")) if isinstance(answer, dict) else answer
+    response = step["answer"]
+    return str(response.get("error_code", "answered")) if isinstance(response, dict) else response
 
 
 def _differ(path: str, wanted: Plain, heard: Plain) -> Iterator[tuple[str, Plain, Plain]]:

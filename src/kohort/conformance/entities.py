@@ -5,7 +5,7 @@ be said or left out, as kio leaves it out): integers for durations and timestamp
 structures, any iterable for arrays. A field that the version does not have is dropped, one that is
 not given takes the schema's default or the zero of its type, as Kafka's own generated classes do.
 
-The way back, `plain`, makes an answer into dicts, lists, strings, numbers and None, which is what
+The way back, `plain`, makes a response into dicts, lists, strings, numbers and None, which is what
 transcripts hold: error codes by name and number, bytes in hex, record batches as a list of their
 headers.
 """
@@ -36,7 +36,7 @@ from kohort.conformance.plain import Plain
 
 
 class UndecodableError(Exception):
-    """An answer that is not what its API and version say."""
+    """A response that is not what its API and version say."""
 
 
 @cache
@@ -47,7 +47,7 @@ def request_class(api: str, version: int) -> type[Any]:
 
 @cache
 def response_class(api: str, version: int) -> type[Any]:
-    """kio's class of an answer, by Kafka's name of the API."""
+    """kio's class of a response, by Kafka's name of the API."""
     return load_entity_schema(_snake(api), version, EntityType.response)
 
 
@@ -78,18 +78,18 @@ def encode_request(
 
 
 def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
-    """The body of an answer as plain values; bytes left over are told as `trailing_bytes`."""
+    """The body of a response as plain values; bytes left over become `trailing_bytes`."""
     cls = response_class(api, version)
     try:
         _, header_size = entity_reader(cls.__header_schema__)(frame, 0)
         entity, size = entity_reader(cls)(frame, header_size)
     except Exception as error:
         raise UndecodableError(f"{type(error).__name__}: {error}") from error
-    answer = plain(entity)
-    assert isinstance(answer, dict)
+    response = plain(entity)
+    assert isinstance(response, dict)
     if rest := len(frame) - header_size - size:
-        answer["trailing_bytes"] = rest
-    return answer
+        response["trailing_bytes"] = rest
+    return response
 
 
 # --- plain values -> entities

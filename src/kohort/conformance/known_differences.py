@@ -1,7 +1,7 @@
 """Intended differences from Apache Kafka: the field, Kohort's value, and the reason.
 
-Such an answer is counted as argued, not as a difference; any other value in the same place is a
-difference. The reasons are told at length in docs/differences.md.
+Such a response is counted as argued, not as a difference; any other value in the same place is a
+difference. docs/differences.md has the reasons at length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PENDING_STATIC: Final = (
 )
 CREATED_AT_ONCE: Final = (
     "one node that creates a topic knows it at once; a client of Kafka would ask again "
-    "until it gets this answer"
+    "until it gets this response"
 )
 NOBODY_TO_WAIT_FOR: Final = (
     "a member that is refused for want of room is removed, and everybody else has "
@@ -48,7 +48,7 @@ NULL_TAG: Final = (
 NOTHING_DROPPED: Final = (
     "of two batches for one partition in one request Kafka drops the first and says "
     "nothing; Kohort appends and "
-    "answers both"
+    "responds to both"
 )
 
 KNOWN_DIFFERENCES: Final = (

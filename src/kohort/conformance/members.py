@@ -1,9 +1,9 @@
 """Members of classic groups as scenarios play them, with the state that a client library keeps.
 
-A `Member` knows its id, generation and leader from the answers it got, and fills requests with
+A `Member` knows its id, generation and leader from the responses it got, and fills requests with
 them; every field can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The
-`joining`/`syncing` forms send and go on, `join`/`sync` record the answer. `stable` sets the scene:
-a synced group of so many members, unrecorded.
+`joining`/`syncing` forms send and go on, `join`/`sync` record the response. `stable` sets the
+scene: a synced group of so many members, unrecorded.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def protocols(*names: str, metadata: bytes = subscription("t")) -> list[dict[str
 
 @dataclass
 class Joining(Parked):
-    """A JoinGroup whose answer the member learns from."""
+    """A JoinGroup whose response the member learns from."""
 
     member: Member
 
-    async def answer(self, seconds: float = 20.0) -> dict[str, Any]:
-        return self.member.learn(await super().answer(seconds))
+    async def response(self, seconds: float = 20.0) -> dict[str, Any]:
+        return self.member.learn(await super().response(seconds))
 
     async def quiet(self, seconds: float = 20.0) -> dict[str, Any]:
         return self.member.learn(await super().quiet(seconds))
@@ -85,14 +85,14 @@ class Member:
     def leads(self) -> bool:
         return self.leader == self.id
 
-    def learn(self, answer: dict[str, Any]) -> dict[str, Any]:
-        """Remember what a JoinGroup answer says."""
-        if answer.get("error_code") in (NONE, MEMBER_ID_REQUIRED):
-            self.id = answer["member_id"]
-            self.generation = answer["generation_id"]
-            self.leader = answer["leader"]
-            self.protocol = answer.get("protocol_name")
-        return answer
+    def learn(self, response: dict[str, Any]) -> dict[str, Any]:
+        """Remember what a JoinGroup response says."""
+        if response.get("error_code") in (NONE, MEMBER_ID_REQUIRED):
+            self.id = response["member_id"]
+            self.generation = response["generation_id"]
+            self.leader = response["leader"]
+            self.protocol = response.get("protocol_name")
+        return response
 
     # --- joining
 
@@ -114,7 +114,7 @@ class Member:
 
     async def join(self, version: int | None = None, **values: Any) -> dict[str, Any]:
         """JoinGroup, recorded."""
-        return await self.joining(version, **values).answer()
+        return await self.joining(version, **values).response()
 
     async def handshake(self, version: int | None = None) -> Member:
         """Get a member id (KIP-394), unrecorded.
@@ -153,7 +153,7 @@ class Member:
         self, version: int = 5, assignments: Mapping[str, bytes] | None = None, **values: Any
     ) -> dict[str, Any]:
         """SyncGroup, recorded."""
-        return await self.syncing(version, assignments, **values).answer()
+        return await self.syncing(version, assignments, **values).response()
 
     def beating(self, version: int = 4, **values: Any) -> Parked:
         request = {
@@ -167,7 +167,7 @@ class Member:
 
     async def heartbeat(self, version: int = 4, **values: Any) -> dict[str, Any]:
         """Heartbeat, recorded."""
-        return await self.beating(version, **values).answer()
+        return await self.beating(version, **values).response()
 
     def leaving(self, version: int = 5, **values: Any) -> Parked:
         one = {"member_id": self.id, "group_instance_id": self.instance}
@@ -176,7 +176,7 @@ class Member:
 
     async def leave(self, version: int = 5, **values: Any) -> dict[str, Any]:
         """LeaveGroup, recorded."""
-        return await self.leaving(version, **values).answer()
+        return await self.leaving(version, **values).response()
 
     def committing(
         self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any
@@ -200,14 +200,14 @@ class Member:
         self, topic: str, offsets: Mapping[int, int], version: int = 9, **values: Any
     ) -> dict[str, Any]:
         """OffsetCommit, recorded."""
-        return await self.committing(topic, offsets, version, **values).answer()
+        return await self.committing(topic, offsets, version, **values).response()
 
     # --- seen from outside, unrecorded
 
     async def hears_of_rebalance(self) -> bool:
-        """Whether a heartbeat is answered 27: a join or a leave of somebody else has arrived."""
-        answer = await self.beating().quiet()
-        return bool(answer["error_code"] == REBALANCE_IN_PROGRESS)
+        """Whether a heartbeat gets 27: a join or a leave of somebody else has arrived."""
+        response = await self.beating().quiet()
+        return bool(response["error_code"] == REBALANCE_IN_PROGRESS)
 
 
 def committed(topic: str, offsets: Mapping[int, int], **values: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ async def until_state(
 
 
 async def until_rebalancing(one: Member) -> None:
-    """Wait until this member's heartbeats are answered 27."""
+    """Wait until this member's heartbeats get 27."""
     await one.stage.until("a rebalance under way", one.hears_of_rebalance)
 
 
@@ -299,9 +299,9 @@ async def rejoin(members: Iterable[Member], *parked: Joining) -> None:
     `parked` are those that joined already.
     """
     for call in [*(one.joining() for one in members), *parked]:
-        answer = await call.quiet()
-        if answer["error_code"] != NONE:
-            raise SetUpError(f"{call.label}: {answer['error_code']}")
+        response = await call.quiet()
+        if response["error_code"] != NONE:
+            raise SetUpError(f"{call.label}: {response['error_code']}")
 
 
 async def sync_all(members: Sequence[Member]) -> None:
@@ -309,6 +309,6 @@ async def sync_all(members: Sequence[Member]) -> None:
     given = {one.id: str(one.client.client_id).encode() for one in members}
     calls = [one.syncing(assignments=given if one.leads else None) for one in members]
     for call in calls:
-        answer = await call.quiet()
-        if answer["error_code"] != NONE:
-            raise SetUpError(f"{call.label}: {answer['error_code']}")
+        response = await call.quiet()
+        if response["error_code"] != NONE:
+            raise SetUpError(f"{call.label}: {response['error_code']}")

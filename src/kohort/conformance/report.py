@@ -26,14 +26,14 @@ class Verdict:
     """One scenario: what differs, if anything."""
 
     scenario: Scenario
-    answers: int
+    responses: int
     """How many the reference has."""
     differences: Sequence[Difference]
 
     @property
-    def answers_alike(self) -> int:
+    def responses_alike(self) -> int:
         """How many of them were the same in every field."""
-        return max(0, self.answers - len({one.step for one in self.differences}))
+        return max(0, self.responses - len({one.step for one in self.differences}))
 
     @property
     def outcome(self) -> str:
@@ -73,14 +73,14 @@ class Report:
         told = f"{same} of {total} scenarios as {self.reference} ({percent(same, total)})"
         if argued:
             told += f", {argued} otherwise with an argument"
-        alike, answers = self.answers
-        return f"{told}; {alike:,} of {answers:,} answers ({percent(alike, answers)})"
+        alike, responses = self.responses
+        return f"{told}; {alike:,} of {responses:,} answers ({percent(alike, responses)})"
 
     @property
-    def answers(self) -> tuple[int, int]:
-        """How many answers were the same in every field, and how many there should be."""
-        return sum(one.answers_alike for one in self.verdicts), sum(
-            one.answers for one in self.verdicts
+    def responses(self) -> tuple[int, int]:
+        """How many responses were the same in every field, and how many there should be."""
+        return sum(one.responses_alike for one in self.verdicts), sum(
+            one.responses for one in self.verdicts
         )
 
 
@@ -110,8 +110,8 @@ def as_json(report: Report) -> str:
         "reference": report.reference,
         "scenarios": len(report.verdicts),
         **{outcome: report.count(outcome) for outcome in ("same", "argued", "differs")},
-        "answers": report.answers[1],
-        "answers_same": report.answers[0],
+        "answers": report.responses[1],
+        "answers_same": report.responses[0],
         "differences": [
             _difference(one) for verdict in report.verdicts for one in verdict.differences
         ],

@@ -33,7 +33,7 @@ STARTING = ("(14)", "(15)", "(16)", "(5)")
 
 
 class UnreachableError(Exception):
-    """Nothing that speaks Kafka's protocol answers at the address; the text says what was seen."""
+    """No Kafka protocol at the address; the text says what was seen."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ async def run_twice(
     """As `run_all`, but play those once more that differ, and give their second run.
 
     For servers that are expected to conform: on a busy machine a timer or a test may come late, a
-    wrong answer is wrong twice.
+    wrong response is wrong twice.
     """
     first = await run_all(host, port, scenarios)
     again = [run.scenario for run in first if differs(run)]
@@ -102,7 +102,7 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
         stage.transcript.record_outcome("could not go on", str(error))
     except TimeoutError:
         stage.transcript.record_outcome("could not go on", "the scenario took too long")
-    # a server that answers otherwise than expected must not end the suite
+    # a server that responds otherwise than expected must not end the suite
     except Exception as error:
         stage.transcript.record_outcome("could not go on", f"{type(error).__name__}: {error}")
     await stage.close()
@@ -145,7 +145,7 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
     """
     try:
         async with asyncio.timeout(seconds):
-            await _answers(host, port)
+            await _responses(host, port)
             while not await _is_warm(host, port):  # noqa: ASYNC110 - the event is in another process
                 await asyncio.sleep(0.2)
     except OSError as error:
@@ -154,7 +154,7 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
         raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
 
 
-async def _answers(host: str, port: int) -> None:
+async def _responses(host: str, port: int) -> None:
     try:
         await _ask_once(host, port, "ApiVersions", 0)
     except (HungUpError, SilentError, UndecodableError) as error:
@@ -175,10 +175,10 @@ async def _is_warm(host: str, port: int) -> bool:
     ]
     for api, version, values in questions:
         with suppress(HungUpError, SilentError, UndecodableError):
-            answer = await _ask_once(host, port, api, version, **values)
+            response = await _ask_once(host, port, api, version, **values)
             codes = [
-                answer.get("error_code", ""),
-                *(one["error_code"] for one in answer.get("groups", ())),
+                response.get("error_code", ""),
+                *(one["error_code"] for one in response.get("groups", ())),
             ]
             if any(code.endswith(STARTING) for code in codes):
                 return False
@@ -194,7 +194,7 @@ async def _ask_once(host: str, port: int, api: str, version: int, **values: Any)
 
 
 async def _ask(connection: Connection, api: str, version: int, **values: Any) -> dict[str, Any]:
-    return await connection.send(api, version, values, "kohort-conformance").answer(seconds=10)
+    return await connection.send(api, version, values, "kohort-conformance").response(seconds=10)
 
 
 def _group_of_every_shard() -> list[str]:

@@ -2,7 +2,7 @@
 
     @scenario
     async def heartbeat_of_a_stranger(stage: Stage) -> None:
-        \"""A heartbeat to a group that does not exist is answered 25.\"""
+        \"""A heartbeat to a group that does not exist gets 25.\"""
 
 The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first
 line of its docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so

@@ -6,9 +6,9 @@ conversation:
     a = await stage.client("a")
     await a.ask("Heartbeat", 4, group_id=stage.group, generation_id=1, member_id="nobody")
 
-`ask` records the answer; `quiet` does not (for what only sets the scene); `send` goes on without
-the answer, for requests that will be parked, and the `Parked` it gives back is asked for it later.
-The transcript's order is the order in which the scenario asks, never that in which answers happen
+`ask` records the response; `quiet` does not (for what only sets the scene); `send` goes on without
+the response, for requests that will be parked, and the `Parked` that it returns reads it later.
+The transcript's order is the order in which the scenario asks, never that in which responses happen
 to arrive.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from kohort.conformance.entities import UndecodableError
 from kohort.conformance.transcript import Transcript
-from kohort.conformance.wire import ANSWER_SECONDS, Call, Connection, HungUpError, SilentError
+from kohort.conformance.wire import RESPONSE_SECONDS, Call, Connection, HungUpError, SilentError
 
 SETTLE_SECONDS = 0.6
 """How long a request is given to arrive and be parked, where nothing observable tells that it was.
@@ -38,11 +38,11 @@ def how_long(seconds: float, low: float, high: float) -> str:
 
 
 class SetUpError(Exception):
-    """The scene could not be set; the text says which request answered what."""
+    """The scene could not be set; the text has a request and its response."""
 
 
-class Answer(Protocol):
-    """An answer's fields by name."""
+class Response(Protocol):
+    """A response's fields by name."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -52,24 +52,24 @@ NOTHING: dict[str, Any] = {}
 
 @dataclass
 class Parked:
-    """A request that was sent and whose answer nobody has asked for yet."""
+    """A request that was sent and whose response was not read yet."""
 
     stage: Stage
     call: Call
     label: str
 
-    async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        """Record the answer, or that there is none; without one, an empty dict comes back."""
+    async def response(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Any]:
+        """Record the response, or that there is none; without one, an empty dict comes back."""
         return await self.stage.record(self.label, self.call, seconds)
 
-    async def quiet(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        """The answer, unrecorded; raises SetUpError if there is none."""
+    async def quiet(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Any]:
+        """The response, unrecorded; raises SetUpError if there is none."""
         return await self.stage.heard(self.label, self.call, seconds)
 
     async def still_parked(self, seconds: float = SETTLE_SECONDS) -> None:
-        """Record whether the request is still unanswered after a moment."""
+        """Record whether the request is still without a response after a moment."""
         await asyncio.sleep(seconds)
-        self.stage.note(f"{self.label} is parked", not self.call.answered)
+        self.stage.note(f"{self.label} is parked", not self.call.responded)
 
 
 class Client:
@@ -87,11 +87,11 @@ class Client:
         return Parked(self.stage, call, f"{self.client_id}: {api} v{version}")
 
     async def ask(self, api: str, version: int, **values: Any) -> dict[str, Any]:
-        """Send, and record the answer."""
-        return await self.send(api, version, **values).answer()
+        """Send, and record the response."""
+        return await self.send(api, version, **values).response()
 
     async def quiet(self, api: str, version: int, **values: Any) -> dict[str, Any]:
-        """Send, and take the answer without recording it."""
+        """Send, and take the response without recording it."""
         return await self.send(api, version, **values).quiet()
 
     async def is_hung_up(self, seconds: float = 2.0) -> None:
@@ -167,7 +167,7 @@ class Stage:
             **{key.replace("_", "."): value for key, value in configs.items()},
         }
         maker = await self.client("topic maker")
-        answer = await maker.quiet(
+        response = await maker.quiet(
             "CreateTopics",
             5,
             topics=[
@@ -180,8 +180,8 @@ class Stage:
             ],
             timeout=10_000,
         )
-        if answer["topics"][0]["error_code"] != "NONE (0)":
-            raise SetUpError(f"CreateTopics: {answer['topics'][0]['error_code']}")
+        if response["topics"][0]["error_code"] != "NONE (0)":
+            raise SetUpError(f"CreateTopics: {response['topics'][0]['error_code']}")
         await self.until_usable(maker, topic, partitions)
         return topic
 
@@ -239,12 +239,12 @@ class Stage:
     # --- the transcript
 
     def note(self, label: str, value: Any) -> None:
-        """Record something observed (JSON's values) that is no answer as it came."""
+        """Record an observation (JSON's values) that is not a response as it came."""
         self.transcript.record(label, value)
 
     async def record(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
         try:
-            answer = await call.answer(seconds)
+            response = await call.response(seconds)
         except HungUpError:
             self.transcript.record_outcome(label, "connection closed")
         except SilentError:
@@ -252,18 +252,18 @@ class Stage:
         except UndecodableError as error:
             self.transcript.record_outcome(label, f"undecodable: {error}")
         else:
-            self.transcript.heard(answer)
-            self.transcript.record(label, answer)
-            return answer
+            self.transcript.heard(response)
+            self.transcript.record(label, response)
+            return response
         return NOTHING
 
     async def heard(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
         try:
-            answer = await call.answer(seconds)
+            response = await call.response(seconds)
         except (HungUpError, SilentError, UndecodableError) as error:
             raise SetUpError(f"{label}: {str(error) or 'connection closed'}") from error
-        self.transcript.heard(answer)
-        return answer
+        self.transcript.heard(response)
+        return response
 
     # --- waiting
 

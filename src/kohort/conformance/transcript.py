@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from kohort.conformance.plain import Plain
 
 Step: TypeAlias = dict[str, Plain]
-"""`{"step": label, "answer": …}` or `{"step": label, "outcome": "…"}`."""
+"""`{"step": label, "response": …}` or `{"step": label, "outcome": "…"}`."""
 
 LEFT_OUT = frozenset({"throttle_time"})
 MEMBERS = frozenset({"member_id", "leader"})
@@ -67,15 +67,15 @@ class Transcript:
     _heard: set[Plain] = field(default_factory=set)
 
     def sent(self, values: Any) -> None:
-        """What goes out: values that no answer has brought yet are the scenario's own."""
+        """What goes out: values that no response has brought yet are the scenario's own."""
         self._own.update(value for value in _leaves(values) if value not in self._heard)
 
-    def heard(self, answer: Plain) -> None:
-        """What came in, also in answers that are not recorded."""
-        self._heard.update(value for value in _leaves(answer) if value not in self._own)
+    def heard(self, response: Plain) -> None:
+        """What came in, also in responses that are not recorded."""
+        self._heard.update(value for value in _leaves(response) if value not in self._own)
 
-    def record(self, label: str, answer: Plain) -> None:
-        self.steps.append({"step": label, "answer": answer})
+    def record(self, label: str, response: Plain) -> None:
+        self.steps.append({"step": label, "answer": response})
 
     def record_outcome(self, label: str, outcome: str) -> None:
         self.steps.append({"step": label, "outcome": outcome})

@@ -1,4 +1,4 @@
-"""A raw connection to a broker: requests out, answers back in order, nothing hidden.
+"""A raw connection to a broker: requests out, responses back in order, nothing hidden.
 
 Unlike a client library it retries nothing, negotiates nothing and lets a scenario send what no
 client would: any version, requests behind one that is parked, and bytes that are no request at all.
@@ -15,21 +15,21 @@ from typing import Any, Self
 from kohort.conformance.entities import UndecodableError, decode_response, encode_request
 from kohort.conformance.plain import Plain
 
-ANSWER_SECONDS = 20.0
-"""How long an answer is awaited before the transcript says that there is none."""
+RESPONSE_SECONDS = 20.0
+"""How long a response is awaited before the transcript says that there is none."""
 MAX_FRAME = 64 << 20
 
 
 class HungUpError(Exception):
-    """The server closed the connection instead of answering."""
+    """The server closed the connection instead of responding."""
 
 
 class SilentError(Exception):
-    """No answer came within the time that the scenario gives."""
+    """No response came within the time that the scenario gives."""
 
 
 class Call:
-    """A request that was sent; its answer comes when the server gives it, after those before it."""
+    """A request that was sent; its response comes after those to earlier requests."""
 
     def __init__(self, api: str, version: int, correlation_id: int) -> None:
         self.api = api
@@ -47,11 +47,11 @@ class Call:
             self._frame.exception()  # read it: a call that nobody awaits is no error
 
     @property
-    def answered(self) -> bool:
+    def responded(self) -> bool:
         return self._frame.done()
 
-    async def frame(self, seconds: float = ANSWER_SECONDS) -> bytes:
-        """The whole answer, header included.
+    async def frame(self, seconds: float = RESPONSE_SECONDS) -> bytes:
+        """The whole response, header included.
 
         Raises HungUpError or SilentError; can be awaited again.
         """
@@ -60,7 +60,7 @@ class Call:
         except TimeoutError:
             raise SilentError(f"no answer within {seconds:g} s") from None
 
-    async def answer(self, seconds: float = ANSWER_SECONDS) -> dict[str, Plain]:
+    async def response(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Plain]:
         """The decoded body.
 
         Raises UndecodableError too, as when the correlation id is not the request's.
@@ -108,7 +108,7 @@ class Connection:
         return call
 
     def forget(self, call: Call) -> None:
-        """This request has no answer (acks=0): the next answer is the next request's."""
+        """This request has no response (acks=0): the next response is the next request's."""
         self._waiting.remove(call)
 
     def send_frame(self, frame: bytes) -> None:

@@ -107,7 +107,7 @@ async def unknown_partitions(stage: Stage) -> None:
 
 @scenario
 async def known_and_unknown_topics(stage: Stage) -> None:
-    """The answer names each topic once, the refused ones first."""
+    """The response names each topic once, the refused ones first."""
     one, two = await stage.create_topic("one"), await stage.create_topic("two")
     a = await outsider(stage)
     nobody = stage.topic_named("none")
@@ -118,7 +118,7 @@ async def known_and_unknown_topics(stage: Stage) -> None:
 
 @scenario
 async def nothing_to_commit(stage: Stage) -> None:
-    """No topics, or a topic without partitions: answered as it is.
+    """No topics, or a topic without partitions: the response has as many.
 
     Whether a group is made shows.
     """
@@ -134,7 +134,7 @@ async def nothing_to_commit(stage: Stage) -> None:
 
 @scenario
 async def twice_the_same_partition(stage: Stage) -> None:
-    """The last of two offsets for one partition is stored; both are answered."""
+    """The last of two offsets for one partition is stored; both have a result."""
     topic = await stage.create_topic()
     a = await outsider(stage)
     one, two = committed(topic, {0: 1}), committed(topic, {0: 2})
@@ -448,7 +448,7 @@ async def any_protocol_type(stage: Stage) -> None:
 
 @scenario
 async def many_partitions(stage: Stage) -> None:
-    """Fifty partitions in one commit are answered in their order."""
+    """Fifty partitions of one commit are in the response in their order."""
     topic = await stage.create_topic(partitions=50)
     a = await outsider(stage)
     await a.commit(topic, {one: one for one in reversed(range(50))})

@@ -27,10 +27,10 @@ async def describe(client: Client, name: str, version: int = 4, **values: Any) -
         "configuration_keys": KEYS,
         **values.pop("resource", {}),
     }
-    answer = await client.quiet("DescribeConfigs", version, resources=[resource], **values)
-    for result in answer["results"]:
+    response = await client.quiet("DescribeConfigs", version, resources=[resource], **values)
+    for result in response["results"]:
         result["configs"].sort(key=lambda one: one["name"])
-    client.stage.note(f"{client.client_id}: DescribeConfigs v{version}", answer)
+    client.stage.note(f"{client.client_id}: DescribeConfigs v{version}", response)
 
 
 async def alter(
@@ -98,18 +98,18 @@ async def unknown_keys(stage: Stage) -> None:
     name = await stage.create_topic()
     a = await stage.client()
     await describe(a, name, resource={"configuration_keys": ["no.such.config", "retention.ms"]})
-    answer = await a.quiet(
+    response = await a.quiet(
         "DescribeConfigs",
         4,
         resources=[{"resource_type": TOPIC, "resource_name": name, "configuration_keys": []}],
     )
-    stage.note("an empty list gives all", len(answer["results"][0]["configs"]) > 5)
-    answer = await a.quiet(
+    stage.note("an empty list gives all", len(response["results"][0]["configs"]) > 5)
+    response = await a.quiet(
         "DescribeConfigs",
         4,
         resources=[{"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}],
     )
-    stage.note("null gives all", len(answer["results"][0]["configs"]) > 5)
+    stage.note("null gives all", len(response["results"][0]["configs"]) > 5)
 
 
 @scenario
@@ -125,7 +125,7 @@ async def unknown_resource_type(stage: Stage) -> None:
 
 @scenario
 async def set_and_delete(stage: Stage) -> None:
-    """A value that is set is told; deleted, the default is back."""
+    """A value that is set is described; deleted, the default is back."""
     name = await stage.create_topic()
     a = await stage.client()
     await alter(a, name, ("max.message.bytes", SET, "5000"))

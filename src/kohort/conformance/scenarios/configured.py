@@ -69,7 +69,7 @@ async def full_group_of_old_members(stage: Stage) -> None:
     joining = a.joining()
     await until_rebalancing(b)
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @small(waits=2)
@@ -79,7 +79,7 @@ async def full_while_completing(stage: Stage) -> None:
     joining = a.joining()
     await until_rebalancing(b)
     await b.join()
-    await joining.answer()
+    await joining.response()
     c = await member(stage, "c")
     await c.join()
     await c.join(2)
@@ -112,8 +112,8 @@ async def handshake_in_the_join_phase(stage: Stage) -> None:
     joining_b = b.joining()
     await joining_b.still_parked()
     await c.leave()
-    await joining_b.answer()
-    await joining_a.answer()
+    await joining_b.response()
+    await joining_a.response()
 
 
 @small(waits=8)
@@ -127,9 +127,9 @@ async def late_member_finds_no_room(stage: Stage) -> None:
     await stage.settle()
     began = time.monotonic()
     await b.join()
-    await joining_a.answer()
+    await joining_a.response()
     stage.note("the join phase ended", how_long(time.monotonic() - began, 2.5, 7))
-    await joining_c.answer()
+    await joining_c.response()
     await b.heartbeat()
     await look(a.client, stage.group)
 
@@ -159,9 +159,9 @@ async def pending_id_finds_no_room(stage: Stage) -> None:
     await stage.settle()
     began = time.monotonic()
     await c.join()
-    await joining_a.answer()
+    await joining_a.response()
     stage.note("the join phase ended", how_long(time.monotonic() - began, 2.5, 7))
-    await joining_b.answer()
+    await joining_b.response()
 
 
 @small(waits=2)
@@ -178,7 +178,7 @@ async def room_after_a_leave(stage: Stage) -> None:
     joining = c.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @small(waits=3)
@@ -190,8 +190,8 @@ async def three_at_once(stage: Stage) -> None:
     joining_b = b.joining()
     await until_state(await stage.client("w"), stage.group, "PreparingRebalance", 2)
     await c.join()
-    await joining_a.answer()
-    await joining_b.answer()
+    await joining_a.response()
+    await joining_b.response()
 
 
 # --- group.initial.rebalance.delay.ms
@@ -216,8 +216,8 @@ async def second_member_extends_the_delay(stage: Stage) -> None:
     await until_state(watcher, stage.group, "PreparingRebalance", 1)
     await look(watcher, stage.group)
     joining_b = b.joining()
-    await joining_a.answer()
-    await joining_b.answer()
+    await joining_a.response()
+    await joining_b.response()
     stage.note("the first round ended", how_long(time.monotonic() - began, 2.7, 4.5))
 
 
@@ -249,7 +249,7 @@ async def later_rebalances_are_not_delayed(stage: Stage) -> None:
     await until_rebalancing(a)
     began = time.monotonic()
     await a.join()
-    await joining.answer()
+    await joining.response()
     stage.note("at once", time.monotonic() - began < 1.2)
 
 
@@ -275,7 +275,7 @@ async def last_one_leaves_during_the_delay(stage: Stage) -> None:
     watcher = await stage.client("w")
     await until_state(watcher, stage.group, "PreparingRebalance", 1)
     await watcher.ask("LeaveGroup", 4, group_id=stage.group, members=[{"member_id": a.id}])
-    await joining.answer()
+    await joining.response()
     await look(watcher, stage.group)
     b = await newcomer(stage, "b")
     await b.join()
@@ -289,7 +289,7 @@ async def nobody_is_left_when_the_delay_ends(stage: Stage) -> None:
     watcher = await stage.client("w")
     await until_state(watcher, stage.group, "PreparingRebalance", 1)
     await watcher.ask("LeaveGroup", 4, group_id=stage.group, members=[{"member_id": a.id}])
-    await joining.answer()
+    await joining.response()
     await until_state(watcher, stage.group, "Empty", 0)
     b = await newcomer(stage, "b")
     await b.join()
@@ -309,7 +309,7 @@ async def rejoin_during_the_delay(stage: Stage) -> None:
 
 @small(waits=4)
 async def requests_during_the_delay(stage: Stage) -> None:
-    """What a member, a stranger and an outsider are told during the delay."""
+    """Responses to a member, a stranger and an outsider during the delay."""
     topic = await stage.create_topic()
     a = await newcomer(stage, "a")
     joining = a.joining()
@@ -321,7 +321,7 @@ async def requests_during_the_delay(stage: Stage) -> None:
     await b.commit(topic, {0: 1})
     await b.commit(topic, {0: 1}, generation=0, member_id=a.id)
     await b.client.ask("DeleteGroups", 2, groups_names=[stage.group])
-    await joining.answer()
+    await joining.response()
 
 
 @small(waits=4)
@@ -333,8 +333,8 @@ async def static_members_during_the_delay(stage: Stage) -> None:
     await until_state(watcher, stage.group, "PreparingRebalance", 1)
     again = await member(stage, "again", instance="i")
     joining_again = again.joining()
-    await joining.answer()
-    await joining_again.answer()
+    await joining.response()
+    await joining_again.response()
     await look(watcher, stage.group)
 
 

@@ -49,27 +49,29 @@ async def bad(
 ) -> None:
     """Send a frame on a connection of its own.
 
-    Record the answer, if there is one, or that the connection is closed.
+    Record the response, if there is one, or that the connection is closed.
     """
     client = await stage.client(name)
     call = client.connection.expect(api, version)
     client.connection.send_frame(frame)
-    await Parked(stage, call, name).answer(3)
+    await Parked(stage, call, name).response(3)
 
 
 @scenario
 async def api_versions(stage: Stage) -> None:
     """Which versions of the APIs compared are served.
 
-    The rest of the answer depends on the server.
+    The rest of the response depends on the server.
     """
     a = await stage.client()
     for version in range(5):
-        answer = await a.quiet(
+        response = await a.quiet(
             "ApiVersions", version, client_software_name="kohort", client_software_version="1.0"
         )
-        stage.note(f"ApiVersions v{version}", answer["error_code"])
-    ranges = {SERVED[one["api_key"]]: one for one in answer["api_keys"] if one["api_key"] in SERVED}
+        stage.note(f"ApiVersions v{version}", response["error_code"])
+    ranges = {
+        SERVED[one["api_key"]]: one for one in response["api_keys"] if one["api_key"] in SERVED
+    }
     for name in SERVED.values():
         one = ranges.get(name, {"min_version": None, "max_version": None})
         stage.note(f"{name} versions", [one["min_version"], one["max_version"]])
@@ -84,10 +86,10 @@ async def api_versions_of_the_future(stage: Stage) -> None:
         correlation = call.correlation_id
         body = header(18, version, correlation, flexible=True) + b"\x01\x01\0"
         a.connection.send_frame(body)
-        answer = await Parked(stage, call, "").quiet()
+        response = await Parked(stage, call, "").quiet()
         stage.note(
             f"ApiVersions v{version}",
-            [answer["error_code"], [one["api_key"] for one in answer["api_keys"]]],
+            [response["error_code"], [one["api_key"] for one in response["api_keys"]]],
         )
     await a.ask("Heartbeat", 0, group_id=stage.group, generation_id=1, member_id="nobody")
 
@@ -104,12 +106,16 @@ async def api_versions_with_odd_names(stage: Stage) -> None:
         ("-k", "1"),
         ("k.o-h", "1-r.c"),
     ):
-        answer = await a.quiet(
+        response = await a.quiet(
             "ApiVersions", 3, client_software_name=name, client_software_version=version
         )
-        stage.note(f"{name!r} {version!r}", [answer["error_code"], len(answer["api_keys"]) > 20])
-    answer = await a.quiet("ApiVersions", 3, client_software_name="k", client_software_version="1")
-    stage.note("the connection lives", answer["error_code"])
+        stage.note(
+            f"{name!r} {version!r}", [response["error_code"], len(response["api_keys"]) > 20]
+        )
+    response = await a.quiet(
+        "ApiVersions", 3, client_software_name="k", client_software_version="1"
+    )
+    stage.note("the connection lives", response["error_code"])
 
 
 @scenario
@@ -118,10 +124,10 @@ async def api_versions_again(stage: Stage) -> None:
     a = await stage.client()
     await a.ask("Heartbeat", 0, group_id=stage.group, generation_id=1, member_id="nobody")
     for version in (0, 3, 0):
-        answer = await a.quiet(
+        response = await a.quiet(
             "ApiVersions", version, client_software_name="k", client_software_version="1"
         )
-        stage.note(f"ApiVersions v{version}", answer["error_code"])
+        stage.note(f"ApiVersions v{version}", response["error_code"])
 
 
 @scenario
@@ -322,12 +328,12 @@ async def byte_by_byte(stage: Stage) -> None:
     for byte in struct.pack(">i", len(frame)) + frame:
         a.connection.send_bytes(bytes([byte]))
         await asyncio.sleep(0.002)
-    await Parked(stage, call, "a: Heartbeat v4").answer()
+    await Parked(stage, call, "a: Heartbeat v4").response()
 
 
 @scenario
 async def many_in_one_packet(stage: Stage) -> None:
-    """Requests that arrive together are answered in their order."""
+    """Requests that arrive together get responses in their order."""
     a = await stage.client()
     calls = [
         a.send("Heartbeat", version, group_id=stage.group, generation_id=1, member_id="nobody")
@@ -336,16 +342,16 @@ async def many_in_one_packet(stage: Stage) -> None:
     calls.append(a.send("FindCoordinator", 3, key=stage.group))
     calls.append(a.send("DescribeGroups", 0, groups=[stage.group]))
     for call in calls:
-        await call.answer()
+        await call.response()
 
 
 @scenario
 async def a_hundred_pipelined(stage: Stage) -> None:
-    """A hundred requests without waiting: a hundred answers, correlation ids in order."""
+    """A hundred requests without waiting: a hundred responses, correlation ids in order."""
     a = await stage.client()
     calls = [a.send("Metadata", 9, topics=[]) for _ in range(100)]
-    answers = [await call.quiet() for call in calls]
-    stage.note("answers", len(answers))
+    responses = [await call.quiet() for call in calls]
+    stage.note("answers", len(responses))
 
 
 @scenario
@@ -357,7 +363,7 @@ async def correlation_ids(stage: Stage) -> None:
         call = a.connection.expect("Heartbeat", 0)
         call.correlation_id = correlation
         a.connection.send_frame(encode_request("Heartbeat", 0, values, correlation, "a"))
-        await Parked(stage, call, f"correlation id {correlation}").answer()
+        await Parked(stage, call, f"correlation id {correlation}").response()
 
 
 @scenario
@@ -370,8 +376,8 @@ async def behind_a_parked_join(stage: Stage) -> None:
     await until_rebalancing(a)
     await behind.still_parked()
     await a.join()
-    await joining.answer()
-    await behind.answer()
+    await joining.response()
+    await behind.response()
 
 
 @scenario
@@ -386,17 +392,17 @@ async def behind_a_parked_sync(stage: Stage) -> None:
     behind = b.beating()
     await behind.still_parked()
     await a.sync(assignments={b.id: b"two"})
-    await syncing.answer()
-    await behind.answer()
+    await syncing.response()
+    await behind.response()
 
 
 @scenario
 async def broken_behind_a_good_one(stage: Stage) -> None:
-    """A broken frame behind a good request: the good one is answered first."""
+    """A broken frame behind a good request: the good one gets its response first."""
     a = await stage.client()
     good = a.send("Heartbeat", 0, group_id=stage.group, generation_id=1, member_id="nobody")
     a.connection.send_frame(header(999, 0))
-    await good.answer()
+    await good.response()
     await a.is_hung_up()
 
 
@@ -419,12 +425,13 @@ async def long_names(stage: Stage) -> None:
     """Group ids, member ids and protocol names as long as the wire allows."""
     longest = "g" * 32_767
     a = await stage.client()
-    answer = await a.quiet("Heartbeat", 0, group_id=longest, generation_id=1, member_id=longest)
-    stage.note("Heartbeat", answer["error_code"])
-    answer = await a.quiet("DescribeGroups", 0, groups=[longest])
+    response = await a.quiet("Heartbeat", 0, group_id=longest, generation_id=1, member_id=longest)
+    stage.note("Heartbeat", response["error_code"])
+    response = await a.quiet("DescribeGroups", 0, groups=[longest])
     stage.note(
-        "DescribeGroups", [answer["groups"][0]["error_code"], len(answer["groups"][0]["group_id"])]
+        "DescribeGroups",
+        [response["groups"][0]["error_code"], len(response["groups"][0]["group_id"])],
     )
     b = await member(stage, protocols=protocols("p" * 32_767))
-    answer = await (await b.handshake()).joining().quiet()
-    stage.note("JoinGroup", [answer["error_code"], len(answer["protocol_name"])])
+    response = await (await b.handshake()).joining().quiet()
+    stage.note("JoinGroup", [response["error_code"], len(response["protocol_name"])])

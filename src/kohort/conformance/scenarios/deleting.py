@@ -64,7 +64,7 @@ async def empty_group_id(stage: Stage) -> None:
 
 @scenario
 async def no_groups(stage: Stage) -> None:
-    """An empty list is answered by one."""
+    """The response to an empty list is empty."""
     a = await stage.client()
     for version in EVERY_VERSION:
         await delete(a, version=version)
@@ -122,7 +122,7 @@ async def only_pending_ids(stage: Stage) -> None:
 
 @scenario
 async def same_group_twice(stage: Stage) -> None:
-    """A group named twice is answered once."""
+    """A group named twice is in the response once."""
     topic = await stage.create_topic()
     a = await member(stage)
     await a.committing(topic, {0: 5}).quiet()
@@ -142,7 +142,7 @@ async def offsets_of_an_unknown_group(stage: Stage) -> None:
 
 @scenario
 async def offsets_of_a_simple_group(stage: Stage) -> None:
-    """Committed or not, what is named is gone and answered 0; the rest stays."""
+    """Committed or not, what is named is gone and gets 0; the rest stays."""
     topic = await stage.create_topic(partitions=3)
     a = await member(stage)
     await a.committing(topic, {0: 5, 1: 6}).quiet()

@@ -1,4 +1,4 @@
-"""DescribeGroups: what is told of a group in each state, to each version."""
+"""DescribeGroups: the description of a group in each state, in each version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def unknown_group(stage: Stage) -> None:
 
 @scenario
 async def no_groups(stage: Stage) -> None:
-    """An empty list of groups is answered by one."""
+    """The response to an empty list of groups is empty."""
     a = await stage.client()
     for version in EVERY_VERSION:
         await a.ask("DescribeGroups", version, groups=[])
@@ -44,7 +44,7 @@ async def stable_group(stage: Stage) -> None:
 
 @scenario
 async def static_members(stage: Stage) -> None:
-    """Instance ids are told from version 4 on."""
+    """Responses have instance ids from version 4 on."""
     a, _ = await static_group(stage, "a", "b")
     for version in (3, 4, 5, 6):
         await look(a.client, stage.group, version)
@@ -91,7 +91,7 @@ async def preparing_and_completing(stage: Stage) -> None:
     await look(a.client, stage.group, 4)
     await look(a.client, stage.group, 6)
     await a.join()
-    await joining.answer()
+    await joining.response()
     await look(a.client, stage.group, 4)
     await look(a.client, stage.group, 6)
 
@@ -106,7 +106,7 @@ async def pending_ids_are_not_told(stage: Stage) -> None:
 
 @scenario
 async def authorized_operations(stage: Stage) -> None:
-    """From version 3 on the operations can be asked for, also of groups that do not exist."""
+    """From version 3 on the operations can be requested, also of groups that do not exist."""
     [a] = await stable(stage, "a")
     groups = [stage.group]
     for version in (3, 5, 6):

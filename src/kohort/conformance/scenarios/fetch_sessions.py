@@ -25,11 +25,11 @@ async def fetch(
 
 @scenario
 async def life_of_a_session(stage: Stage) -> None:
-    """A full fetch opens a session; then only what changed is told."""
+    """A full fetch opens a session; then responses have only what changed."""
     a, topic = await filled(stage)
     asked = [{"topic": topic, "partitions": [part()]}]
-    answer = await fetch(a, 0, 0, asked)
-    session = int(answer.get("session_id") or 0)
+    response = await fetch(a, 0, 0, asked)
+    session = int(response.get("session_id") or 0)
     stage.note("there is a session", session > 0)
     await fetch(a, session, 1, [{"topic": topic, "partitions": [part(offset=6)]}])
     await fetch(a, session, 2, [])
@@ -86,7 +86,7 @@ async def closed_session(stage: Stage) -> None:
 
 @scenario
 async def forgotten_partitions(stage: Stage) -> None:
-    """A partition that is forgotten is told no more; one that is added is told."""
+    """A forgotten partition is in no response any more; an added one is."""
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()
     session = int(
@@ -106,7 +106,7 @@ async def forgotten_partitions(stage: Stage) -> None:
 
 @scenario
 async def errors_in_a_session(stage: Stage) -> None:
-    """A partition with an error is told each time."""
+    """A partition with an error is in every response."""
     a, topic = await filled(stage)
     none = stage.topic_named("none")
     asked = [

@@ -47,7 +47,7 @@ async def fetch(
     client: Client, topic: str | uuid.UUID | None, *parts: Any, version: int = 11, **values: Any
 ) -> dict[str, Any]:
     """Fetch of one topic, recorded."""
-    return await fetching(client, topic, *parts, version=version, **values).answer()
+    return await fetching(client, topic, *parts, version=version, **values).response()
 
 
 async def fill(
@@ -105,7 +105,7 @@ async def empty_partition(stage: Stage) -> None:
 
 @scenario
 async def below_the_log_start(stage: Stage) -> None:
-    """Offsets of deleted records are out of range; the log start is told."""
+    """Offsets of deleted records are out of range; the response has the log start."""
     a, topic = await filled(stage)
     gone = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}]
     await a.quiet("DeleteRecords", 2, topics=gone, timeout=5_000)
@@ -143,10 +143,10 @@ async def known_and_unknown(stage: Stage) -> None:
         {"topic": none, "partitions": [part()]},
         {"topic": topic, "partitions": [part(0, 4), part(5)]},
     ]
-    answer = await fetching(a, topic, topics=topics).quiet()
+    response = await fetching(a, topic, topics=topics).quiet()
     told = [
         [one["topic"], other["partition_index"], other["error_code"], other["records"]]
-        for one in answer["responses"]
+        for one in response["responses"]
         for other in one["partitions"]
     ]
     stage.note("answers", sorted(told, key=str))
@@ -173,7 +173,7 @@ async def partition_limit(stage: Stage) -> None:
 
 @scenario
 async def whole_limit(stage: Stage) -> None:
-    """The whole answer's limit is used up partition by partition.
+    """The limit of the whole response is used up partition by partition.
 
     The first batch of all comes whole.
     """
@@ -195,20 +195,20 @@ async def same_partition_twice(stage: Stage) -> None:
 
 @scenario
 async def waits_for_records(stage: Stage) -> None:
-    """At the end of the log the answer waits, and comes as soon as there is enough."""
+    """At the end of the log the response waits, and comes as soon as there is enough."""
     a, topic = await filled(stage)
     b = await stage.client("b")
     parked = fetching(a, topic, part(offset=6), max_wait=10_000)
     await parked.still_parked()
     began = time.monotonic()
     await fill(b, topic, batches=1)
-    await parked.answer()
+    await parked.response()
     stage.note("at once", time.monotonic() - began < 2)
 
 
 @scenario
 async def waits_no_longer_than_told(stage: Stage) -> None:
-    """Without records the answer comes after max_wait, with no error."""
+    """Without records the response comes after max_wait, with no error."""
     a, topic = await filled(stage)
     began = time.monotonic()
     await fetch(a, topic, part(offset=6), max_wait=500)
@@ -217,7 +217,7 @@ async def waits_no_longer_than_told(stage: Stage) -> None:
 
 @scenario
 async def minimum_bytes(stage: Stage) -> None:
-    """The answer waits until so many bytes are there in all its partitions."""
+    """The response waits until so many bytes are there in all its partitions."""
     topic = await stage.create_topic(partitions=2)
     a, b = await stage.client("a"), await stage.client("b")
     size = len(Batch(records(b"x" * 100, b"y" * 100)).encode())
@@ -225,7 +225,7 @@ async def minimum_bytes(stage: Stage) -> None:
     await fill(b, topic, 0, 1)
     await parked.still_parked()
     await fill(b, topic, 1, 1)
-    await parked.answer()
+    await parked.response()
 
 
 @scenario
@@ -239,7 +239,7 @@ async def minimum_of_zero(stage: Stage) -> None:
 
 @scenario
 async def errors_do_not_wait(stage: Stage) -> None:
-    """An offset that is out of range is told at once, also beside a partition that could wait."""
+    """An offset out of range gets its error at once, also beside a partition that could wait."""
     topic = await stage.create_topic(partitions=2)
     a = await stage.client()
     began = time.monotonic()
@@ -250,7 +250,7 @@ async def errors_do_not_wait(stage: Stage) -> None:
 
 @scenario
 async def unknown_alone_does_not_wait(stage: Stage) -> None:
-    """A Fetch of only what does not exist is answered at once."""
+    """A Fetch of partitions that do not exist gets its response at once."""
     a, topic = await filled(stage)
     began = time.monotonic()
     await fetch(a, stage.topic_named("none"), max_wait=5_000)
@@ -260,7 +260,7 @@ async def unknown_alone_does_not_wait(stage: Stage) -> None:
 
 @scenario
 async def unknown_beside_a_waiting_partition(stage: Stage) -> None:
-    """A partition that does not exist, beside one at its end: the answer waits for the latter."""
+    """A partition that does not exist, beside one at its end: the response waits for the latter."""
     a, topic = await filled(stage)
     began = time.monotonic()
     await fetch(a, topic, part(offset=6), part(7), max_wait=1_000)
@@ -351,22 +351,22 @@ async def several_topics(stage: Stage) -> None:
 
 @scenario
 async def request_behind_a_parked_fetch(stage: Stage) -> None:
-    """A request pipelined behind a Fetch that waits is answered after it."""
+    """A request pipelined behind a waiting Fetch gets its response after it."""
     a, topic = await filled(stage)
     parked = fetching(a, topic, part(offset=6), max_wait=700)
     behind = a.send("Metadata", 9, topics=[])
     await behind.still_parked()
-    await parked.answer()
-    await behind.answer()
+    await parked.response()
+    await behind.response()
 
 
 @scenario
 async def read_what_was_acknowledged(stage: Stage) -> None:
-    """What a producer was told is stored can be fetched at once."""
+    """Records acknowledged to a producer can be fetched at once."""
     topic = await stage.create_topic()
     a = await stage.client()
     for _ in range(3):
         await a.quiet("Produce", 9, acks=1, timeout=5_000, topic_data=[to(topic, GOOD)])
-        answer = await fetching(a, topic).quiet()
-        partition = answer["responses"][0]["partitions"][0]
+        response = await fetching(a, topic).quiet()
+        partition = response["responses"][0]["partitions"][0]
         stage.note("batches", [partition["high_watermark"], len(partition["records"])])

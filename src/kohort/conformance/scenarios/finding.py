@@ -27,7 +27,7 @@ async def empty_key(stage: Stage) -> None:
 
 @scenario
 async def many_keys(stage: Stage) -> None:
-    """Each key is answered, also those named twice."""
+    """Each key is in the response, also those named twice."""
     a = await stage.client()
     keys = [stage.group_named(name) for name in ("one", "two", "one", "three")]
     await a.ask("FindCoordinator", 4, coordinator_keys=keys)

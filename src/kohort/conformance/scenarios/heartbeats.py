@@ -54,7 +54,7 @@ async def simple_group(stage: Stage) -> None:
 
 @scenario
 async def stable_group(stage: Stage) -> None:
-    """In Stable every version is answered 0."""
+    """In Stable every version gets 0."""
     a, b = await stable(stage, "a", "b")
     for version in EVERY_VERSION:
         await a.heartbeat(version)
@@ -112,7 +112,7 @@ async def newcomer_while_preparing(stage: Stage) -> None:
 
 @scenario
 async def while_completing(stage: Stage) -> None:
-    """Between join and sync a heartbeat of the new generation is answered 0, of the old one 22."""
+    """Between join and sync a heartbeat of the new generation gets 0, of the old one 22."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     await a.heartbeat()

@@ -12,10 +12,10 @@ MAX_SEQUENCE = 2**31 - 1
 
 async def new_producer(client: Client) -> int:
     """A producer id, unrecorded."""
-    answer = await client.quiet(
+    response = await client.quiet(
         "InitProducerId", 4, transactional_id=None, transaction_timeout=60_000
     )
-    return int(answer["producer_id"])
+    return int(response["producer_id"])
 
 
 def numbered(producer: int, sequence: int, count: int = 1, epoch: int = 0) -> bytes:
@@ -32,10 +32,10 @@ async def producer_ids(stage: Stage) -> None:
     a = await stage.client()
     ids = []
     for version in range(6):
-        answer = await a.ask(
+        response = await a.ask(
             "InitProducerId", version, transactional_id=None, transaction_timeout=60_000
         )
-        ids.append(answer.get("producer_id"))
+        ids.append(response.get("producer_id"))
     stage.note("all different", len(set(ids)) == len(ids))
 
 

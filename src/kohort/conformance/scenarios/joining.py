@@ -78,13 +78,13 @@ async def unknown_member_of_stable_group(stage: Stage) -> None:
 
 @scenario
 async def member_id_handshake(stage: Stage) -> None:
-    """From version 4 on the first answer only gives an id.
+    """From version 4 on the first response only gives an id.
 
     The group exists, Empty, before it is used (KIP-394).
     """
     a = await member(stage)
-    answer = await a.join()
-    shape = re.fullmatch(f"a-{UUID4}", str(answer.get("member_id"))) is not None
+    response = await a.join()
+    shape = re.fullmatch(f"a-{UUID4}", str(response.get("member_id"))) is not None
     stage.note("the member id is client id, dash, random UUID", shape)
     await look(a.client, stage.group)
     await a.join()
@@ -93,7 +93,7 @@ async def member_id_handshake(stage: Stage) -> None:
 
 @scenario
 async def handshake_in_every_version(stage: Stage) -> None:
-    """What the first and the second JoinGroup answer in each version."""
+    """Responses to the first and the second JoinGroup in each version."""
     for version in EVERY_VERSION:
         a = await member(stage, f"a{version}", group=stage.group_named(f"v{version}"))
         first = await a.join(version)
@@ -113,7 +113,7 @@ async def each_handshake_gives_another_id(stage: Stage) -> None:
     await a.client.ask(
         "LeaveGroup", 3, group_id=stage.group, members=[{"member_id": second["member_id"]}]
     )
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -121,10 +121,10 @@ async def null_client_id(stage: Stage) -> None:
     """Without a client id in the header the member id is made from an empty one."""
     a = await member(stage)
     a.client.client_id = None
-    answer = await a.join()
-    shape = re.fullmatch(f"-?{UUID4}", str(answer.get("member_id"))) is not None
+    response = await a.join()
+    shape = re.fullmatch(f"-?{UUID4}", str(response.get("member_id"))) is not None
     stage.note("the member id is the UUID after an empty client id", shape)
-    stage.note("it starts with the dash", str(answer.get("member_id")).startswith("-"))
+    stage.note("it starts with the dash", str(response.get("member_id")).startswith("-"))
     await a.join()
     await look(a.client, stage.group)
 
@@ -164,7 +164,7 @@ async def pending_id_asks_again(stage: Stage) -> None:
     joining = b.joining(member_id=first["member_id"])
     await until_rebalancing(a)
     leaving = a.leaving()
-    await leaving.answer()
+    await leaving.response()
     await joining.still_parked()
 
 
@@ -241,7 +241,7 @@ async def refused_while_preparing(stage: Stage) -> None:
     await c.join(protocols=protocols("other"))
     await c.join(member_id="nobody")
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -308,17 +308,17 @@ async def metadata_is_no_subscription(stage: Stage) -> None:
 
 @scenario
 async def second_member(stage: Stage) -> None:
-    """A second member starts a rebalance; the first keeps the lead and is told of both."""
+    """A second member starts a rebalance; the first keeps the lead and learns of both."""
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
     await look(a.client, stage.group)
     syncing = b.syncing()
     await a.sync(assignments={a.id: b"one", b.id: b"two"})
-    await syncing.answer()
+    await syncing.response()
     await look(a.client, stage.group)
 
 
@@ -332,7 +332,7 @@ async def members_of_every_version(stage: Stage) -> None:
         joining = b.joining(version)
         await until_rebalancing(a)
         await a.join()
-        await joining.answer()
+        await joining.response()
         await b.leave(1)
         await until_rebalancing(a)
         await a.join()
@@ -348,7 +348,7 @@ async def two_members_of_one_client_id(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
     stage.note("their ids differ", a.id != b.id)
     await look(a.client, stage.group)
 
@@ -361,12 +361,12 @@ async def leader_rejoins_unchanged(stage: Stage) -> None:
     await until_rebalancing(b)
     await joining.still_parked()
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
 async def follower_rejoins_unchanged(stage: Stage) -> None:
-    """A follower that joins with what the group knows is told the current generation.
+    """A follower that joins with what the group knows learns the current generation.
 
     Nobody is disturbed.
     """
@@ -385,7 +385,7 @@ async def follower_rejoins_changed(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -396,7 +396,7 @@ async def follower_rejoins_with_more_protocols(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -417,7 +417,7 @@ async def sole_leader_rejoins(stage: Stage) -> None:
 
 @scenario
 async def lost_answer_while_completing(stage: Stage) -> None:
-    """Between join and sync the same JoinGroup gets the same answer again, the leader its list."""
+    """Between join and sync a repeated JoinGroup gets the same response, the leader its list."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     await a.join()
@@ -425,7 +425,7 @@ async def lost_answer_while_completing(stage: Stage) -> None:
     await b.join(2)
     syncing = b.syncing()
     await a.sync(assignments={a.id: b"one", b.id: b"two"})
-    await syncing.answer()
+    await syncing.response()
 
 
 @scenario
@@ -437,9 +437,9 @@ async def changed_while_completing(stage: Stage) -> None:
     await stage.settle()
     a.protocols = protocols("range", metadata=subscription("u"))
     joining = a.joining()
-    await syncing.answer()
+    await syncing.response()
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -451,12 +451,12 @@ async def newcomer_while_completing(stage: Stage) -> None:
     await until_rebalancing(a)
     await a.sync(assignments={a.id: b"late"})
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
 async def latest_parked_join_counts(stage: Stage) -> None:
-    """Of two parked JoinGroups of one member the later one is answered."""
+    """Of two parked JoinGroups of one member the later one gets the response."""
     [a] = await stable(stage, "a")
     b, again = await member(stage, "b"), await stage.client("b")
     await b.handshake()
@@ -467,7 +467,7 @@ async def latest_parked_join_counts(stage: Stage) -> None:
     second = b.joining()
     await stage.settle()
     await a.join()
-    await second.answer()
+    await second.response()
 
 
 @scenario
@@ -551,8 +551,8 @@ async def third_member_while_preparing(stage: Stage) -> None:
     await until_state(a.client, stage.group, "PreparingRebalance", 3)
     await look(a.client, stage.group)
     await a.join()
-    await joining_b.answer()
-    await joining_c.answer()
+    await joining_b.response()
+    await joining_c.response()
 
 
 @scenario
@@ -568,8 +568,8 @@ async def pending_id_holds_up_the_join_phase(stage: Stage) -> None:
     joining_a = a.joining()
     await joining_a.still_parked()
     await c.join()
-    await joining_a.answer()
-    await joining_b.answer()
+    await joining_a.response()
+    await joining_b.response()
 
 
 @scenario
@@ -601,4 +601,4 @@ async def rejoin_after_everyone(stage: Stage) -> None:
     joining = c.joining()
     await until_rebalancing(b)
     await rejoin([a, b])
-    await joining.answer()
+    await joining.response()

@@ -47,7 +47,7 @@ async def unknown_group(stage: Stage) -> None:
 
 @scenario
 async def nobody_at_all(stage: Stage) -> None:
-    """An empty list of members is answered without a complaint."""
+    """An empty list of members is accepted."""
     [a] = await stable(stage, "a")
     await a.leave(members=[])
     await a.leave(3, group_id=stage.group_named("none"), members=[])
@@ -68,7 +68,7 @@ async def sole_member_in_every_version(stage: Stage) -> None:
 
 @scenario
 async def unknown_member(stage: Stage) -> None:
-    """Strangers are answered 25 one by one; the group is not disturbed."""
+    """Strangers get 25 one by one; the group is not disturbed."""
     [a] = await stable(stage, "a")
     for version in EVERY_VERSION:
         await a.leave(
@@ -79,7 +79,7 @@ async def unknown_member(stage: Stage) -> None:
 
 @scenario
 async def follower_leaves(stage: Stage) -> None:
-    """The others are told to rebalance; the leader stays the leader."""
+    """The others learn of the rebalance; the leader stays the leader."""
     a, b = await stable(stage, "a", "b")
     await b.leave()
     await a.heartbeat()
@@ -99,7 +99,7 @@ async def leader_leaves(stage: Stage) -> None:
 
 @scenario
 async def several_at_once(stage: Stage) -> None:
-    """A list of leavers is answered one by one in its order, with one rebalance for all."""
+    """Each of a list of leavers has a result, in order; one rebalance serves all."""
     a, b, c = await stable(stage, "a", "b", "c")
     await a.leave(members=named(b.id, "nobody", c.id))
     await a.heartbeat()
@@ -167,8 +167,8 @@ async def awaited_pending_id(stage: Stage) -> None:
     joining_a = a.joining()
     await joining_a.still_parked()
     await c.leave()
-    await joining_a.answer()
-    await joining_b.answer()
+    await joining_a.response()
+    await joining_b.response()
 
 
 @scenario
@@ -179,18 +179,18 @@ async def awaited_member(stage: Stage) -> None:
     joining = a.joining()
     await joining.still_parked()
     await b.leave()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
 async def parked_join(stage: Stage) -> None:
-    """A member that leaves while its JoinGroup is parked: that is answered 25."""
+    """A parked JoinGroup gets 25 when its member leaves."""
     a, b = await stable(stage, "a", "b")
     b.protocols = [{"name": "range", "metadata": subscription("u")}]
     joining = b.joining()
     await until_rebalancing(a)
     await a.leave(members=named(b.id))
-    await joining.answer()
+    await joining.response()
     await a.heartbeat()
     await a.join()
 
@@ -234,7 +234,7 @@ async def sole_member_while_preparing(stage: Stage) -> None:
 async def static_member_by_instance(stage: Stage) -> None:
     """An administrator removes a static member by its instance id alone.
 
-    The answer echoes the empty member id.
+    The response echoes the empty member id.
     """
     a, b = await static_group(stage, "a", "b")
     await a.leave(members=named(("", "i-b")))
@@ -264,7 +264,7 @@ async def static_member_by_member_id(stage: Stage) -> None:
     joining = again.joining()
     await stage.settle()
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -294,6 +294,6 @@ async def newcomer_whose_join_is_parked(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.leave(members=named(b.id))
-    await joining.answer()
+    await joining.response()
     await until_state(a.client, stage.group, "PreparingRebalance", 1)
     await a.join()

@@ -193,7 +193,7 @@ async def append_time(stage: Stage) -> None:
 
 @scenario
 async def several_partitions(stage: Stage) -> None:
-    """Each partition has its own answer, in no certain order."""
+    """Each partition has its own response, in no certain order."""
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()
     await a.quiet("Produce", 9, acks=-1, timeout=5_000, topic_data=[to(topic, Batch().encode(), 1)])
@@ -202,10 +202,10 @@ async def several_partitions(stage: Stage) -> None:
         for partition, timestamp in ((2, LATEST), (1, LATEST), (0, EARLIEST), (9, LATEST))
     ]
     for version in (1, 9):
-        answer = await a.quiet(
+        response = await a.quiet(
             "ListOffsets", version, replica_id=-1, topics=[{"name": topic, "partitions": parts}]
         )
-        told = sorted(answer["topics"][0]["partitions"], key=lambda one: one["partition_index"])
+        told = sorted(response["topics"][0]["partitions"], key=lambda one: one["partition_index"])
         stage.note(f"ListOffsets v{version}", told)
 
 

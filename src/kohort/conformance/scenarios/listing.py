@@ -13,16 +13,16 @@ from kohort.conformance.stage import Client, Stage
 
 
 async def listed(client: Client, version: int, **filters: Any) -> None:
-    """Record a ListGroups answer without other people's groups, sorted by name."""
+    """Record a ListGroups response without other people's groups, sorted by name."""
     stage = client.stage
-    answer = await client.quiet("ListGroups", version, **filters)
+    response = await client.quiet("ListGroups", version, **filters)
     own = sorted(
-        (one for one in answer["groups"] if one["group_id"] in stage.groups),
+        (one for one in response["groups"] if one["group_id"] in stage.groups),
         key=lambda one: one["group_id"],
     )
     said = " ".join(f"{name}={value}" for name, value in filters.items())
     stage.note(
-        (f"{client.client_id}: ListGroups v{version} {said}").strip(), {**answer, "groups": own}
+        (f"{client.client_id}: ListGroups v{version} {said}").strip(), {**response, "groups": own}
     )
 
 

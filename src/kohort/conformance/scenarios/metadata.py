@@ -49,9 +49,9 @@ async def all_topics(stage: Stage) -> None:
     await stage.create_topic("two", partitions=2)
     a = await stage.client()
     for version in EVERY_VERSION:
-        answer = await a.quiet("Metadata", version, topics=None if version else [])
+        response = await a.quiet("Metadata", version, topics=None if version else [])
         own = sorted(
-            (one for one in answer["topics"] if one["name"] in stage.topics),
+            (one for one in response["topics"] if one["name"] in stage.topics),
             key=lambda one: one["name"],
         )
         stage.note(f"Metadata v{version}", own)
@@ -79,7 +79,7 @@ async def invalid_names(stage: Stage) -> None:
 async def auto_creation(stage: Stage) -> None:
     """A topic that does not exist is made when the request allows it.
 
-    The first answer does not have it yet.
+    The first response does not have it yet.
     """
     a = await stage.client()
     for version in (1, 4, 9, 12):
@@ -95,11 +95,11 @@ async def several_topics(stage: Stage) -> None:
     one, two = await stage.create_topic("one"), await stage.create_topic("two")
     a = await stage.client()
     names = [two, stage.topic_named("none"), one, two]
-    answer = await a.quiet(
+    response = await a.quiet(
         "Metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=False
     )
     stage.note(
-        "answers", sorted([topic["name"], topic["error_code"]] for topic in answer["topics"])
+        "answers", sorted([topic["name"], topic["error_code"]] for topic in response["topics"])
     )
 
 
@@ -132,12 +132,12 @@ async def unknown_ids(stage: Stage) -> None:
     await ask(a, 12, [{"topic_id": uuid.UUID(int=7), "name": None}])
     await ask(a, 13, [{"topic_id": uuid.UUID(int=7), "name": None}])
     b = await stage.client("b")
-    answer = await b.quiet(
+    response = await b.quiet(
         "Metadata",
         12,
         topics=[{"topic_id": uuid.UUID(int=7), "name": None}, {"topic_id": known, "name": None}],
     )
-    stage.note("codes", sorted(one["error_code"] for one in answer["topics"]))
+    stage.note("codes", sorted(one["error_code"] for one in response["topics"]))
 
 
 @scenario
@@ -151,7 +151,7 @@ async def name_and_id(stage: Stage) -> None:
 
 @scenario
 async def authorized_operations(stage: Stage) -> None:
-    """From version 8 on a topic's operations can be asked for."""
+    """From version 8 on a topic's operations can be requested."""
     name = await stage.create_topic()
     a = await stage.client()
     for version in (8, 9, 10, 11, 13):
@@ -163,8 +163,8 @@ async def authorized_operations(stage: Stage) -> None:
 async def internal_topic(stage: Stage) -> None:
     """`__consumer_offsets` is internal."""
     a = await stage.client()
-    answer = await a.quiet("Metadata", 9, topics=[{"name": "__consumer_offsets"}])
-    topic = answer["topics"][0]
+    response = await a.quiet("Metadata", 9, topics=[{"name": "__consumer_offsets"}])
+    topic = response["topics"][0]
     stage.note(
         "internal, partitions",
         [topic["error_code"], topic["is_internal"], len(topic["partitions"])],
@@ -210,7 +210,7 @@ async def topic_partitions(stage: Stage) -> None:
 
 @scenario
 async def topic_partitions_limited(stage: Stage) -> None:
-    """A limit on partitions gives a cursor, with which the rest can be asked for."""
+    """A limit on partitions gives a cursor, with which the rest can be requested."""
     one, two = (
         await stage.create_topic("one", partitions=2),
         await stage.create_topic("two", partitions=3),

@@ -103,7 +103,7 @@ async def unknown_names(stage: Stage) -> None:
 
 @scenario
 async def no_partitions_of_a_topic(stage: Stage) -> None:
-    """A topic without partitions is answered without any."""
+    """A topic without partitions has none in the response."""
     a, topic = await with_commits(stage)
     for version in (1, 7, 9):
         await ask(a, version, stage.group, [{"name": topic, "partition_indexes": []}])
@@ -111,7 +111,7 @@ async def no_partitions_of_a_topic(stage: Stage) -> None:
 
 @scenario
 async def duplicates(stage: Stage) -> None:
-    """What is asked twice is answered twice."""
+    """A partition requested twice is in the response twice."""
     a, topic = await with_commits(stage)
     asked: list[dict[str, object]] = [
         {"name": topic, "partition_indexes": [0, 0]},
@@ -138,7 +138,7 @@ async def require_stable(stage: Stage) -> None:
 
 @scenario
 async def several_groups(stage: Stage) -> None:
-    """From version 8 on several groups are answered, in their order."""
+    """From version 8 on the response has several groups, in their order."""
     a, topic = await with_commits(stage)
     other = stage.group_named("other")
     b = await member(stage, "b", group=other)
@@ -155,7 +155,7 @@ async def several_groups(stage: Stage) -> None:
 
 @scenario
 async def same_group_twice(stage: Stage) -> None:
-    """A group named twice is answered twice."""
+    """A group named twice is in the response twice."""
     a, topic = await with_commits(stage)
     groups = [
         {"group_id": stage.group, "topics": [{"name": topic, "partition_indexes": [0]}]},
@@ -166,7 +166,7 @@ async def same_group_twice(stage: Stage) -> None:
 
 @scenario
 async def no_groups(stage: Stage) -> None:
-    """An empty list of groups is answered by one."""
+    """The response to an empty list of groups is empty."""
     a = await stage.client()
     for version in (8, 9, 10):
         await a.ask("OffsetFetch", version, groups=[])
@@ -174,7 +174,7 @@ async def no_groups(stage: Stage) -> None:
 
 @scenario
 async def topic_ids(stage: Stage) -> None:
-    """Version 10 names topics by id, in the request and in the answer."""
+    """Version 10 names topics by id, in the request and in the response."""
     a, topic = await with_commits(stage)
     known = await topic_id(a, topic)
     await ask(a, 10, stage.group, [{"topic_id": known, "partition_indexes": [0, 1, 2, 9]}])
@@ -271,7 +271,7 @@ async def topic_made_again(stage: Stage) -> None:
 
 @scenario
 async def several_topics(stage: Stage) -> None:
-    """Named topics are answered in the order asked."""
+    """Named topics are in the response in the order of the request."""
     names = [await stage.create_topic(name) for name in ("one", "two", "three")]
     a = await member(stage)
     await a.committing(

@@ -33,8 +33,8 @@ async def produce(
 async def refused(client: Client, topic: str, data: bytes) -> None:
     """Produce what Kafka refuses with UNKNOWN_SERVER_ERROR; only the refusal is recorded."""
     request = {"acks": -1, "timeout": 5_000, "topic_data": [to(topic, data)]}
-    answer = await client.quiet("Produce", 9, **request)
-    code = answer["responses"][0]["partition_responses"][0]["error_code"]
+    response = await client.quiet("Produce", 9, **request)
+    code = response["responses"][0]["partition_responses"][0]["error_code"]
     client.stage.note(f"{client.client_id}: refused", code != "NONE (0)")
 
 
@@ -96,7 +96,7 @@ async def acknowledged_by_the_leader(stage: Stage) -> None:
 
 @scenario
 async def unacknowledged(stage: Stage) -> None:
-    """acks=0 has no answer; the next request's answer comes next."""
+    """acks=0 has no response; the next request's response comes next."""
     topic = await stage.create_topic()
     a = await stage.client()
     for version in (3, 9, 12):
@@ -140,7 +140,7 @@ async def other_acknowledgements(stage: Stage) -> None:
 
 @scenario
 async def unknown_topics_and_partitions(stage: Stage) -> None:
-    """What does not exist is refused in every version; the rest is appended; the answer's order."""
+    """Unknown partitions are refused in every version, others appended; the response's order."""
     topic = await stage.create_topic(partitions=2)
     a = await stage.client()
     none = stage.topic_named("none")
@@ -300,7 +300,7 @@ async def without_timestamps(stage: Stage) -> None:
 
 @scenario
 async def append_time(stage: Stage) -> None:
-    """With LogAppendTime the broker's time is told and stored, and the CRC holds again."""
+    """With LogAppendTime the broker's time is stored and in the response; the CRC holds again."""
     topic = await stage.create_topic(message_timestamp_type="LogAppendTime")
     a = await stage.client()
     for version in (3, 9, 12):

@@ -30,10 +30,10 @@ async def joins_without_a_handshake(stage: Stage) -> None:
     """A static member is let in at its first JoinGroup from version 5 on."""
     for version in range(5, 10):
         a = await member(stage, f"a{version}", instance="i", group=stage.group_named(f"v{version}"))
-        answer = await a.join(version)
+        response = await a.join(version)
         stage.note(
             "the member id starts with the instance id",
-            str(answer.get("member_id")).startswith("i-"),
+            str(response.get("member_id")).startswith("i-"),
         )
         await a.sync(3, assignments={a.id: b"x"})
         await look(a.client, a.group)
@@ -87,7 +87,7 @@ async def restart_of_the_leader(stage: Stage) -> None:
 
 @scenario
 async def restart_of_the_leader_before_version_9(stage: Stage) -> None:
-    """Older leaders are told the old leader id, so that they do not assign."""
+    """Older leaders get the old leader id, so that they do not assign."""
     a, b = await static_group(stage, "a", "b")
     for version in range(5, 9):
         a = await returning(stage, a, f"a{version}")
@@ -105,7 +105,7 @@ async def restarted_leader_rejoins(stage: Stage) -> None:
     joining = again.joining()
     await until_rebalancing(b)
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -158,7 +158,7 @@ async def follower_changes_the_vote(stage: Stage) -> None:
     joining = again.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -182,13 +182,13 @@ async def restart_while_completing(stage: Stage) -> None:
     await stage.settle()
     again = await returning(stage, b, "b2")
     joining = again.joining()
-    await syncing_b.answer()
-    await syncing_c.answer()
+    await syncing_b.response()
+    await syncing_c.response()
     joining_c = c.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining_c.answer()
-    await joining.answer()
+    await joining_c.response()
+    await joining.response()
 
 
 @scenario
@@ -202,12 +202,12 @@ async def restart_while_preparing(stage: Stage) -> None:
     await until_rebalancing(a)
     again = await returning(stage, b, "b2")
     joining_again = again.joining()
-    await joining_b.answer()
+    await joining_b.response()
     joining_a = a.joining()
     await joining_a.still_parked()
     await c.join()
-    await joining_a.answer()
-    await joining_again.answer()
+    await joining_a.response()
+    await joining_again.response()
 
 
 @scenario
@@ -218,7 +218,7 @@ async def restart_of_an_awaited_member(stage: Stage) -> None:
     await until_rebalancing(b)
     again = await returning(stage, b, "b2")
     await again.join()
-    await joining.answer()
+    await joining.response()
     await b.heartbeat()
 
 
@@ -231,7 +231,7 @@ async def rejoin_with_member_id(stage: Stage) -> None:
     joining = a.joining()
     await until_rebalancing(b)
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -257,7 +257,7 @@ async def dynamic_member_takes_an_instance_id(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -294,7 +294,7 @@ async def leave_and_return(stage: Stage) -> None:
     joining = again.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -325,7 +325,7 @@ async def gone_but_keeps_its_place(stage: Stage) -> None:
     await sync_all([a, b])
     await b.heartbeat()
     joining = a.joining()
-    await joining.answer()
+    await joining.response()
     await look(a.client, stage.group)
     await sync_all([a])
     await until_rebalancing(a)
@@ -348,4 +348,4 @@ async def absent_leader_without_anybody(stage: Stage) -> None:
     await a.heartbeat()
     joining = a.joining()
     await b.join()
-    await joining.answer()
+    await joining.response()

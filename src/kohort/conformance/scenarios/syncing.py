@@ -111,13 +111,13 @@ async def follower_waits_for_the_leader(stage: Stage) -> None:
     await syncing.still_parked()
     await look(a.client, stage.group)
     await a.sync(assignments={a.id: b"one", b.id: b"two"})
-    await syncing.answer()
+    await syncing.response()
     await look(a.client, stage.group)
 
 
 @scenario
 async def leader_first(stage: Stage) -> None:
-    """After the leader, everybody is answered at once."""
+    """After the leader, everybody gets the response at once."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     await a.sync(assignments={a.id: b"one", b.id: b"two"})
@@ -132,7 +132,7 @@ async def forgotten_member(stage: Stage) -> None:
     await gather_round([a, b])
     syncing = b.syncing()
     await a.sync(assignments={})
-    await syncing.answer()
+    await syncing.response()
     await look(a.client, stage.group)
 
 
@@ -161,7 +161,7 @@ async def list_of_a_follower_is_ignored(stage: Stage) -> None:
     syncing = b.syncing(assignments={a.id: b"evil", b.id: b"evil"})
     await syncing.still_parked()
     await a.sync(assignments={a.id: b"one", b.id: b"two"})
-    await syncing.answer()
+    await syncing.response()
 
 
 @scenario
@@ -176,7 +176,7 @@ async def again_in_stable(stage: Stage) -> None:
 
 @scenario
 async def while_preparing(stage: Stage) -> None:
-    """In the join phase a SyncGroup of the running generation is answered 27, of another 22."""
+    """In the join phase a SyncGroup of the running generation gets 27, of another 22."""
     [a] = await stable(stage, "a")
     b = await (await member(stage, "b")).handshake()
     b.joining()
@@ -190,18 +190,18 @@ async def while_preparing(stage: Stage) -> None:
 
 @scenario
 async def parked_and_a_newcomer_comes(stage: Stage) -> None:
-    """A newcomer between join and sync: the parked SyncGroup is answered 27."""
+    """A newcomer between join and sync: the parked SyncGroup gets 27."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     syncing = b.syncing()
     await stage.settle()
     c = await (await member(stage, "c")).handshake()
     joining = c.joining()
-    await syncing.answer()
+    await syncing.response()
     rejoined = b.joining()
     await a.join()
-    await rejoined.answer()
-    await joining.answer()
+    await rejoined.response()
+    await joining.response()
 
 
 @scenario
@@ -212,14 +212,14 @@ async def parked_and_the_leader_leaves(stage: Stage) -> None:
     syncing = b.syncing()
     await stage.settle()
     await a.leave()
-    await syncing.answer()
+    await syncing.response()
     await b.join()
     await b.sync(assignments={b.id: b"all"})
 
 
 @scenario
 async def latest_parked_sync_counts(stage: Stage) -> None:
-    """Of two parked SyncGroups of one member the later one is answered."""
+    """Of two parked SyncGroups of one member the later one gets the response."""
     a, b = await member(stage, "a"), await member(stage, "b")
     await gather_round([a, b])
     b.syncing()
@@ -228,7 +228,7 @@ async def latest_parked_sync_counts(stage: Stage) -> None:
     second = b.syncing(3)
     await stage.settle()
     await a.sync(assignments={b.id: b"two"})
-    await second.answer()
+    await second.response()
 
 
 @scenario
@@ -250,8 +250,8 @@ async def leader_syncs_twice_at_once(stage: Stage) -> None:
     a = await member(stage)
     await gather_round([a])
     first, second = a.syncing(assignments={a.id: b"one"}), a.syncing(assignments={a.id: b"two"})
-    await first.answer()
-    await second.answer()
+    await first.response()
+    await second.response()
 
 
 @scenario

@@ -41,7 +41,7 @@ async def session_of_the_sole_member(stage: Stage) -> None:
 
 @scenario(waits=7)
 async def session_of_a_follower(stage: Stage) -> None:
-    """When a follower's session ends the others are told to rebalance.
+    """When a follower's session ends the others learn of the rebalance.
 
     It is unknown from then on.
     """
@@ -150,7 +150,7 @@ async def parked_join_outlives_the_session(stage: Stage) -> None:
         await stage.settle(4)
         await a.heartbeat()
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario(waits=10)
@@ -164,7 +164,7 @@ async def parked_sync_outlives_the_session(stage: Stage) -> None:
         await stage.settle(4)
         await a.heartbeat()
     await a.sync(assignments={b.id: b"two"})
-    await syncing.answer()
+    await syncing.response()
 
 
 @scenario(waits=9)
@@ -178,7 +178,7 @@ async def newcomer_parked_beyond_its_session(stage: Stage) -> None:
         await stage.settle(4)
         await a.heartbeat()
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario(waits=3)
@@ -186,9 +186,9 @@ async def laggard_is_removed(stage: Stage) -> None:
     """Who has not rejoined when the rebalance timeout ends is removed: 25 to what it says later."""
     a, b = await stable(stage, "a", "b", rebalance_ms=3_000)
     began = time.monotonic()
-    answer = a.joining()
+    response = a.joining()
     await until_rebalancing(b)
-    await answer.answer()
+    await response.response()
     stage.note("the join phase ended", how_long(time.monotonic() - began, 2.5, 5))
     await b.heartbeat()
     await b.sync()
@@ -202,11 +202,11 @@ async def absent_leader_is_removed(stage: Stage) -> None:
     c = await (await member(stage, "c", rebalance_ms=3_000)).handshake()
     joining_c = c.joining()
     await until_rebalancing(b)
-    answer_b = await b.joining().quiet()
-    answer_c = await joining_c.quiet()
-    stage.note("b and c have one leader", answer_b["leader"] == answer_c["leader"] != a.id)
-    stage.note("the members are b and c", len(answer_b["members"]) + len(answer_c["members"]))
-    stage.note("their generation", [answer_b["generation_id"], answer_c["generation_id"]])
+    response_b = await b.joining().quiet()
+    response_c = await joining_c.quiet()
+    stage.note("b and c have one leader", response_b["leader"] == response_c["leader"] != a.id)
+    stage.note("the members are b and c", len(response_b["members"]) + len(response_c["members"]))
+    stage.note("their generation", [response_b["generation_id"], response_c["generation_id"]])
     await a.heartbeat()
 
 
@@ -233,7 +233,7 @@ async def version_0_rebalances_within_its_session(stage: Stage) -> None:
     joining = b.joining(0)
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
     await sync_all([a, b])
     began = time.monotonic()
     await a.join()
@@ -305,7 +305,7 @@ async def leader_that_never_syncs(stage: Stage) -> None:
     )
     await gather_round([a, b])
     syncing = b.syncing()
-    await syncing.answer()
+    await syncing.response()
     await a.heartbeat()
     await b.join()
 
@@ -355,7 +355,7 @@ async def session_ends_in_the_join_phase(stage: Stage) -> None:
 
 @scenario(waits=9)
 async def heartbeats_keep_a_session_in_the_join_phase(stage: Stage) -> None:
-    """A heartbeat answered 27 restarts the session all the same."""
+    """A heartbeat that gets 27 restarts the session all the same."""
     a = await member(stage, "a", rebalance_ms=60_000)
     b = await member(stage, "b", session_ms=SHORT_SESSION, rebalance_ms=60_000)
     await gather_round([a, b])
@@ -366,7 +366,7 @@ async def heartbeats_keep_a_session_in_the_join_phase(stage: Stage) -> None:
         await stage.settle(4)
         await b.heartbeat()
     await b.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario(waits=7)
@@ -376,7 +376,7 @@ async def session_between_join_and_sync(stage: Stage) -> None:
     b = await member(stage, "b", rebalance_ms=60_000)
     await gather_round([a, b])
     syncing = b.syncing()
-    await syncing.answer()
+    await syncing.response()
     await b.join()
 
 

@@ -35,17 +35,17 @@ async def create(
     client: Client, *topics: dict[str, Any], version: int = 7, **values: Any
 ) -> dict[str, Any]:
     """CreateTopics, recorded with those configs that say something about every server."""
-    answer = await client.quiet(
+    response = await client.quiet(
         "CreateTopics", version, topics=topics, **{"timeout": 10_000, **values}
     )
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         if topic.get("configs"):
             topic["configs"] = sorted(
                 (one for one in topic["configs"] if one["name"] in CONFIGS_COMPARED),
                 key=lambda one: str(one["name"]),
             )
-    client.stage.note(f"{client.client_id}: CreateTopics v{version}", answer)
-    return answer
+    client.stage.note(f"{client.client_id}: CreateTopics v{version}", response)
+    return response
 
 
 async def told(client: Client, *names: str) -> None:
@@ -81,7 +81,7 @@ async def create_in_every_version(stage: Stage) -> None:
 
 @scenario
 async def create_and_look(stage: Stage) -> None:
-    """A new topic has the partitions asked for."""
+    """A new topic has the requested partitions."""
     a = await stage.client()
     name = stage.topic
     await create(a, new(name, partitions=3))
@@ -105,8 +105,8 @@ async def invalid_names(stage: Stage) -> None:
     longest = (stage.topic_named("long") + "-" * 249)[:249]
     stage.topics.add(longest)
     for name in ("", ".", "..", "a b", "a/b", "\u00fc", "x" * 250, longest):
-        answer = await a.quiet("CreateTopics", 7, topics=[new(name)], timeout=10_000)
-        topic = answer["topics"][0]
+        response = await a.quiet("CreateTopics", 7, topics=[new(name)], timeout=10_000)
+        topic = response["topics"][0]
         stage.note(f"{name[:10]!r} of {len(name)}", [topic["error_code"], topic["num_partitions"]])
 
 
@@ -186,13 +186,13 @@ async def validate_only(stage: Stage) -> None:
 async def same_name_twice(stage: Stage) -> None:
     """A name twice in one request is refused once; others are made."""
     a = await stage.client()
-    answer = await a.quiet(
+    response = await a.quiet(
         "CreateTopics",
         7,
         topics=[new(stage.topic), new(stage.topic_named("other")), new(stage.topic)],
         timeout=10_000,
     )
-    stage.note("codes", sorted([one["name"], one["error_code"]] for one in answer["topics"]))
+    stage.note("codes", sorted([one["name"], one["error_code"]] for one in response["topics"]))
     await create(a)
 
 
@@ -242,10 +242,10 @@ async def delete_oddly(stage: Stage) -> None:
     known = await topic_id(a, name)
     await a.ask("DeleteTopics", 6, topics=[{"name": name, "topic_id": known}], timeout=10_000)
     await a.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": None}], timeout=10_000)
-    answer = await a.quiet(
+    response = await a.quiet(
         "DeleteTopics", 6, topics=[{"name": name}, {"name": name}], timeout=10_000
     )
-    stage.note("codes", [one["error_code"] for one in answer["responses"]])
+    stage.note("codes", [one["error_code"] for one in response["responses"]])
     await told(a, name)
 
 
@@ -321,7 +321,7 @@ async def trim(
 
 @scenario
 async def delete_records(stage: Stage) -> None:
-    """The log start moves up to the offset asked for, never down; -1 means the end."""
+    """The log start moves up to the requested offset, never down; -1 means the end."""
     a, name = await filled(stage)
     for version, offset in ((0, 2), (1, 5), (2, 3), (2, 0), (2, 10), (2, -1)):
         await trim(a, name, offset, version=version)

@@ -34,7 +34,7 @@ async def voters(stage: Stage, *preferences: str) -> list[Member]:
 
 
 async def result(stage: Stage, *preferences: str) -> None:
-    """Record the round's answers to everybody, as the retried JoinGroup gives them."""
+    """Record the round's responses to everybody, as the retried JoinGroup gets them."""
     for one in await voters(stage, *preferences):
         await one.join()
 
@@ -98,7 +98,7 @@ async def rolling_upgrade(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -109,7 +109,7 @@ async def newcomer_narrows_the_candidates(stage: Stage) -> None:
     joining = b.joining()
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -137,7 +137,7 @@ async def member_drops_the_chosen_one(stage: Stage) -> None:
     joining = b.joining(protocols=protocols("y"))
     await until_rebalancing(a)
     await a.join()
-    await joining.answer()
+    await joining.response()
 
 
 @scenario
@@ -164,7 +164,7 @@ async def changed_vote_while_preparing(stage: Stage) -> None:
     second = b.joining(protocols=protocols("y", "x"))
     await stage.settle()
     await a.join(protocols=protocols("y", "x"))
-    await second.answer()
+    await second.response()
 
 
 @scenario
