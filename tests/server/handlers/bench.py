@@ -52,6 +52,7 @@ class FakeExchange:
         self.client_id = client_id
         self.client_host = "/127.0.0.1"
         self.connection = connection
+        self.largest_response: int | None = None
         self.outcome: Any = None
         self.packed: bytes | None = None
         self.answered = asyncio.Event()

@@ -250,6 +250,12 @@ _OURS = (
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss.",
     ),
     ConfigDef(
+        name="queued.max.response.bytes", kind="long", default=256 * _MEBI, ours=True,
+        doc="Total bytes of responses that clients have not read, over all connections. Fetch "
+        "responses shrink towards it; beyond it, the connection that has not read for longest is "
+        "closed. -1: unlimited.",
+    ),
+    ConfigDef(
         name="produce.inflated.max.bytes", kind="long", default=256 * _MEBI, minimum=1, ours=True,
         doc="Total size of all record batches of one Produce request after decompression; batches "
         "beyond it are rejected with MESSAGE_TOO_LARGE.",

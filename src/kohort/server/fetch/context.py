@@ -135,9 +135,10 @@ class FullFetch(FetchContext):
         if self._partitions is None:
             self._partitions = Partitions(self._wanted)
         for each in self._read:
-            self._found[each.request] = each
+            self._found[each.request] = each._replace(records=b"")
             # without an append, the response has the partition as it was found
             self._partitions.watch(each, settled=each.is_all)
+        self._read = ()
         await self._partitions.more(missing, deadline)
 
     def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
@@ -176,6 +177,7 @@ class IncrementalFetch(FetchContext):
         partitions = self._session.partitions
         for each in self._read:
             partitions.watch(each, settled=each.is_all and self._session.knows(each))
+        self._read = ()
         await partitions.more(missing, deadline)
 
     def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:

@@ -44,12 +44,13 @@ def handle(
     except KafkaError as error:
         exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))
         return None
-    limits = _limits(services, request)
+    limits = _limits(services, exchange, request)
     reading = _read(services, context, limits)
     if _is_enough(reading, limits, context):
         _respond(exchange, request, context)
         return None
-    return _respond_later(services, exchange, request, context, limits)
+    context.took(())  # not kept meanwhile
+    return _respond_later(services, exchange, request, context)
 
 
 def _begin(services: Services, version: int, request: Any) -> FetchContext:
@@ -84,10 +85,12 @@ def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
             yield (topic.topic_id if by_id else topic.topic), partition
 
 
-def _limits(services: Services, request: Any) -> FetchLimits:
+def _limits(services: Services, exchange: Exchange, request: Any) -> FetchLimits:
     replica = request.replica_state if hasattr(request, "replica_state") else request
+    max_bytes = min(request.max_bytes, services.config["fetch.max.bytes"])
+    unread = exchange.largest_response
     return FetchLimits(
-        max_bytes=min(request.max_bytes, services.config["fetch.max.bytes"]),
+        max_bytes=max_bytes if unread is None else min(max_bytes, unread),
         min_bytes=request.min_bytes,
         max_wait_s=request.max_wait.total_seconds(),
         from_replica=replica.replica_id >= 0,
@@ -120,21 +123,20 @@ def _respond(exchange: Exchange, request: Any, context: FetchContext) -> None:
 
 
 async def _respond_later(
-    services: Services,
-    exchange: Exchange,
-    request: Any,
-    context: FetchContext,
-    limits: FetchLimits,
+    services: Services, exchange: Exchange, request: Any, context: FetchContext
 ) -> None:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limits.max_wait_s
+    deadline = loop.time() + request.max_wait.total_seconds()
     try:
         while True:
             # Read again before the first wait too: others had their turn since the first pass.
+            limits = _limits(services, exchange, request)
             reading = _read(services, context, limits)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
                 _respond(exchange, request, context)
                 return
-            await context.more(limits.min_bytes - reading.size, deadline)
+            missing = limits.min_bytes - reading.size
+            del reading  # records take no memory while they wait for more: they are read again
+            await context.more(missing, deadline)
     finally:
         context.close()

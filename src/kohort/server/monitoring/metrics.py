@@ -116,6 +116,11 @@ class _Metrics(Collector):
         yield GaugeMetricFamily(
             "kohort_request_memory_bytes", "Held by large requests now.", traffic.memory_bytes
         )
+        yield GaugeMetricFamily(
+            "kohort_unread_response_bytes",
+            "Large responses that clients have not read.",
+            traffic.unread_bytes,
+        )
 
     def _group_counts(self) -> Iterator[Metric]:
         counts = self._sources.groups.statistics()

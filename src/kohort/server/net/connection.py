@@ -14,7 +14,8 @@ errors; bytes are counted where the transport takes and gives them.
 *Bounds.* The bytes that wait for their turn are bounded: reading pauses when `READ_AHEAD` bytes
 wait behind a request in progress, or when a large frame has to wait for memory (`request_memory`).
 While a client does not read its responses, none of its requests is taken: at most one response
-waits beyond the transport's own limit.
+waits beyond the transport's own limit. The responses of all that do not read are bounded together
+(`response_memory`).
 
 *The end.* Bytes that are no request close the connection, as in Kafka. Nothing that a client sends
 and nothing that a handler raises has a further effect than one line in the log.
@@ -38,6 +39,7 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
+from kohort.server.net.response_memory import ResponseMemory
 
 READ_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind a request in progress before reading pauses."""
@@ -68,6 +70,7 @@ class SharedByConnections:
     dispatch: Dispatch
     connections: OpenConnections
     memory: RequestMemory
+    unread: ResponseMemory
     metrics: RequestMetrics
     log: RateLimitedLog
     request_bytes: int
@@ -81,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._dispatch = shared.dispatch
         self._connections = shared.connections
         self._request_memory = shared.memory
+        self._unread = shared.unread
         self._metrics = shared.metrics
         self._log = shared.log
         self._reader = FrameReader(shared.request_bytes)
@@ -145,6 +149,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._unread.set(self, 0)
         self._pump()
 
     def eof_received(self) -> bool:
@@ -160,6 +165,7 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self._repeated = None
         self._give_memory_back()
+        self._unread.set(self, 0)
         for task in self._tasks:
             task.cancel()
         self._connections.forget(self)
@@ -219,6 +225,17 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
+
+    def drop(self, why: str) -> None:
+        """Close at once, without sending what waits to be sent, and log why."""
+        self._metrics.hung_up += 1
+        self._log.log(logging.WARNING, "dropping the connection of %s: %s", self.client_host, why)
+        self.abort()
+
+    @property
+    def largest_response(self) -> int | None:
+        """Bytes that a response should have at most, None if there is no limit."""
+        return self._unread.largest
 
     @property
     def is_idle(self) -> bool:
@@ -391,6 +408,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._metrics.bytes_out += size
             self._transport.writelines(pieces)
+            waiting = self._transport.get_write_buffer_size()
+            if waiting > UNMETERED:
+                # A response is one piece of memory until its last byte is sent.
+                self._unread.set(self, max(size, waiting))
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:

@@ -15,6 +15,8 @@ class ConnectionLimits:
     """0 or less: connections may be idle for ever."""
     request_bytes: int = 104_857_600
     queued_bytes: int = -1
+    response_bytes: int = 268_435_456
+    """Bytes of unread responses of all connections; 0 or less: unlimited."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ConnectionLimits":
@@ -25,4 +27,5 @@ class ConnectionLimits:
             idle_ms=config["connections.max.idle.ms"],
             request_bytes=config["socket.request.max.bytes"],
             queued_bytes=config["queued.max.request.bytes"],
+            response_bytes=config["queued.max.response.bytes"],
         )

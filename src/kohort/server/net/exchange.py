@@ -26,6 +26,11 @@ class RequestConnection(Protocol):
         """End the request in progress; None: it has no response."""
         ...
 
+    @property
+    def largest_response(self) -> int | None:
+        """Bytes that a response should have at most, None if there is no limit."""
+        ...
+
     def expect_again(self, request: RepeatedRequest) -> None:
         """Compare the next frame with `request` before it is parsed."""
         ...
@@ -74,6 +79,11 @@ class Exchange:
     def client_host(self) -> str:
         """The client's address in the form that Kafka shows: "/127.0.0.1"."""
         return self.connection.client_host
+
+    @property
+    def largest_response(self) -> int | None:
+        """Bytes that the response should have at most, None if there is no limit."""
+        return self.connection.largest_response
 
     def respond(self, entity: Any) -> None:
         """Send a response entity of this request's API and version."""

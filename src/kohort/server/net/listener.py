@@ -14,6 +14,7 @@ from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.request_memory import RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
+from kohort.server.net.response_memory import ResponseMemory
 
 BACKLOG: Final = 1024
 
@@ -42,6 +43,8 @@ class ListenerStatistics:
     """Requests whose handler raised."""
     memory_bytes: int
     """Memory that large requests hold now."""
+    unread_bytes: int
+    """Bytes of large responses that clients have not read."""
 
 
 class Listener:
@@ -52,6 +55,7 @@ class Listener:
         self._log = RateLimitedLog(logger)
         self._connections = OpenConnections(self._limits, self._log)
         self._memory = RequestMemory(self._limits.queued_bytes)
+        self._unread = ResponseMemory(self._limits.response_bytes)
         self._server: asyncio.Server | None = None
         self._shared: SharedByConnections | None = None
         self.metrics = RequestMetrics()
@@ -72,6 +76,7 @@ class Listener:
             dispatch=dispatch,
             connections=self._connections,
             memory=self._memory,
+            unread=self._unread,
             metrics=self.metrics,
             log=self._log,
             request_bytes=self._limits.request_bytes,
@@ -112,4 +117,5 @@ class Listener:
             hung_up=metrics.hung_up,
             failed=metrics.failed,
             memory_bytes=self._memory.used,
+            unread_bytes=self._unread.used,
         )

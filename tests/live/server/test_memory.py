@@ -1,0 +1,90 @@
+"""What clients can make a server keep: each case against a server process."""
+
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+from kohort.protocol.batches import Record, build
+from live.server.server import Server, frame, serving, until
+
+NOW = int(time.time() * 1000)
+
+
+class Client:
+    """A blocking connection."""
+
+    def __init__(self, server: Server) -> None:
+        self.socket = socket.create_connection(server.address, timeout=30)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def response(self) -> bytes:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def ask(self, data: bytes) -> bytes:
+        self.send(data)
+        return self.response()
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(size - len(data))
+            assert piece, "the server closed the connection"
+            data += piece
+        return bytes(data)
+
+
+def fetch(topic: str, max_bytes: int = 55 << 20) -> bytes:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": max_bytes}
+    return frame(
+        "fetch",
+        11,
+        max_wait=0,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[{"topic": topic, "partitions": [partition]}],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+
+
+def produce(topic: str, records: bytes) -> bytes:
+    partition = {"index": 0, "records": records}
+    return frame(
+        "produce",
+        8,
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[{"name": topic, "partition_data": [partition]}],
+    )
+
+
+def test_forty_readers_that_never_read(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        writer = Client(server)
+        topics = [{"name": "big"}]
+        writer.ask(frame("metadata", 8, topics=topics, allow_auto_topic_creation=True))
+        batch = build([Record(None, os.urandom(1_000_000), (), NOW)])
+        for _ in range(60):
+            writer.ask(produce("big", batch))
+        before = server.resident_mb
+        readers = [Client(server) for _ in range(40)]
+        for reader in readers:
+            reader.send(fetch("big"))
+        time.sleep(2)
+        grown = server.resident_mb - before
+        print(f"forty readers: {before:.0f} MB and {grown:.0f} MB more")
+        assert grown < 400
+        # The others are still served.
+        assert len(writer.ask(fetch("big", 1 << 20))) > 1_000_000
+        for reader in readers:
+            reader.socket.close()
+        until(lambda: server.resident_mb - before < 150)
