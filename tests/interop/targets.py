@@ -89,6 +89,11 @@ class ApacheKafka:
         return self._node.address
 
     @property
+    def data(self) -> Path:
+        """The directory of its logs."""
+        return self._node.directory / "log"
+
+    @property
     def process(self) -> "subprocess.Popen[bytes]":
         return self._node.process
 
