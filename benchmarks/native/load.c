@@ -104,7 +104,7 @@ static void topic(const struct options *o) {
     while (!topic_answered)
         poll_answers(1000, on_topic);
     if (topic_error != NONE && topic_error != TOPIC_ALREADY_EXISTS)
-        die("CreateTopics was answered with error %d", topic_error);
+        die("CreateTopics failed with error %d", topic_error);
 }
 
 static const struct {

@@ -41,7 +41,7 @@ static void on_joined(struct member *m, struct reader answer) {
                joined.error == REBALANCE_IN_PROGRESS) {
         join_again(m);
     } else {
-        die("JoinGroup was answered with error %d", joined.error);
+        die("JoinGroup failed with error %d", joined.error);
     }
 }
 
@@ -54,7 +54,7 @@ static void on_synced(struct member *m, struct reader answer) {
     enum error error = read_sync(answer);
     if (error != NONE) {
         if (!must_rejoin(error) && !is_passing(error))
-            die("SyncGroup was answered with error %d", error);
+            die("SyncGroup failed with error %d", error);
         join_again(m);
         return;
     }
@@ -74,13 +74,13 @@ static void on_heartbeat(struct member *m, struct reader answer) {
     else if (must_rejoin(error))
         join_again(m);
     else
-        die("Heartbeat was answered with error %d", error);
+        die("Heartbeat failed with error %d", error);
 }
 
 static void on_coordinator(struct member *m, struct reader answer) {
     enum error error = read_find_coordinator(answer);
     if (error != NONE && !is_passing(error))
-        die("FindCoordinator was answered with error %d", error);
+        die("FindCoordinator failed with error %d", error);
     m->due = error == NONE ? 0 : now_ns() + RETRY_AFTER;
     if (error == NONE)
         m->phase = JOINING;

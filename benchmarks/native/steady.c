@@ -47,7 +47,7 @@ static void on_steady_answer(struct connection *c, struct reader answer) {
             record(&latencies, now - c->sent_at);
         ++*answered;
     } else if (!is_worth_a_retry(error, *answered)) {
-        die("a request was answered with error %d", error);
+        die("a request failed with error %d", error);
     }
     if (is_over(*answered))
         busy--;

@@ -1,7 +1,7 @@
 """What can go wrong, by Kafka's names.
 
 `ErrorCode` is kio's enumeration of Kafka's wire errors (`ErrorCode.unknown_member_id`); an
-exception that ends up in an answer is a `KafkaError` and carries its code.
+exception that ends up in a response is a `KafkaError` and carries its code.
 """
 
 from typing import TypeVar
@@ -22,7 +22,7 @@ class ConfigError(KohortError):
 
 
 class KafkaError(KohortError):
-    """An error with a wire code, to be answered to the client that caused it."""
+    """An error with a wire code, for the response to the client that caused it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name.upper()}{': ' + message if message else ''}")
@@ -31,7 +31,7 @@ class KafkaError(KohortError):
 
 
 def unless_error(outcome: T | KohortError) -> T:
-    """What was answered for one of many that were asked for. Raises it if it is an error."""
+    """The outcome of one of many requests. Raises it if it is an error."""
     if isinstance(outcome, KohortError):
         raise outcome
     return outcome

@@ -15,7 +15,7 @@ Instant = NewType("Instant", int)
 """A reading of a monotonic clock in milliseconds, for deadlines and durations; no calendar time."""
 
 RequestId: TypeAlias = Hashable
-"""Names a request whose answer may come later; the core stores it and gives it back, nothing else.
+"""Names a request whose response may come later; the core only stores it and returns it.
 """
 
 ConnectionId: TypeAlias = Hashable

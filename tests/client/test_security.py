@@ -41,8 +41,8 @@ SALT = base64.b64encode(b"salt").decode()
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
-        ([b"r=other,s=%s,i=4096" % SALT.encode()], "did not answer to our nonce"),
-        ([b"r=nonce,s=%s,i=4096" % SALT.encode()], "did not answer to our nonce"),
+        ([b"r=other,s=%s,i=4096" % SALT.encode()], "did not respond to our nonce"),
+        ([b"r=nonce,s=%s,i=4096" % SALT.encode()], "did not respond to our nonce"),
         ([b"r=nonce+,i=4096"], "no salt"),
         ([b"r=nonce+,s=!!!,i=4096"], "no salt"),
         ([b"r=nonce+,s=%s,i=1000" % SALT.encode()], "4096 to"),

@@ -18,7 +18,7 @@ COMMANDS: Final = {
     "produce": "send lines or files as records, as kcat does",
     "spark": "run topics through a group into Parquet or Delta tables, by Spark",
     "demo": "show a group at work on a real data set: what `make run` runs",
-    "conformance": "compare a server's answers with Apache Kafka's, field by field",
+    "conformance": "compare a server's responses with Apache Kafka's, field by field",
 }
 """Map each command to its description.
 
@@ -33,7 +33,7 @@ configuration, port or data directory in use"""
 
 
 class Parser(argparse.ArgumentParser):
-    """Answers a mistake with one line that says what would be right."""
+    """A parser that reports a mistake in one line, with the right form."""
 
     def __init__(self, prog: str, description: str | None) -> None:
         super().__init__(

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="|".join(_WRITERS),
         default="table",
-        help="form of the answer (default: table)",
+        help="form of the output (default: table)",
     )
     cli_options.add_arguments(parser)
 

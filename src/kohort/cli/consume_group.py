@@ -114,7 +114,7 @@ class GroupConsumer:
                 cut = await self._sink.take(partition, batch.records)
             await generation.commit({partition: batch.next_offset if cut is None else cut})
             if self._sink.is_full:
-                self._group.stop("as many records were consumed as were asked for")
+                self._group.stop("as many records were consumed as were requested")
                 return
             if partition in self._sink.stopped or generation.lag(partition) == 0:
                 self._note_end(generation, partition)

@@ -92,8 +92,8 @@ def _within(start: Start, first: int, end: int) -> int:
 async def _at_time(
     admin: Admin, at_ms: int, ends: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, int]:
-    answers = await admin.list_offsets(dict.fromkeys(ends, at_ms))
-    found = {each: unless_error(answer).offset for each, answer in answers.items()}
+    offsets = await admin.list_offsets(dict.fromkeys(ends, at_ms))
+    found = {each: unless_error(offset).offset for each, offset in offsets.items()}
     return {each: found[each] if found[each] >= 0 else end for each, (_, end) in ends.items()}
 
 

@@ -43,7 +43,7 @@ async def consume(
 async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
     described = (await admin.describe_topics([topic])).get(topic)
     if described is None or isinstance(described, KafkaError):
-        raise described or KohortError(f"no answer about topic {topic}")
+        raise described or KohortError(f"no response about topic {topic}")
     every = sorted(TopicPartition(topic, each.index) for each in described.partitions)
     if partition is None:
         return every

@@ -16,7 +16,7 @@ def add_group_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_groups(options: argparse.Namespace) -> None:
-    """Raises RefusedError unless the groups are told in one way."""
+    """Raise RefusedError unless the groups are named in one way."""
     if options.all_groups == bool(options.group):
         raise RefusedError("say which groups: --group GROUP (repeatable) or --all-groups")
     if "" in options.group:

@@ -132,7 +132,7 @@ def state_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
 def as_json(
     of: GroupDescription, partition_lags: Mapping[TopicPartition, PartitionLag] | None
 ) -> dict[str, Any]:
-    """The group in full; offsets and lag only where they were asked for."""
+    """The group in full; offsets and lag only where they were requested."""
     entry: dict[str, Any] = {
         "group": of.group,
         "state": of.state,

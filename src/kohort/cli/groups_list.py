@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         groups = [group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
         _show(options, groups)
         for node, failure in listing.failures.items():
-            print_message(f"broker {node} did not answer, its groups are missing here: {failure}")
+            print_message(f"broker {node} did not respond, its groups are missing here: {failure}")
         return FAILED if listing.failures else 0
 
     return run_with_admin(options, work)

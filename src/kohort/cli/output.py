@@ -33,7 +33,7 @@ def add_output_argument(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="|".join(OUTPUTS),
         default="table",
-        help="form of the answer (default: table)",
+        help="form of the output (default: table)",
     )
 
 

@@ -34,7 +34,7 @@ from kohort.errors import ConfigError, KohortError
 
 MAX_MESSAGE: Final = 1_048_576
 BATCH_SIZE: Final = 131_072
-"""More than a producer's default: a file is read faster than small batches are answered."""
+"""More than a producer's default: a file is read faster than small batches are acknowledged."""
 RANDOM: Final = -1
 """`-p -1`, as kcat has it: any partition."""
 _NUMBERS: Final = {

@@ -73,7 +73,7 @@ def has_scope(options: argparse.Namespace) -> bool:
 
 
 def specification(options: argparse.Namespace, now_ms: int) -> Specification:
-    """What was asked for. Raises RefusedError."""
+    """The requested reset. Raises RefusedError."""
     given = [
         flag
         for flag in FLAGS

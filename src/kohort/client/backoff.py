@@ -90,7 +90,7 @@ def gave_up(
 ) -> GaveUpError:
     """The error that lists the attempts: how often, and with which errors."""
     if not tried:
-        return GaveUpError(f"{what}: no answer within {seconds:.1f} s; {advice}", last)
+        return GaveUpError(f"{what}: no response within {seconds:.1f} s; {advice}", last)
     errors = "; ".join(
         f"{text} ({count} ×)" if count > 1 else text for text, count in tried.most_common(5)
     )

@@ -96,7 +96,7 @@ def advice(code: ErrorCode) -> str | None:
 
 def fatal(code: ErrorCode, asked: str, message: str = "") -> GroupError:
     """The exception for an error code that ends the membership; `asked` names the request."""
-    told = f"{asked} was answered {code.name.upper()}"
+    told = f"{asked} failed with {code.name.upper()}"
     error = GroupError(". ".join(part for part in (told, message, advice(code)) if part))
     error.code = code
     return error

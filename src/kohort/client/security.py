@@ -154,7 +154,7 @@ async def scram(digest: str, username: str, password: str, nonce: str) -> Exchan
     server_first = (yield b"n,," + first_bare.encode()).decode()
     given = _attributes(server_first)
     if not given.get("r", "").startswith(nonce) or len(given["r"]) == len(nonce):
-        raise AuthenticationError("SCRAM: the broker did not answer to our nonce")
+        raise AuthenticationError("SCRAM: the broker did not respond to our nonce")
     salted = await _salted_password(digest, password, given)
     client_key = hmac.digest(salted, b"Client Key", digest)
     stored_key = hashlib.new(digest, client_key).digest()

@@ -91,17 +91,17 @@ def _is_parked(group: Group, member_id: str) -> bool:
 def _leave(
     group: Group | None, leaving: LeavingMember, causes: list[Cause], step: Step
 ) -> LeftMember:
-    def answer(error: ErrorCode) -> LeftMember:
+    def result(error: ErrorCode) -> LeftMember:
         return LeftMember(leaving.member_id, leaving.instance_id, error)
 
     if group is None:
-        return answer(ErrorCode.unknown_member_id)
+        return result(ErrorCode.unknown_member_id)
     member_id = leaving.member_id
     pending = group.pending.pop(member_id)
     if pending is not None:
         step.cancel_timer(SessionExpires(group.id, member_id))
         causes.append(Cause("left", member_id, pending.client_id, leaving.reason or ""))
-        return answer(ErrorCode.none)
+        return result(ErrorCode.none)
     if not member_id and leaving.instance_id is not None:
         # An administrator removes a static member by its instance id alone (KIP-345).
         member_id = group.instances.get(leaving.instance_id, "")
@@ -111,4 +111,4 @@ def _leave(
             Cause("left", member_id, group.sessions[member_id].client_id, leaving.reason or "")
         )
         remove_member(group, member_id, step)
-    return answer(error)
+    return result(error)

@@ -48,7 +48,7 @@ class Crew:
     """A context manager: no member outlives it."""
 
     def __init__(self, job: Callable[[str], Job], log: Path) -> None:
-        """`job`: what the member of that name is told."""
+        """`job`: the arguments of the member of that name."""
         self._job = job
         self._log = log
         self._heard: queue.SimpleQueue[Report] = queue.SimpleQueue()

@@ -31,7 +31,7 @@ class Server:
         self.host, wanted = listen
         self.port = wanted if is_free(self.host, wanted) else free_port(self.host)
         self.moved_from = wanted if self.port != wanted else None
-        """The port that was asked for, if it was taken."""
+        """The requested port, if it was taken."""
         self.http = f"127.0.0.1:{free_port('127.0.0.1')}"
         # Beside the data directory of the server, which refuses files that are not its own.
         self.log = data / "server.log"
@@ -96,7 +96,7 @@ class Server:
         except OSError as error:
             self.assert_running()
             raise DemoError(
-                f"the server's HTTP port does not answer ({error}): see {self.log}"
+                f"the server's HTTP port does not respond ({error}): see {self.log}"
             ) from error
 
     def group(self, group_id: str) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ POLL_S: Final = 0.3
 
 
 class Queries:
-    """The tables lie in `directory`, one part for each query and micro-batch; it is made anew."""
+    """The tables lie in `directory`, one part for each query and micro-batch; it is recreated."""
 
     def __init__(
         self, spark: "SparkSession", address: str, topic: str, group: str, directory: Path

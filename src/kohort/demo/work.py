@@ -48,7 +48,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a member is told when it is started."""
+    """The arguments of a member."""
 
     bootstrap: str
     group: str

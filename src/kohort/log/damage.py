@@ -51,4 +51,4 @@ class CorruptLogError(KafkaError):
 
 
 class OpeningStoppedError(Exception):
-    """The server was told to end while it checked its logs."""
+    """The server had to end while it checked its logs."""

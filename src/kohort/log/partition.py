@@ -174,7 +174,7 @@ class PartitionLog:
         if self._since_snapshot > _SNAPSHOT_BYTES:
             self._save_producers()
         if self._commit is not None:
-            self._commit.request()  # readers are told when it is durable
+            self._commit.request()  # readers learn when it is durable
             return
         self.high_watermark = self.end_offset
         if self._listeners:

@@ -81,7 +81,7 @@ class RefusedLog:
         pass
 
     def end(self, code: ErrorCode) -> None:
-        """The log was removed: everything is answered with `code` from now on."""
+        """The log was removed: every call raises `code` from now on."""
         self.failure = KafkaError(code, f"the log of {self.topic_partition} is closed")
 
     def _refuse(self) -> NoReturn:

@@ -129,7 +129,7 @@ def _behind(
 
 
 def _remove_indexes(file: str) -> None:
-    """They name what is not there any more, and are made anew."""
+    """They name what is not there any more, and are recreated."""
     for suffix in (files.INDEX, files.TIMEINDEX):
         path = file.removesuffix(files.LOG) + suffix
         if os.path.lexists(path):

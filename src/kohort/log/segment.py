@@ -370,7 +370,7 @@ class Segment:
         end_offset = self.end_offset
         reached = self._scan_all()
         if self._max_timestamp >= 0:  # else it says too little to be told from a wrong one
-            logger.warning("the index of %s was missing or wrong: made anew", self.log.file())
+            logger.warning("the index of %s was missing or wrong: recreated", self.log.file())
         next_offset, self.end_offset = self.end_offset, end_offset
         self._validate_end(reached, next_offset)
         self._unchecked = None
@@ -406,7 +406,7 @@ class Segment:
         """
         entry = None if everything else self._last_entry()
         if entry is None and not everything and self._index.is_stored:
-            logger.warning("the index of %s was wrong: made anew", self.log.file())
+            logger.warning("the index of %s was wrong: recreated", self.log.file())
         self._resumed = True
         if not entry:
             reached = self._scan_all(gaps=gaps, stop=stop)

@@ -155,17 +155,17 @@ class Groups:
 
     def commit(
         self,
-        answer: "Callable[[ErrorCode], None]",
+        respond: "Callable[[ErrorCode], None]",
         committer: Committer,
         version: int,
         topics: Sequence[OffsetColumns],
     ) -> None:
         """Submit an OffsetCommit whose partitions all have the same response.
 
-        `answer` receives that response.
+        `respond` receives that response.
         """
         self._timers.had_request = True
-        self._host(committer.group).commit(answer, committer, version, topics)
+        self._host(committer.group).commit(respond, committer, version, topics)
 
     def committing(self, group: str) -> Commit:
         """The function that commits for this group, for callers with many commits."""

@@ -58,9 +58,9 @@ _WHY_NOT: Final = {
     HostState.CLOSED: ErrorCode.not_coordinator,
 }
 
-CommitAnswer: TypeAlias = Callable[[ErrorCode], None]
-Commit: TypeAlias = Callable[[CommitAnswer, Committer, int, Sequence[OffsetColumns]], None]
-News: TypeAlias = Reply | Rebalance | CommitAnswer
+RespondToCommit: TypeAlias = Callable[[ErrorCode], None]
+Commit: TypeAlias = Callable[[RespondToCommit, Committer, int, Sequence[OffsetColumns]], None]
+News: TypeAlias = Reply | Rebalance | RespondToCommit
 """Responses and events for the outside; a commit's function receives `none` or its error."""
 
 
@@ -98,7 +98,7 @@ class ShardHost:
         self._first_reload_after_s = self._reload_after_s = reload_after_s
         self._failure: str | None = None
         """Why the shard failed last, since it last served."""
-        self._unanswered: dict[RequestId, Request] = {}
+        self._waiting: dict[RequestId, Request] = {}
         self._unlogged: list[Sequence[Record]] = []
         self._after_append: list[News] = []
         """Responses to send once all records decided so far are in the log."""
@@ -112,7 +112,7 @@ class ShardHost:
     def submit(self, request: Request) -> None:
         """Have the shard decide; the request's id receives the response."""
         if self.state is HostState.ACTIVE:
-            self._unanswered[request.request_id] = request
+            self._waiting[request.request_id] = request
             self.post(request)
         else:
             _respond(request.request_id, self._refusal(request))
@@ -168,14 +168,14 @@ class ShardHost:
 
     def commit(
         self,
-        answer: CommitAnswer,
+        respond: RespondToCommit,
         committer: Committer,
         version: int,
         topics: Sequence[OffsetColumns],
     ) -> None:
         """Have the shard decide on an OffsetCommit whose partitions all have the same response."""
         if self.state is not _ACTIVE:
-            answer(self._why_not())
+            respond(self._why_not())
             return
         shard = self.shard
         try:
@@ -186,7 +186,7 @@ class ShardHost:
                 for record in decided:
                     shard.replay(record)
                 self._unlogged.append(decided)
-                self._after_append.append(answer)
+                self._after_append.append(respond)
                 if not self._flushing:
                     self._flush_soon()
                 return
@@ -194,9 +194,9 @@ class ShardHost:
             self._fail(e)
             decided = self._why_not()
         if self._flushing:
-            self._after_append.append(lambda failure: answer(failure or decided))
+            self._after_append.append(lambda failure: respond(failure or decided))
         else:
-            answer(decided)
+            respond(decided)
 
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""
@@ -260,7 +260,7 @@ class ShardHost:
             if isinstance(item, Reply):
                 # If sending an earlier response brought a request that failed the shard, all have a
                 # response already.
-                if self._unanswered.pop(item.request_id, None) is not None:
+                if self._waiting.pop(item.request_id, None) is not None:
                     _respond(item.request_id, item.response)
             elif isinstance(item, Rebalance):
                 self._on_rebalance(item)
@@ -334,7 +334,7 @@ class ShardHost:
         failed, lost = self._appended, self._after_append
         self._unlogged, self._appended, self._after_append = [], [], []
         self.shard = Shard(self._config)
-        unanswered, self._unanswered = self._unanswered, {}
+        waiting, self._waiting = self._waiting, {}
         for item in failed:
             if callable(item):
                 item(refused)
@@ -344,7 +344,7 @@ class ShardHost:
             elif callable(item):
                 item(dropped)
         of_failed = {item.request_id for item in failed if isinstance(item, Reply)}
-        for request_id, request in unanswered.items():
+        for request_id, request in waiting.items():
             _respond(request_id, refuse(request, refused if request_id in of_failed else dropped))
 
     async def _reload(self) -> None:

@@ -52,7 +52,7 @@ class Broker:
     address: Address
     """The address that the server listens on."""
     advertised: Address
-    """The address that clients are told to connect to."""
+    """The address in responses, to which clients connect."""
 
     def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:
         self.config = Config() if config is None else config

@@ -28,7 +28,7 @@ class Services:
     node_id: int
     cluster_id: str
     advertised: Address
-    """The address that clients are told to connect to."""
+    """The address in responses, to which clients connect."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
 

@@ -18,7 +18,7 @@ from kohort.spark.positions import EARLIEST, Positions, validate_partitions
 from kohort.types import TopicPartition
 
 SOON_MS: Final = 5_000
-"""How long a partition is asked for before we look whether it is still there."""
+"""How long a partition is requested before we look whether it is still there."""
 
 
 class OffsetQueries:

@@ -77,7 +77,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Everything that a reader is told."""
+    """All options of a reader."""
 
     kafka: Pairs = field(repr=False)
     subscription: Subscription

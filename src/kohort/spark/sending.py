@@ -59,7 +59,7 @@ class Sending:
                 background.run(self._producer.close(timeout_ms=0))
 
     def count(self, topic: str) -> int:
-        """How many partitions it has; asked for once in a task. Raises KafkaError, GaveUpError."""
+        """How many partitions it has; requested once in a task. Raises KafkaError, GaveUpError."""
         if topic not in self._counts:
             self._counts[topic] = background.run(
                 partition_count(self._cluster, topic, self._options.max_block_ms)

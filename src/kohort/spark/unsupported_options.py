@@ -78,7 +78,7 @@ _FAMILIES: Final = {
     "config.providers": _NO_JAVA,
     "security.providers": _NO_JAVA,
     "metadata.recovery.": (
-        "the brokers of kafka.bootstrap.servers are asked again when no other answers"
+        "the brokers of kafka.bootstrap.servers are asked again when no other responds"
     ),
     "sasl.": (
         "authentication is PLAIN or SCRAM: kafka.sasl.mechanism, kafka.sasl.username and "

@@ -29,7 +29,7 @@ _WRITE: Final = ("topic", "includeHeaders", "checkpointLocation", "path", "query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Everything that a writer is told."""
+    """All options of a writer."""
 
     kafka: Pairs = field(repr=False)
     topic: str | None
@@ -41,7 +41,7 @@ class WriteOptions:
     batch_size: int
     max_request_size: int
     max_block_ms: int
-    """How long a topic is asked for, and room is waited for."""
+    """How long metadata of a topic is requested, and room is waited for."""
 
     def producer(self, cluster: Cluster) -> Producer:
         """A new one."""

@@ -65,7 +65,7 @@ class Call:
     @property
     def response(self) -> Any:
         """The response; raises AssertionError while the request is parked."""
-        assert len(self.responses) == 1, f"{self.request} has {len(self.responses)} answers"
+        assert len(self.responses) == 1, f"{self.request} has {len(self.responses)} responses"
         return self.responses[0]
 
     @property

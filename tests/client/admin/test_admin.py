@@ -329,7 +329,7 @@ async def test_no_broker_is_an_error_that_says_what_was_tried() -> None:
             await admin.list_groups()
         described = (await admin.describe_groups([G]))[G]
         assert isinstance(described, GaveUpError)
-        assert "billing gave no answer within 60 ms" in str(described)
+        assert "billing sent no response within 60 ms" in str(described)
 
 
 async def test_a_broker_that_is_down_is_named_and_hides_nothing(

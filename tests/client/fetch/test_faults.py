@@ -265,7 +265,7 @@ async def test_a_broker_that_hangs_is_told_after_a_while(fake: FakeCluster, log:
         assert await values(fetcher, OTHER, 3)
         with pytest.raises(
             GaveUpError,
-            match=(r"reading orders-0 at offset 0: gave up after .*fetch was not answered"),
+            match=(r"reading orders-0 at offset 0: gave up after .*fetch got no response"),
         ):
             await fetcher.next(TP, max_wait_ms=3_000)
         fake.brokers[0].on("fetch", log.fetch)

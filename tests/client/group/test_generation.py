@@ -216,7 +216,7 @@ async def test_lost_work_is_cancelled_at_once_and_may_not_commit(world):
             if generation.end is not End.LOST:
                 raise
             cancelled.append((world.now, generation.end))
-            with pytest.raises(GenerationEndedError, match=r"lost.*no heartbeat was answered"):
+            with pytest.raises(GenerationEndedError, match=r"lost.*no heartbeat got a response"):
                 await generation.commit({partition: 1})
             raise
 

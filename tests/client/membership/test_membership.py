@@ -302,7 +302,7 @@ def test_when_the_session_is_over_everything_is_lost(member):
         member.now - started
         == member.config.session_timeout_ms - member.config.heartbeat_interval_ms
     )
-    assert "no heartbeat was answered for 30000 ms" in member.actions[-1].cause
+    assert "no heartbeat got a response for 30000 ms" in member.actions[-1].cause
     assert not any(isinstance(action, Send) for action in member.actions)
     member.drained()
     assert member.request.member_id == "m1"

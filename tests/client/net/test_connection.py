@@ -119,7 +119,7 @@ async def test_a_request_that_times_out_takes_the_connection_with_it(fake: FakeB
     connection = await opened(fake)
     patient = asyncio.create_task(connection.send("heartbeat", **HEARTBEAT))
     await asyncio.sleep(0)
-    with pytest.raises(RequestTimeoutError, match="heartbeat was not answered within"):
+    with pytest.raises(RequestTimeoutError, match="heartbeat got no response within"):
         await connection.send("heartbeat", timeout_ms=20, **HEARTBEAT)
     with pytest.raises(BrokerUnreachableError):
         await patient

@@ -99,7 +99,7 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
             async with asyncio.timeout(max(deadline - time.monotonic(), 0.001)):
                 return await wait
         except TimeoutError:
-            return _TimeUpError("no answer at all")
+            return _TimeUpError("no response at all")
         except KohortError as error:
             return error
 
@@ -125,7 +125,8 @@ _FOR_THE_CALLER: Final = frozenset(
 def _gave_up(group: GroupId, response: T | KohortError, timeout_ms: int) -> GaveUpError:
     last = response if isinstance(response, KohortError) else None
     return GaveUpError(
-        f"the coordinator of group {group} gave no answer within {timeout_ms} ms; last: {response}",
+        f"the coordinator of group {group} sent no response within {timeout_ms} ms; "
+        f"last: {response}",
         last,
     )
 

@@ -104,7 +104,7 @@ class Draining:
             async with asyncio.timeout(FLUSH_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
-            self._run.tell("commit failed", f"on revocation: {error or 'no answer in time'}")
+            self._run.tell("commit failed", f"on revocation: {error or 'no response in time'}")
 
     def _finish(self, generation: GenerationScope) -> None:
         generation.finish()

@@ -165,7 +165,7 @@ class Member:
 
     def _timed_out(self, send: Send) -> None:
         asked = send.number in self._connections
-        told = f"{type(send.request).__name__} was not answered within {send.timeout_ms} ms"
+        told = f"{type(send.request).__name__} got no response within {send.timeout_ms} ms"
         self._forget(send.number)
         self.tell(self.membership.failed, send.number, told, sent=asked)
 

@@ -47,7 +47,7 @@ def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
 
 def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> None:
     """Handle the error code of a heartbeat or commit that concerns the membership itself."""
-    told = f"the coordinator answered {error.name.upper()}"
+    told = f"the coordinator responded {error.name.upper()}"
     if error is ErrorCode.unknown_member_id:
         lose_membership(member, told, forget=True)
     elif error is ErrorCode.illegal_generation:

@@ -51,7 +51,7 @@ def handle_join_response(member: MembershipState, response: JoinGroupResponse, n
         send_join(member, now)
     elif response.error is ErrorCode.unknown_member_id:
         lose_membership(member, "the group does not know this member any more", forget=True)
-        _retry(member, "JoinGroup was answered UNKNOWN_MEMBER_ID", now)
+        _retry(member, "JoinGroup failed with UNKNOWN_MEMBER_ID", now)
     else:
         _refused(member, response.error, "JoinGroup", now)
 
@@ -105,9 +105,9 @@ def handle_sync_response(member: MembershipState, response: SyncGroupResponse, n
     ):
         forget = response.error is ErrorCode.unknown_member_id
         lose_membership(
-            member, f"SyncGroup was answered {response.error.name.upper()}", forget=forget
+            member, f"SyncGroup failed with {response.error.name.upper()}", forget=forget
         )
-        _retry(member, f"SyncGroup was answered {response.error.name.upper()}", now)
+        _retry(member, f"SyncGroup failed with {response.error.name.upper()}", now)
     else:
         _refused(member, response.error, "SyncGroup", now)
 
@@ -175,7 +175,7 @@ def _refused(member: MembershipState, error: ErrorCode, asked: str, now: int) ->
         return
     if moves_coordinator(error):
         member.actions.append(ForgetCoordinator())
-    _retry(member, f"{asked} was answered {error.name.upper()}", now)
+    _retry(member, f"{asked} failed with {error.name.upper()}", now)
 
 
 def _retry(member: MembershipState, error: str, now: int) -> None:

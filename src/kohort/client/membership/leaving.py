@@ -57,7 +57,8 @@ def leave_failed(member: MembershipState, error: str, now: int) -> None:
     if again >= member.leave_until:
         member.tell(
             "left",
-            f"without the coordinator's answer ({error}): the session timeout ends the membership",
+            f"without the coordinator's response ({error}): "
+            "the session timeout ends the membership",
         )
         be_left(member)
     else:

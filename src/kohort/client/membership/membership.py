@@ -192,7 +192,7 @@ class Membership(MembershipState):
     def _why_expired(self, late: int) -> str:
         config = self.config
         if self.session.waits_for_session:
-            told = f"no heartbeat was answered for {config.session_timeout_ms} ms"
+            told = f"no heartbeat got a response for {config.session_timeout_ms} ms"
         else:
             told = (
                 f"the group waits {config.rebalance_timeout_ms} ms for a member, and may "

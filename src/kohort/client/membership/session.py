@@ -109,7 +109,7 @@ class MemberSession:
         self.in_flight, self._sent, self.beat_at = number, now, None
 
     def responded(self, now: int, *, included: bool) -> None:
-        """The coordinator knew the member when the answered heartbeat was sent."""
+        """The coordinator knew the member when it was sent the heartbeat of this response."""
         if included:
             self.included_at = self._sent
         self._heard(self._sent)

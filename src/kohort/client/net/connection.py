@@ -305,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         waited = self._loop.time() - first.sent
         self.fail(
             RequestTimeoutError(
-                f"{first.api} was not answered within {waited:.1f} s; the connection is closed"
+                f"{first.api} got no response within {waited:.1f} s; the connection is closed"
             )
         )
 
@@ -357,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
             else ("; is this a Kafka listener with that security protocol?")
         )
         return BrokerUnreachableError(
-            f"{named(self.address)} answered what cannot be read: {error}{hint}"
+            f"{named(self.address)} sent a response that cannot be read: {error}{hint}"
         )
 
     # Idleness, authentication

@@ -18,7 +18,7 @@ Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
 
 NEXT_AFTER_S: Final = 1.0
-"""Time after which the next broker is tried beside one that has not answered yet."""
+"""Time after which the next broker is tried beside one that has not responded yet."""
 
 
 class Connections:

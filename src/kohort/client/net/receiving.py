@@ -59,7 +59,7 @@ class Receiver:
             size = _read_size(shared, self._start)[0]
             if not LEAST <= size <= self._limit:
                 raise MalformedError(
-                    f"an answer of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
+                    f"a response of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
                 )
             if rest < 4 + size:
                 self._begin(size)

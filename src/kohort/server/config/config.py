@@ -89,7 +89,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def advertise(self) -> Address | None:
-        """What clients are told to connect to, None: what is listened on."""
+        """The address that clients connect to; None: the address that is listened on."""
         text = self["advertised.listeners"]
         return None if text is None else parse_address(text)
 

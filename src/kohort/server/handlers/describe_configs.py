@@ -1,6 +1,6 @@
 """DescribeConfigs (32) v1-4: configs of topics and of the broker (KIP-133, KIP-226).
 
-v1 has synonyms, v3 the type and, if asked for, the documentation. An empty list of names asks for
+v1 has synonyms, v3 the type and, if requested, the documentation. An empty list of names asks for
 all, as null does.
 
 Broker configs are read-only: they are set when the server starts. Groups have no configs of their

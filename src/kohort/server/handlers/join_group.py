@@ -47,7 +47,7 @@ def _respond(exchange: Exchange, response: JoinGroupResponse) -> None:
         error=response.error,
         generation=response.generation,
         protocol_type=response.protocol_type,
-        # Kafka's oddity: a protocol named "" is told as none.
+        # Kafka's oddity: a protocol named "" is sent as none.
         protocol_name=response.protocol_name or None,
         leader=response.leader,
         skip_assignment=response.skip_assignment,

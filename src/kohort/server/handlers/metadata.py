@@ -54,7 +54,7 @@ async def _create_and_respond(
     services: Services, exchange: Exchange, request: Any, missing: list[str]
 ) -> None:
     topics, partitions = services.topics, services.config["num.partitions"]
-    # What exceeds the limit is unknown, as all missing topics are in Kafka, and asked for again.
+    # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
     wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
     outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
     refused = {

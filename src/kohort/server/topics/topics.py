@@ -7,7 +7,7 @@ A change happens in this order, so that a power loss at any point leaves topics 
    they are on the disk;
 3. the record is appended and replayed, which is the moment when it happened: a topic that Metadata
    shows takes appends, a deleted one does not;
-4. the record is on the disk (`durable`), and only then the client is told;
+4. the record is on the disk (`durable`), and only then the response is sent;
 5. the directories of a deleted topic are removed, and groups forget its offsets.
 
 Changes by clients follow one another (`changing`), and wait for the disk in other threads.
