@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kohort.log.base import Appended
+from kohort.log.base import Appended, LogConfig
 from kohort.protocol.batches import decode_records, head, read_header
 from kohort.types import TopicPartition
 
@@ -11,6 +11,7 @@ class FakeLog:
     def __init__(self, partition=0):
         self.topic_partition = TopicPartition("__consumer_offsets", partition)
         self.batches = []
+        self.config = LogConfig()
         self.end_offset = 0
         self.start_offset = 0
         self.failure = None

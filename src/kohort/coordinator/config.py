@@ -1,6 +1,9 @@
 """Configuration of the coordinator, by Kafka's names and with Kafka's defaults."""
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_COMMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,10 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     """Counted in UTF-16 units, as Java counts the chars of a string."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    max_commit_bytes: int = MAX_COMMIT_BYTES
+    """Largest batch that one OffsetCommit may become in the log."""
+    max_pending_bytes: int = 4 * 1024 * 1024
+    """Memory of pending member ids, per partition of `__consumer_offsets`."""
     max_record_bytes: int = 1_048_588
     """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
     """

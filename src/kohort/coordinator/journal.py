@@ -51,3 +51,15 @@ class Rebalance:
     def sync_ms(self) -> int:
         """Duration of the sync phase in ms, 0 if it was not reached."""
         return 0 if self.joined is None else self.ended - self.joined
+
+    @property
+    def characters(self) -> int:
+        """Length of the strings that this entry keeps."""
+        return (
+            len(self.group)
+            + sum(
+                len(each.member_id) + len(each.client_id) + len(each.reason) for each in self.causes
+            )
+            + sum(map(len, self.members))
+            + sum(map(len, self.awaited))
+        )

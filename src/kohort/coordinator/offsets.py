@@ -11,7 +11,7 @@ Whether a commit is accepted depends on the member and generation that it names:
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
@@ -48,6 +48,8 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
+RECORD_OVERHEAD = 32
+"""Most bytes of a record of an offset beside its group, topic and value."""
 _LAST_TIMESTAMP = 2**63 - 1
 _EMPTY = State.EMPTY
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
@@ -99,6 +101,10 @@ def commit_offsets(
             records.append(OffsetCommits(request.group, topic, partitions, values))
         partitions.append(partition)
         values.append(value)
+    if _too_large_to_log(records, config):
+        size = ErrorCode.invalid_commit_offset_size
+        results = [(at, error or size) for at, error in results]
+        records = []
     return Result(
         tuple(records), (Reply(request.request_id, OffsetCommitResponse(tuple(results))),)
     )
@@ -109,6 +115,7 @@ def commit_columns(
     committer: Committer,
     version: int,
     topics: Sequence[OffsetColumns],
+    config: GroupConfig,
     now: Instant,
     timestamp: Timestamp,
 ) -> ErrorCode | list[OffsetCommits]:
@@ -127,7 +134,19 @@ def commit_columns(
         records.append(
             OffsetCommits(group_id, topic, partitions, pack_offsets(positions, timestamp, topic_id))
         )
-    return records
+    return ErrorCode.invalid_commit_offset_size if _too_large_to_log(records, config) else records
+
+
+def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupConfig) -> bool:
+    """Whether a commit would be too large for one batch, since each record has the group's id.
+
+    Kafka's log refuses it then, and its coordinator responds with INVALID_COMMIT_OFFSET_SIZE.
+    """
+    size = 0
+    for group, topic, partitions, values in commits:
+        group_bytes = len(group) if group.isascii() else 3 * len(group)
+        size += len(partitions) * (len(values[0]) + len(topic) + group_bytes + RECORD_OVERHEAD)
+    return size > config.max_commit_bytes
 
 
 def _keep_alive(group: Group, member_id: str, now: Instant) -> None:

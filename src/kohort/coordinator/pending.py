@@ -41,6 +41,10 @@ class PendingMembers:
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 
+    def get(self, member_id: str) -> PendingMember | None:
+        """The pending id, None if it is not pending."""
+        return self._members.get(member_id)
+
     def add(self, pending: PendingMember) -> None:
         """Add an id; an earlier one of the same client and connection is no longer awaited."""
         self._members[pending.member_id] = pending

@@ -12,7 +12,7 @@ A shard does no I/O and never fails half-way: if the append of its records fails
 it and loads a new one.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -72,6 +72,9 @@ from kohort.coordinator.sync import sync_group, sync_phase_ends
 from kohort.errors import ErrorCode
 from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
+PENDING_OVERHEAD: Final = 1_000
+"""Memory of a pending id beside its strings: its timer and its places in tables."""
+
 Event = Request | TimerFired | ConnectionClosed | TopicsDeleted | ExpireOffsets
 
 
@@ -83,6 +86,9 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self._awaiting: dict[ConnectionId, frozenset[str]] = {}
         """Connection → groups that wait for an id which was handed out by it."""
+        self._handed_out: deque[tuple[str, str, int]] = deque()
+        """(group, member id, its memory) of pending ids, oldest first, and of some that joined."""
+        self._handed_out_bytes = 0
 
     def __repr__(self) -> str:
         return f"<Shard groups={len(self.groups)}>"
@@ -118,7 +124,13 @@ class Shard:
         Returns the error for all partitions, or the records if there is none.
         """
         return commit_columns(
-            self.groups.get(committer.group), committer, version, topics, now, timestamp
+            self.groups.get(committer.group),
+            committer,
+            version,
+            topics,
+            self.config,
+            now,
+            timestamp,
         )
 
     def loaded(self, now: Instant, timestamp: Timestamp) -> Result:
@@ -194,6 +206,8 @@ class Shard:
         else:
             join_group(group, request, step)
             self._note_awaiting(group, request.connection)
+            if not request.member_id:
+                self._note_handed_out(group, request, step)
         return step.result()
 
     def _note_awaiting(self, group: Group, connection: ConnectionId) -> None:
@@ -204,6 +218,28 @@ class Shard:
             self._awaiting[connection] = groups - {group.id}
             if len(groups) == 1:
                 del self._awaiting[connection]
+
+    def _note_handed_out(self, group: Group, request: JoinGroup, step: Step) -> None:
+        """Bound the memory of pending ids: the oldest ones are forgotten first.
+
+        Kafka keeps all until their session timeout. A client that joins with a forgotten id gets
+        UNKNOWN_MEMBER_ID, and requests another.
+        """
+        pending = group.pending.get(f"{request.client_id}-{request.fresh_id}")
+        if pending is None:
+            return
+        size = PENDING_OVERHEAD + len(pending.member_id) + len(pending.client_id)
+        if not request.client_id.isascii():
+            size *= 4
+        self._handed_out.append((group.id, pending.member_id, size))
+        self._handed_out_bytes += size
+        while self._handed_out_bytes > self.config.max_pending_bytes and len(self._handed_out) > 1:
+            group_id, member_id, size = self._handed_out.popleft()
+            self._handed_out_bytes -= size
+            forgotten = self.groups.get(group_id)
+            if forgotten is not None and forgotten.pending.pop(member_id) is not None:
+                step.cancel_timer(SessionExpires(group_id, member_id))
+                maybe_complete_join(forgotten, step)
 
     def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)

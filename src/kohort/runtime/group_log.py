@@ -19,6 +19,11 @@ from kohort.types import Timestamp
 
 _READ_BYTES = 1 << 20
 _BATCH_BYTES = 1 << 19
+_DIVIDED_BYTES = 1 << 24
+"""Size at which the records of one event and group are divided: tombstones of very many offsets.
+
+A commit is never so large (`GroupConfig.max_commit_bytes`).
+"""
 
 
 def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Timestamp) -> None:
@@ -28,13 +33,14 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Timesta
     common batch. Raises OSError or KafkaError if the log refuses. Records appended before that
     stay.
     """
+    divided = min(_DIVIDED_BYTES, log.config.segment_bytes // 2)
     parts: list[bytes] = []
     count = size = 0
     for records in decisions:
         group = None
         for record in records:
             new_group = record.group if isinstance(record, OffsetCommits) else record.key.group
-            if size > _BATCH_BYTES and new_group != group:
+            if size > _BATCH_BYTES and (new_group != group or size > divided):
                 log.append_encoded(b"".join(parts), count, now)
                 parts, count, size = [], 0, 0
             group = new_group

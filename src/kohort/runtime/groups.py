@@ -35,6 +35,8 @@ logger = logging.getLogger("kohort.groups")
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _JOURNAL_GROUPS = 1_000
 _JOURNAL_ENTRIES = 100
+_JOURNAL_CHARACTERS = 32 * 1024 * 1024
+"""Length of all strings in the journal; clients choose ids, client ids and reasons."""
 
 
 class Groups:
@@ -67,6 +69,7 @@ class Groups:
         self._expiration: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
         self._journal: OrderedDict[str, list[Rebalance]] = OrderedDict()
+        self._journal_characters = 0
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
         self._to_flush: list[ShardHost] = []
@@ -249,7 +252,8 @@ class Groups:
     def journal(self, group_id: str) -> Sequence[Rebalance]:
         """The latest rebalances of a group, oldest first: at most 100, of 1,000 groups.
 
-        They are of this process; the journal is not logged.
+        Entries with very long ids push those of other groups out sooner. They are of this process;
+        the journal is not logged.
         """
         return tuple(self._journal.get(group_id, ()))
 
@@ -271,9 +275,17 @@ class Groups:
         # a deque takes 600 bytes, and most have few
         entries = self._journal.setdefault(rebalance.group, [])
         entries.append(rebalance)
-        del entries[:-_JOURNAL_ENTRIES]
+        self._journal_characters += rebalance.characters
+        if len(entries) > _JOURNAL_ENTRIES:
+            self._journal_characters -= entries.pop(0).characters
         self._journal.move_to_end(rebalance.group)
         if len(self._journal) > _JOURNAL_GROUPS:
-            self._journal.popitem(last=False)
+            _, forgotten = self._journal.popitem(last=False)
+            self._journal_characters -= sum(each.characters for each in forgotten)
+        while self._journal_characters > _JOURNAL_CHARACTERS:
+            group, entries = next(iter(self._journal.items()))
+            self._journal_characters -= entries.pop(0).characters
+            if not entries:
+                del self._journal[group]
         for listener in self.on_rebalance:
             listener(rebalance)

@@ -6,7 +6,12 @@ import struct
 import time
 from pathlib import Path
 
+from kio.index import load_response_schema
+from kio.serial import entity_reader
+
+from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
+from kohort.protocol.error_codes import errors_in
 from live.server.server import Server, frame, serving, until
 
 NOW = int(time.time() * 1000)
@@ -88,3 +93,62 @@ def test_forty_readers_that_never_read(tmp_path: Path) -> None:
         for reader in readers:
             reader.socket.close()
         until(lambda: server.resident_mb - before < 150)
+
+
+def commit(group: str, partitions: int) -> bytes:
+    offsets = [{"partition_index": n, "committed_offset": n} for n in range(partitions)]
+    return frame(
+        "offset_commit",
+        8,
+        group_id=group,
+        topics=[{"name": "wide", "partitions": offsets}],
+    )
+
+
+def errors(response: bytes) -> set[int]:
+    """Of an OffsetCommit v8."""
+    entity, _ = entity_reader(load_response_schema(8, 8))(response, 5)
+    return errors_in(entity)
+
+
+def test_a_commit_of_a_long_group_id_harms_nobody_else(tmp_path: Path) -> None:
+    settings = {"offsets.topic.num.partitions": "1", "num.partitions": "4000"}
+    with serving(tmp_path, settings | {"storage": "memory"}) as server:
+        client = Client(server)
+        topics = [{"name": "wide"}]
+        client.ask(frame("metadata", 8, topics=topics, allow_auto_topic_creation=True))
+        before = server.resident_mb
+        assert errors(client.ask(commit("orders", 3))) == set()
+        large = errors(client.ask(commit("g" * 32_000, 4_000)))
+        assert large == {ErrorCode.invalid_commit_offset_size}
+        assert errors(client.ask(commit("orders", 4_000))) == set()
+        print(f"long group id: {server.resident_mb - before:.0f} MB more")
+        assert "failed" not in (tmp_path / "server.log").read_text()
+        assert server.resident_mb - before < 50
+
+
+def join(group: str, client_id: str, reason: str = "") -> bytes:
+    return frame(
+        "join_group",
+        9,
+        client_id=client_id,
+        group_id=group,
+        session_timeout=1_800_000,
+        rebalance_timeout=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": b""}],
+        reason=reason,
+    )
+
+
+def test_pending_ids_with_long_client_ids(tmp_path: Path) -> None:
+    with serving(tmp_path, {"storage": "memory"}) as server:
+        client = Client(server)
+        client.ask(join("g", "warm"))
+        before = server.resident_mb
+        for n in range(6_000):
+            client.ask(join(f"g{n % 500}", "c" * 30_000))
+        grown = server.resident_mb - before
+        print(f"6,000 pending ids: {grown:.0f} MB more")
+        assert grown < 150

@@ -7,7 +7,8 @@ Requests and answers pass through their bytes on the way, so a test sees what a 
 """
 
 import asyncio
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -69,6 +70,9 @@ class FakeExchange:
             "errors that are not counted"
         )
         self._finish(entity)
+
+    def callback(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
+        return partial(function, self, *arguments)
 
     def end_without_response(self) -> None:
         self._finish(NO_ANSWER)

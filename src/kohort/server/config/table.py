@@ -79,6 +79,11 @@ _GROUPS = (
         "0 with --dev.",
     ),
     ConfigDef(
+        name="group.pending.max.bytes", kind="long", default=64 * _MEBI, minimum=_MEBI, ours=True,
+        doc="Memory of member ids that were handed out and not yet joined with, divided evenly "
+        "over the partitions of __consumer_offsets; beyond it, the oldest are forgotten.",
+    ),
+    ConfigDef(
         name="group.max.size", kind="int", default=INT_MAX, minimum=1,
         doc="Largest number of members in one group; a further JoinGroup is rejected with "
         "GROUP_MAX_SIZE_REACHED.",

@@ -15,6 +15,15 @@ from typing import Final
 _MS: Final = timedelta(milliseconds=1)
 
 
+REASON_CHARS: Final = 255
+"""Characters of a reason that are kept; Kafka's clients cut it there (KIP-800)."""
+
+
+def cut_reason(reason: str | None) -> str | None:
+    """A member's reason to join or leave, as long as the journal keeps it."""
+    return None if reason is None else reason[:REASON_CHARS]
+
+
 def milliseconds(duration: timedelta) -> int:
     """A duration of the wire as the number that was sent."""
     return duration // _MS

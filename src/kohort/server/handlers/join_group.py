@@ -11,7 +11,7 @@ from typing import Any
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.protocol import response_fast_path
-from kohort.server.handlers import milliseconds
+from kohort.server.handlers import cut_reason, milliseconds
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -34,7 +34,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             instance_id=request.group_instance_id if version >= 5 else None,
             protocol_type=request.protocol_type,
             protocols=tuple((each.name, each.metadata) for each in request.protocols),
-            reason=request.reason if version >= 8 else None,
+            reason=cut_reason(request.reason) if version >= 8 else None,
             fresh_id="" if request.member_id else services.new_id(),
             connection=exchange.connection,
         )

@@ -10,6 +10,7 @@ from typing import Any
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse
 from kohort.protocol.messages import response as new_response
+from kohort.server.handlers import cut_reason
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -33,7 +34,7 @@ def _members(version: int, request: Any) -> tuple[LeavingMember, ...]:
         LeavingMember(
             member_id=each.member_id,
             instance_id=each.group_instance_id,
-            reason=each.reason if version >= 5 else None,
+            reason=cut_reason(each.reason) if version >= 5 else None,
         )
         for each in request.members
     )

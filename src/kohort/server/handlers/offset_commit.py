@@ -76,11 +76,21 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
 FAST_PATHS: Final = dict.fromkeys((8, 9, 10), _from_bytes)
 
 
-@lru_cache(maxsize=4_096)
+_CACHED_BYTES: Final = 512
+"""Longer fields are legal and rare: they must not fill a cache that counts entries."""
+
+
 def _committer(member: bytes) -> Committer | None:
     # A member sends the same fields from one rebalance to the next.
+    return _cached_committer(member) if len(member) <= _CACHED_BYTES else _read_committer(member)
+
+
+def _read_committer(member: bytes) -> Committer | None:
     read = read_member(member, 0)
     return None if read is None else Committer(*read)
+
+
+_cached_committer = lru_cache(maxsize=4_096)(_read_committer)
 
 
 def _columns(

@@ -9,49 +9,112 @@ An error of the whole group stands in every partition in v1, at the top in v2-7 
 entry from v8.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
+from kohort.protocol.error_codes import errors_in
+from kohort.protocol.messages import encode
 from kohort.protocol.messages import response as new_response
+from kohort.protocol.packing import pack_compact_array
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
-from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
 from kohort.types import TopicPartition
 
 _Fields: TypeAlias = dict[str, Any]
 """Fields of a struct of the response."""
 
+REPEATED_UP_TO: Final = 1024 * 1024
+"""Size of a response up to which a group that is named again is fetched again, as in Kafka."""
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+_HEAD: Final = b"\0\0\0\0"
+"""The throttle time; from v8 on the groups and the tags follow."""
+_BEFORE_GROUP: Final = len(_HEAD) + 1
+"""Bytes before the only group of a response: the throttle time and the number of groups."""
+_TAGS: Final = b"\0"
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Ask the shard of every group, and respond once all of them have."""
     version = exchange.version
-    groups = [
-        _Group(services, version, each) for each in (request.groups if version >= 8 else (request,))
-    ]
-    collector = ResponseCollector(exchange.callback(_respond, groups))
-    for group in groups:
-        services.groups.submit(
-            OffsetFetch(
-                request_id=collector.callback(),
-                group=group.id,
-                partitions=group.partitions(),
-                require_stable=request.require_stable if version >= 7 else False,
-                topic_ids=group.topic_ids(),
-            )
-        )
-    collector.seal()
+    asked = request.groups if version >= 8 else (request,)
+    if len(asked) != 1:
+        return _fetch_many(services, exchange, request)
+    group = _Group(services, version, asked[0])
+    _submit(services, request, version, group, exchange.callback(_respond, group))
+    return None
 
 
-def _respond(
-    exchange: Exchange, groups: Sequence["_Group"], responses: Sequence[OffsetFetchResponse]
+def _submit(
+    services: Services,
+    request: Any,
+    version: int,
+    group: "_Group",
+    respond: Callable[[OffsetFetchResponse], None],
 ) -> None:
-    entries = [group.entry(response) for group, response in zip(groups, responses, strict=True)]
-    fields = {"groups": entries} if exchange.version >= 8 else entries[0]
+    services.groups.submit(
+        OffsetFetch(
+            request_id=respond,
+            group=group.id,
+            partitions=group.partitions(),
+            require_stable=request.require_stable if version >= 7 else False,
+            topic_ids=group.topic_ids(),
+        )
+    )
+
+
+def _respond(exchange: Exchange, group: "_Group", response: OffsetFetchResponse) -> None:
+    entry = group.entry(response)
+    fields = {"groups": [entry]} if exchange.version >= 8 else entry
     exchange.respond(new_response(exchange.api_key, exchange.version, **fields))
+
+
+async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> None:
+    """Fetch one group after the other, each encoded before the next, giving way in between.
+
+    In a large response, a group that is named again gets INVALID_REQUEST: a kilobyte of names must
+    not become hundreds of megabytes.
+    """
+    slices = TimeSlices()
+    pieces: list[bytes] = [_HEAD + pack_compact_array(len(request.groups))]
+    errors: set[int] = set()
+    seen: set[str] = set()
+    size = 0
+    for asked in request.groups:
+        await slices.give_way()
+        group = _Group(services, exchange.version, asked)
+        if group.id in seen and size > REPEATED_UP_TO:
+            response = OffsetFetchResponse(error=ErrorCode.invalid_request)
+        else:
+            response = await _fetched(services, request, exchange.version, group)
+        seen.add(group.id)
+        fields = {"groups": [group.entry(response)]}
+        alone = new_response(exchange.api_key, exchange.version, **fields)
+        errors |= errors_in(alone)
+        pieces.append(encode(alone)[_BEFORE_GROUP : -len(_TAGS)])
+        size += len(pieces[-1])
+    pieces.append(_TAGS)
+    exchange.respond_encoded(pieces, errors)
+
+
+async def _fetched(
+    services: Services, request: Any, version: int, group: "_Group"
+) -> OffsetFetchResponse:
+    waiter: asyncio.Future[OffsetFetchResponse] = asyncio.get_running_loop().create_future()
+
+    def respond(response: OffsetFetchResponse) -> None:
+        if not waiter.done():
+            waiter.set_result(response)
+
+    _submit(services, request, version, group, respond)
+    return waiter.result() if waiter.done() else await waiter
 
 
 class _Group:
