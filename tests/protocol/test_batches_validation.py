@@ -8,7 +8,7 @@ import time
 import cramjam
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kohort.errors import ErrorCode, KafkaError
@@ -292,8 +292,18 @@ def test_the_max_timestamp_is_that_of_the_records_whatever_the_header_says(codec
     assert [record.timestamp for record in batches.decode_records(corrected)] == times
 
 
+_anything = st.tuples(st.integers(-(2**41), 2**41), st.integers(0, 300))
+# Runs of one size are read by columns: deltas of one and of two bytes, their limits, and negatives.
+_DELTAS = ([0, 1, 2, 62, 63], [64, 65, 191, 192, 8_191], [63, 64, 8_191, 8_192], [-1, 3, -65, 64])
+_of_one_size = st.sampled_from(_DELTAS).flatmap(
+    lambda deltas: st.lists(st.tuples(st.sampled_from(deltas), st.just(5)), min_size=1)
+)
+
+
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(-(2**41), 2**41), st.integers(0, 300)), min_size=1))
+@given(st.lists(_anything, min_size=1) | _of_one_size)
+@example([(number // 9, 100) for number in range(3_000)])
+@example([(0, 5), *[(63 - number % 64, 5) for number in range(300)]])
 def test_the_largest_timestamp_delta_is_that_of_a_full_walk(found):
     times = [NOW + delta for delta, _ in found]
     batch = batches.build(

@@ -5,7 +5,7 @@ All fields of the header and the CRC are always checked. Of the records:
 - Their number and lengths are always checked. A batch with a wrong count or broken records would
   stop every consumer of the partition. That costs 0.15 µs a record, and decompression of a
   compressed batch.
-- Their largest timestamp is always looked for (0.2 µs a record), unless the topic has
+- Their largest timestamp is always looked for (at most 0.2 µs a record), unless the topic has
   LogAppendTime. A header with another max timestamp is corrected, as Kafka does: retention by time
   and ListOffsets by timestamp go by it.
 - Their keys and each timestamp (1 µs a record) are checked only where the response depends on them.
