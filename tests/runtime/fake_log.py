@@ -35,6 +35,10 @@ class FakeLog:
     def high_watermark(self):
         return self.end_offset
 
+    @property
+    def size(self):
+        return sum(map(len, self.batches))
+
     def ensure_open(self):
         pass
 

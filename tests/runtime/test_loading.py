@@ -210,7 +210,7 @@ async def test_loading_gives_way_to_others():
     served = Served([large_log()])
     served.groups.start()
     seen = []
-    for _ in range(10):
+    for _ in range(40):
         await asyncio.sleep(0)
         seen.append(len(list(served.groups.groups())))
     assert seen[-1] == 40

@@ -6,7 +6,7 @@ garbage collector does not traverse them. To readers this is an ordinary mapping
 values.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import intern
 
 from kohort.coordinator.records import OffsetCommitValue, unpack_offset
@@ -40,6 +40,11 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         known = self._topics.get(topic)
         if known is not None and known.pop(partition, None) is not None and not known:
             del self._topics[topic]
+
+    @property
+    def topics(self) -> Iterable[str]:
+        """The topics that have an offset."""
+        return self._topics.keys()
 
     def of_topics(self, topics: frozenset[str]) -> Iterator[TopicPartition]:
         """The partitions of these topics that have an offset; costs nothing for other topics."""

@@ -146,6 +146,12 @@ _USUAL_OFFSET: Final = struct.Struct(">hqiBq3s16s")
 """v4 without metadata, with a topic id."""
 _USUAL_START: Final = b"\x00\x04"
 _USUAL_END: Final = struct.Struct(">Bq3s16s")
+USUAL_OFFSET_SIZE: Final = _USUAL_OFFSET.size
+_USUAL_BYTES: Final = (
+    *((0, b"\x00"), (1, b"\x04"), (14, b"\x01")),
+    *((23, b"\x01"), (24, b"\x00"), (25, b"\x10")),
+)
+"""The bytes that all such values have in common, by position."""
 _OFFSET_V1: Final = struct.Struct(">hq")
 _TIMESTAMP_NO_TAGS: Final = struct.Struct(">qB")
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
@@ -192,6 +198,14 @@ def pack_offsets(
 @lru_cache(maxsize=256)
 def _cutter(count: int) -> struct.Struct:
     return struct.Struct(f"{_USUAL_OFFSET.size}s" * count)
+
+
+def are_usual_offsets(values: bytes) -> bool:
+    """Whether the bytes are values of v4 without metadata and with a topic id, one or more."""
+    count, rest = divmod(len(values), USUAL_OFFSET_SIZE)
+    return not rest and all(
+        values[at::USUAL_OFFSET_SIZE] == byte * count for at, byte in _USUAL_BYTES
+    )
 
 
 def pack_offset(

@@ -178,7 +178,7 @@ def measure(data: Buffer, position: int, count: int) -> None:
             length, former = position - start, length
             alike = alike + 1 if length == former else 0
             if alike > 2 and left:  # four of a size: more may follow
-                same = _repeats(data, start, length, min(left, _RUN))
+                same = equal_sizes(data, start, length, min(left, _RUN))
                 position += same * length
                 left -= same
     except IndexError:
@@ -220,7 +220,7 @@ def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
             length, former = position - start, length
             alike = alike + 1 if length == former else 0
             if alike > 2 and left:
-                same = _repeats(data, start, length, min(left, _RUN))
+                same = equal_sizes(data, start, length, min(left, _RUN))
                 run = _largest_of_run(data, at + 1 + length, length, same)
                 if run is not None:
                     largest = max(largest, run)
@@ -256,7 +256,7 @@ def _largest_of_run(data: Buffer, at: int, step: int, count: int) -> int | None:
     return (least & 127 | most << 7) >> 1
 
 
-def _repeats(data: Buffer, start: int, step: int, limit: int) -> int:
+def equal_sizes(data: Buffer, start: int, step: int, limit: int) -> int:
     """How many of the next `limit` records have the length `step` of the one at `start`.
 
     They are compared by slices, not one by one. Records of one size are common, and take a tenth of
@@ -281,7 +281,7 @@ def walk(data: Buffer, position: int, count: int) -> Iterator[RawRecord]:
     _validate_count(data, position, count)
     try:
         for _ in range(count):
-            record = _read(data, position)
+            record = read_record(data, position)
             yield record
             position = record[1]
     except IndexError:
@@ -308,7 +308,8 @@ def _validate_count(data: Buffer, position: int, count: int) -> None:
         raise invalid(f"{len(data) - position} bytes do not hold {count} records")
 
 
-def _read(data: Buffer, start: int) -> RawRecord:
+def read_record(data: Buffer, start: int) -> RawRecord:
+    """The record at `start`. Raises IndexError at the end of `data`, KafkaError INVALID_RECORD."""
     size, position = read_zigzag_varint(data, start)
     end = position + size
     position += 1  # attributes are unused

@@ -8,16 +8,15 @@ from kohort.coordinator.records import (
     CorruptRecordError,
     OffsetCommits,
     Record,
-    Row,
-    decode,
     encode,
     offset_key_start,
 )
 from kohort.log.base import Log
-from kohort.protocol.batches import decode_records, encode_pair, encode_run, iterate, key_head
+from kohort.protocol.batches import encode_pair, encode_run, inflate, iterate, key_head
+from kohort.runtime.commit_runs import read_batch
 from kohort.types import Timestamp
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
 _BATCH_BYTES = 1 << 19
 _DIVIDED_BYTES = 1 << 24
 """Size at which the records of one event and group are divided: tombstones of very many offsets.
@@ -74,8 +73,8 @@ def _key_head(group: str, topic: str) -> bytes:
 _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 
 
-def read_records(log: Log) -> Iterator[list[Row]]:
-    """All records of the log, in chunks.
+def read_records(log: Log) -> Iterator[list[Record]]:
+    """All records of the log, in chunks that are read in some milliseconds each.
 
     Records of other protocols than the classic one are skipped.
 
@@ -91,18 +90,10 @@ def read_records(log: Log) -> Iterator[list[Row]]:
                 f"{log.topic_partition} holds nothing from offset {offset} on, though it ends at "
                 f"{log.high_watermark}"
             )
-        found: list[Row] = []
+        found: list[Record] = []
         for position, header in iterate(data):
             offset = header.last_offset + 1
             if not header.is_control:
-                found += _group_records(data, position)
+                content = inflate(memoryview(data)[position:], header)
+                found += read_batch(content, header.record_count)
         yield found
-
-
-def _group_records(data: bytes | memoryview, position: int) -> Iterator[Row]:
-    for raw in decode_records(data, position):
-        if raw.key is None:
-            raise CorruptRecordError(f"record {raw.offset} of __consumer_offsets has no key")
-        record = decode(raw.key, raw.value)
-        if record is not None:
-            yield record

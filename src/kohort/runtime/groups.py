@@ -114,7 +114,8 @@ class Groups:
             await host.close()
 
     async def _load(self) -> None:
-        for host in self._hosts:
+        # The smallest first: most shards serve before the largest is read.
+        for host in sorted(self._hosts, key=lambda host: host.log.size):
             await host.load()
 
     # --- requests and events ---

@@ -82,9 +82,7 @@ class BackgroundTasks:
         A server that is killed between deleting a topic and forgetting its offsets leaves them.
         """
         await self._groups.loaded()
-        committed = {
-            partition.topic for group in self._groups.groups() for partition in group.offsets
-        }
+        committed = {topic for group in self._groups.groups() for topic in group.offsets.topics}
         gone = committed - {topic.name for topic in self._topics.all()}
         if gone:
             logger.info(

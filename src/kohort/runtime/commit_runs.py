@@ -1,0 +1,165 @@
+"""Reads the records of a batch of `__consumer_offsets`, whole commits at once.
+
+Nearly all records there are committed offsets as this server writes them: one after the other, of
+one size, with keys that differ in the partition alone. Such a stretch is cut into columns at the
+speed of C, by the layout of its first record. The columns show whether all others have that layout.
+Everything else is read record by record, with the same result.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from kohort.coordinator.records import (
+    USUAL_OFFSET_SIZE,
+    CorruptRecordError,
+    OffsetCommitRecord,
+    OffsetCommits,
+    Record,
+    are_usual_offsets,
+    decode,
+)
+from kohort.protocol.records import (
+    RawRecord,
+    equal_sizes,
+    invalid,
+    key_head,
+    read_record,
+    read_zigzag_varint,
+)
+
+_STRETCH: Final = 1_024
+"""Records that are cut at once."""
+_COMMIT_KEY: Final = b"\x00\x01"
+
+
+class _Key(NamedTuple):
+    """The part of a commit's key that a run shares."""
+
+    group: str
+    topic: str
+
+
+def read_batch(content: bytes, count: int) -> Iterator[Record]:
+    """The `count` records of a batch's content, as values to replay in order.
+
+    Records of other protocols than the classic one are skipped. Raises CorruptRecordError if a
+    record does not follow the schema, KafkaError if the content does not hold `count` records.
+    """
+    position = 0
+    while count:
+        try:
+            raw = read_record(content, position)
+        except IndexError:
+            raise invalid("the batch ends before its records do") from None
+        stretch = _stretch(content, raw, count)
+        if stretch is None:
+            record = _read_one(content, raw)
+            if record is not None:
+                yield record
+            position, count = raw[1], count - 1
+        else:
+            yield from stretch
+            read = sum(len(commits.values) for commits in stretch)
+            position, count = position + read * (raw[1] - raw[0]), count - read
+    if position != len(content):
+        raise invalid("the batch goes on after its records")
+
+
+def _read_one(content: bytes, raw: RawRecord) -> Record | None:
+    _, _, _, _, key, value_start, value_end = raw
+    if key is None:
+        raise CorruptRecordError("a record of __consumer_offsets has no key")
+    record = decode(key, None if value_start < 0 else content[value_start:value_end])
+    if isinstance(record, OffsetCommitRecord) and record.value is not None:
+        value = content[value_start:value_end]
+        if are_usual_offsets(value):
+            return OffsetCommits(*record.key[:2], (record.key.partition,), (value,))
+    return record
+
+
+def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommits] | None:
+    """The commits of at least two records of one size from this one on.
+
+    None if they are not such commits.
+    """
+    start, end, _, _, key, value_start, value_end = raw
+    if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != _COMMIT_KEY:
+        return None
+    step = end - start
+    alike = 1 + equal_sizes(content, start, step, min(count, _STRETCH) - 1)
+    if alike < 2:
+        return None
+    head_size = len(key_head(key[:-4]))
+    prefix_size = value_start - 1 - 4 - head_size - start
+    if prefix_size + head_size + 4 + 1 + USUAL_OFFSET_SIZE + 1 != step:
+        return None  # it has headers
+    rows = _cutter(prefix_size, head_size).iter_unpack(content[start : start + alike * step])
+    prefixes, heads, partitions, sizes, values, headers = zip(*rows, strict=True)
+    if (
+        any(b"".join(headers))
+        or sizes.count(sizes[0]) != alike
+        or not _have_equal_varints(b"".join(prefixes), prefix_size)
+        or not are_usual_offsets(b"".join(values))
+    ):
+        return None
+    found: list[OffsetCommits] = []
+    at = 0
+    for head, run in groupby(heads):
+        names, size = _names(head), len(list(run))
+        if names is None:
+            return None
+        columns = partitions[at : at + size], values[at : at + size]
+        found.append(OffsetCommits(names.group, names.topic, *columns))
+        at += size
+    return found
+
+
+def _have_equal_varints(prefixes: bytes, size: int) -> bool:
+    """Whether the varints before the keys end at the same bytes in each of these records."""
+    columns = (prefixes[at::size] for at in range(size))
+    return all(max(column) < 128 or min(column) >= 128 for column in columns)
+
+
+@lru_cache(maxsize=256)
+def _cutter(prefix: int, head: int) -> struct.Struct:
+    """The fields of a record: size to deltas, the key's head, partition, value with its size, and
+    the number of headers.
+    """
+    return struct.Struct(f">{prefix}s{head}si1s{USUAL_OFFSET_SIZE}s1s")
+
+
+_CACHED_BYTES: Final = 512
+"""Longer names are legal and rare: they must not fill a cache that counts entries."""
+
+
+def _names(head: bytes) -> _Key | None:
+    """The group and topic of a key's head, with the length before it; None if it is no such."""
+    return _cached_names(head) if len(head) <= _CACHED_BYTES else _read_names(head)
+
+
+def _read_names(head: bytes) -> _Key | None:
+    size, start = read_zigzag_varint(head, 0)
+    group_at = start + 4
+    topic_at = group_at + _int16(head, start + 2) + 2
+    group, topic = head[group_at : topic_at - 2], head[topic_at:]
+    if (
+        size != len(head) - start + 4
+        or head[start : start + 2] != _COMMIT_KEY
+        or len(head) < topic_at
+        or _int16(head, topic_at - 2) != len(topic)
+    ):
+        return None
+    try:
+        return _Key(group.decode(), topic.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+_cached_names = lru_cache(maxsize=4_096)(_read_names)
+
+
+def _int16(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + 2], "big", signed=True)
