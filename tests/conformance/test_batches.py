@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kohort.conformance.batches import HEADER, Batch, Record, describe, records
+from kohort.conformance.batches import HEADER, BatchRecord, RecordBatch, describe, records
 from kohort.protocol import batches as kohort_batches
 
 
@@ -17,7 +17,7 @@ def one(data: bytes) -> dict[str, Any]:
 
 
 def test_a_batch_is_what_its_description_says() -> None:
-    sent = Batch(
+    sent = RecordBatch(
         records(b"a", b"b", timestamp=5_000), producer_id=9, producer_epoch=1, base_sequence=3
     )
     told = one(sent.encode())
@@ -37,19 +37,19 @@ def test_a_batch_is_what_its_description_says() -> None:
 @pytest.mark.parametrize(
     ("spoiled", "name", "value"),
     [
-        (Batch(crc=1), "crc", "is wrong"),
-        (Batch(magic=1), "magic", 1),
-        (Batch(count=7, last_offset_delta=2), "last_offset_delta", 2),
-        (Batch(base_offset=4), "base_offset", 4),
-        (Batch(attributes=0x20), "attributes", 0x20),
+        (RecordBatch(crc=1), "crc", "is wrong"),
+        (RecordBatch(magic=1), "magic", 1),
+        (RecordBatch(count=7, last_offset_delta=2), "last_offset_delta", 2),
+        (RecordBatch(base_offset=4), "base_offset", 4),
+        (RecordBatch(attributes=0x20), "attributes", 0x20),
     ],
 )
-def test_each_part_can_be_set_by_hand(spoiled: Batch, name: str, value: object) -> None:
+def test_each_part_can_be_set_by_hand(spoiled: RecordBatch, name: str, value: object) -> None:
     assert one(spoiled.encode())[name] == value
 
 
 def test_a_batch_that_is_cut_off_counts_only_when_it_is_the_first() -> None:
-    whole = Batch().encode()
+    whole = RecordBatch().encode()
     assert describe(whole + whole[:-1]) == describe(whole)
     assert describe(whole + whole[:20]) == describe(whole)
     assert describe(whole[:-1]) == [{"cut_off_after": len(whole) - 1}]
@@ -58,8 +58,12 @@ def test_a_batch_that_is_cut_off_counts_only_when_it_is_the_first() -> None:
 
 
 def test_the_server_reads_what_the_judge_writes() -> None:
-    items = [Record(b"v", b"k", headers=[("h", b"1")]), Record(None, None, 999), Record(b"w" * 300)]
-    read = list(kohort_batches.decode_records(Batch(items).encode()))
+    items = [
+        BatchRecord(b"v", b"k", headers=[("h", b"1")]),
+        BatchRecord(None, None, 999),
+        BatchRecord(b"w" * 300),
+    ]
+    read = list(kohort_batches.decode_records(RecordBatch(items).encode()))
     assert [(item.key, item.value, item.timestamp) for item in read] == [
         (b"k", b"v", 1_000),
         (None, None, 999),

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kohort.conformance.entities import (
-    UndecodableError,
+    UndecodableResponseError,
     build,
     decode_response,
     encode_request,
@@ -97,7 +97,7 @@ def test_bytes_behind_an_answer_are_told() -> None:
 @pytest.mark.parametrize("cut", range(4, 10))
 def test_an_answer_that_ends_too_early_is_undecodable(cut: int) -> None:
     frame = response("JoinGroup", 5, error_code=ErrorCode.none, member_id="m", leader="m")
-    with pytest.raises(UndecodableError):
+    with pytest.raises(UndecodableResponseError):
         decode_response("JoinGroup", 5, frame[:cut])
 
 

@@ -11,11 +11,11 @@ from kohort.coordinator.journal import Cause
 from kohort.demo.crew import Departure
 from kohort.demo.group import GroupState, group_state
 from kohort.demo.summary import Outcome, sentences, summary
-from kohort.demo.tally import Report, Tally, tally
+from kohort.demo.tally import WorkReport, WorkTally, tally
 from kohort.demo.words import became, why
 
 REPORTS = (
-    Report(
+    WorkReport(
         member="member-1",
         partition=0,
         first=0,
@@ -23,13 +23,13 @@ REPORTS = (
         at=1,
         carriers={"UA": (1_000, 900, 9_000)},
     ),
-    Report(
+    WorkReport(
         member="member-2", partition=1, first=0, next=400, at=1, carriers={"HA": (400, 400, 400)}
     ),
-    Report(
+    WorkReport(
         member="member-2", partition=1, first=400, next=450, at=2, carriers={"HA": (50, 50, 50)}
     ),
-    Report(
+    WorkReport(
         member="member-1", partition=1, first=400, next=500, at=9, carriers={"HA": (100, 100, 100)}
     ),
 )
@@ -44,7 +44,7 @@ def finished() -> GroupState:
     return group_state("counters-1", json, "flights", {0: 1_000, 1: 500})
 
 
-def outcome(processed: Tally | None = None, state: GroupState | None = None) -> Outcome:
+def outcome(processed: WorkTally | None = None, state: GroupState | None = None) -> Outcome:
     return Outcome(
         group=state or finished(),
         tally=processed or tally(REPORTS),
@@ -89,8 +89,8 @@ def test_what_is_wrong_is_told() -> None:
 
 
 def test_only_a_killed_member_may_make_others_repeat_its_records() -> None:
-    late = Report(member="member-3", partition=0, first=1_000, next=1_100, at=2)
-    again = Report(member="member-1", partition=0, first=1_000, next=1_300, at=3)
+    late = WorkReport(member="member-3", partition=0, first=1_000, next=1_100, at=2)
+    again = WorkReport(member="member-1", partition=0, first=1_000, next=1_300, at=3)
     processed = tally([*REPORTS, late, again])
     assert ("100 records of member-3, which was not killed, were processed again") in outcome(
         processed

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kohort.demo.tally import Report, tally
+from kohort.demo.tally import WorkReport, tally
 
 
-def report(member: str, first: int, following: int, at: float, partition: int = 0) -> Report:
+def report(member: str, first: int, following: int, at: float, partition: int = 0) -> WorkReport:
     flights = following - first
-    return Report(
+    return WorkReport(
         member=member,
         partition=partition,
         first=first,
@@ -46,10 +46,10 @@ def test_the_clock_decides_and_not_the_order_of_arrival() -> None:
 
 def test_a_member_line_becomes_a_report() -> None:
     line = {"partition": 2, "first": 10, "next": 12, "at": 1.5, "carriers": {"HA": [2, 1, -7]}}
-    told = Report.told("a", line)
+    told = WorkReport.told("a", line)
     assert (told.records, told.carriers) == (2, {"HA": (2, 1, -7)})
 
 
 @pytest.mark.parametrize("reports", [[], [report("a", 0, 1, 1)]])
-def test_an_empty_or_short_show(reports: list[Report]) -> None:
+def test_an_empty_or_short_show(reports: list[WorkReport]) -> None:
     assert tally(reports).records == len(reports)

@@ -9,7 +9,7 @@ from demo.examples import ENDS, STARTED, group, told
 from kohort.demo.group import PartitionState, group_state
 from kohort.demo.show import in_hand, merged, next_name
 from kohort.demo.stage import is_telling, svg
-from kohort.demo.tally import Report, tally
+from kohort.demo.tally import WorkReport, tally
 from kohort.demo.view import LEAST_NOTES, Note, Scene, view
 
 
@@ -135,8 +135,8 @@ def test_the_shows_own_notes_and_the_journals_come_in_order() -> None:
 
 def test_work_in_hand_is_what_was_processed_and_not_committed() -> None:
     reports = [
-        Report(member="member-1", partition=0, first=0, next=450, at=1),
-        Report(member="member-2", partition=1, first=0, next=510, at=1),
+        WorkReport(member="member-1", partition=0, first=0, next=450, at=1),
+        WorkReport(member="member-2", partition=1, first=0, next=510, at=1),
     ]
     assert in_hand("member-1", group(), tally(reports)) == 50
     assert in_hand("member-2", group(), tally(reports)) == 10

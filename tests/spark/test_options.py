@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ConfigError
 from kohort.spark import unsupported_options
 from kohort.spark.membership import group_options, validate_group
-from kohort.spark.options import Bound, GroupMode, Subscription, parse_read
+from kohort.spark.options import Bound, GroupMode, TopicSubscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
 from kohort.spark.write_options import parse_write
 from kohort.types import TopicPartition
@@ -31,10 +31,10 @@ def with_dots(more):
 
 class TestSubscription:
     def test_topics(self):
-        assert batch(subscribe="a, b,a").subscription == Subscription(topics=("a", "b"))
+        assert batch(subscribe="a, b,a").subscription == TopicSubscription(topics=("a", "b"))
 
     def test_a_pattern(self):
-        assert batch(subscribe=None, subscribePattern="a.*").subscription == Subscription(
+        assert batch(subscribe=None, subscribePattern="a.*").subscription == TopicSubscription(
             pattern="a.*"
         )
 

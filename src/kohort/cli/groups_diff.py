@@ -14,7 +14,7 @@ from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.resets import Change, committed_by_all, require_same_cluster
+from kohort.client.resets import OffsetChange, committed_by_all, require_same_cluster
 from kohort.types import TopicPartition
 
 NEW, OLD, MOVED = "new", "old", "moved"
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(
-    change: Change, committed: Mapping[TopicPartition, OffsetAndMetadata]
+    change: OffsetChange, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> tuple[object, ...]:
     old, new, current = (
         None if each is None else each.offset

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 
 from kohort.cli.exit_codes import FOUND
 from kohort.cli.output import Table, print_message, show
-from kohort.client.resets import ActiveGroupError, Change, Drift, DriftError, ResetPlan
+from kohort.client.resets import ActiveGroupError, Drift, DriftError, OffsetChange, ResetPlan
 
 
 def show_plan(output: str, plan: ResetPlan) -> None:
@@ -19,7 +19,7 @@ def show_plan(output: str, plan: ResetPlan) -> None:
     )
 
 
-def _row(of: Change) -> Sequence[object]:
+def _row(of: OffsetChange) -> Sequence[object]:
     old, new = (None if each is None else each.offset for each in (of.old, of.new))
     return (of.group, of.partition.topic, of.partition.partition, old, new, of.moves)
 

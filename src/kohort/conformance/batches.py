@@ -29,7 +29,7 @@ CONTROL = 0x20
 
 
 @dataclass(frozen=True)
-class Record:
+class BatchRecord:
     """One record; `timestamp` in ms, relative to nothing."""
 
     value: bytes | None = b"value"
@@ -39,10 +39,10 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RecordBatch:
     """A batch to send; the fields that are None are computed, as a correct producer would."""
 
-    records: Sequence[Record] = field(default_factory=lambda: (Record(),))
+    records: Sequence[BatchRecord] = field(default_factory=lambda: (BatchRecord(),))
     base_offset: int = 0
     leader_epoch: int = -1
     magic: int = 2
@@ -77,12 +77,12 @@ class Batch:
         return self.producer_id, self.producer_epoch, self.base_sequence
 
 
-def records(*values: bytes, timestamp: int = 1_000) -> tuple[Record, ...]:
+def records(*values: bytes, timestamp: int = 1_000) -> tuple[BatchRecord, ...]:
     """Records without keys, one ms apart."""
-    return tuple(Record(value, timestamp=timestamp + n) for n, value in enumerate(values))
+    return tuple(BatchRecord(value, timestamp=timestamp + n) for n, value in enumerate(values))
 
 
-def _encode_records(items: Sequence[Record], base_timestamp: int) -> bytes:
+def _encode_records(items: Sequence[BatchRecord], base_timestamp: int) -> bytes:
     out = bytearray()
     for delta, item in enumerate(items):
         body = bytearray(b"\0") + _varint(item.timestamp - base_timestamp) + _varint(delta)

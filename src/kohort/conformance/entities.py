@@ -35,7 +35,7 @@ from kohort.conformance.batches import describe
 from kohort.conformance.plain import Plain
 
 
-class UndecodableError(Exception):
+class UndecodableResponseError(Exception):
     """A response that is not what its API and version say."""
 
 
@@ -84,7 +84,7 @@ def decode_response(api: str, version: int, frame: bytes) -> dict[str, Plain]:
         _, header_size = entity_reader(cls.__header_schema__)(frame, 0)
         entity, size = entity_reader(cls)(frame, header_size)
     except Exception as error:
-        raise UndecodableError(f"{type(error).__name__}: {error}") from error
+        raise UndecodableResponseError(f"{type(error).__name__}: {error}") from error
     response = plain(entity)
     assert isinstance(response, dict)
     if rest := len(frame) - header_size - size:

@@ -1,7 +1,7 @@
 """Members of classic groups as scenarios play them, with the state that a client library keeps.
 
-A `Member` knows its id, generation and leader from the responses it got, and fills requests with
-them; every field can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The
+A `PlayedMember` knows its id, generation and leader from the responses it got, and fills requests
+with them; every field can be said otherwise in the call (`member.heartbeat(generation_id=7)`). The
 `joining`/`syncing` forms send and go on, `join`/`sync` record the response. `stable` sets the
 scene: a synced group of so many members, unrecorded.
 """
@@ -51,7 +51,7 @@ def protocols(*names: str, metadata: bytes = subscription("t")) -> list[dict[str
 class Joining(Parked):
     """A JoinGroup whose response the member learns from."""
 
-    member: Member
+    member: PlayedMember
 
     async def response(self, seconds: float = 20.0) -> dict[str, Any]:
         return self.member.learn(await super().response(seconds))
@@ -61,7 +61,7 @@ class Joining(Parked):
 
 
 @dataclass
-class Member:
+class PlayedMember:
     """One member of one group on its own connection."""
 
     client: Client
@@ -116,7 +116,7 @@ class Member:
         """JoinGroup, recorded."""
         return await self.joining(version, **values).response()
 
-    async def handshake(self, version: int | None = None) -> Member:
+    async def handshake(self, version: int | None = None) -> PlayedMember:
         """Get a member id (KIP-394), unrecorded.
 
         A static member, or one of an old version, needs none.
@@ -226,16 +226,16 @@ def committed(topic: str, offsets: Mapping[int, int], **values: Any) -> dict[str
     }
 
 
-async def member(stage: Stage, client_id: str = "a", **values: Any) -> Member:
+async def member(stage: Stage, client_id: str = "a", **values: Any) -> PlayedMember:
     """A member to be, on a connection of its own; it has sent nothing."""
     values.setdefault("group", stage.group)
     values.setdefault(
         "protocols", protocols("range", metadata=subscription("t", user_data=client_id.encode()))
     )
-    return Member(await stage.client(client_id), **values)
+    return PlayedMember(await stage.client(client_id), **values)
 
 
-async def stable(stage: Stage, *client_ids: str, **values: Any) -> list[Member]:
+async def stable(stage: Stage, *client_ids: str, **values: Any) -> list[PlayedMember]:
     """A Stable group of these members, the first one leads.
 
     Every member's assignment is its client id.
@@ -246,7 +246,7 @@ async def stable(stage: Stage, *client_ids: str, **values: Any) -> list[Member]:
     return members
 
 
-async def static_group(stage: Stage, *names: str, **values: Any) -> list[Member]:
+async def static_group(stage: Stage, *names: str, **values: Any) -> list[PlayedMember]:
     """As `stable`, each member static under the instance id "i-" and its client id."""
     members = [await member(stage, name, instance=f"i-{name}", **values) for name in names]
     await gather_round(members)
@@ -254,7 +254,7 @@ async def static_group(stage: Stage, *names: str, **values: Any) -> list[Member]
     return members
 
 
-async def gather_round(members: Sequence[Member]) -> None:
+async def gather_round(members: Sequence[PlayedMember]) -> None:
     """Have them join one after the other, so that the first leads.
 
     The last generation is left to be synced.
@@ -288,12 +288,12 @@ async def until_state(
     return await client.stage.until(f"{state} with {members} members", is_so, seconds)
 
 
-async def until_rebalancing(one: Member) -> None:
+async def until_rebalancing(one: PlayedMember) -> None:
     """Wait until this member's heartbeats get 27."""
     await one.stage.until("a rebalance under way", one.hears_of_rebalance)
 
 
-async def rejoin(members: Iterable[Member], *parked: Joining) -> None:
+async def rejoin(members: Iterable[PlayedMember], *parked: Joining) -> None:
     """Have all of them join the rebalance that is under way, unrecorded.
 
     `parked` are those that joined already.
@@ -304,7 +304,7 @@ async def rejoin(members: Iterable[Member], *parked: Joining) -> None:
             raise SetUpError(f"{call.label}: {response['error_code']}")
 
 
-async def sync_all(members: Sequence[Member]) -> None:
+async def sync_all(members: Sequence[PlayedMember]) -> None:
     """The leader hands every member its client id as assignment, unrecorded."""
     given = {one.id: str(one.client.client_id).encode() for one in members}
     calls = [one.syncing(assignments=given if one.leads else None) for one in members]

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kohort.conformance.entities import UndecodableError
+from kohort.conformance.entities import UndecodableResponseError
 from kohort.conformance.scenario import Scenario
 from kohort.conformance.stage import SetUpError, Stage
 from kohort.conformance.transcript import Step
-from kohort.conformance.wire import Connection, HungUpError, SilentError
+from kohort.conformance.wire import HungUpError, RawConnection, SilentError
 
 AT_ONCE = 16
 SCENARIO_SECONDS = 60.0
@@ -114,7 +114,7 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
 
 async def clean_up(stage: Stage) -> None:
     """Remove the scenario's members, groups and topics, as far as the server does that."""
-    connection = await Connection.open(stage.host, stage.port)
+    connection = await RawConnection.open(stage.host, stage.port)
     try:
         async with asyncio.timeout(5):
             if stage.groups:
@@ -126,7 +126,7 @@ async def clean_up(stage: Stage) -> None:
         await connection.close()
 
 
-async def _remove_groups(connection: Connection, groups: list[str]) -> None:
+async def _remove_groups(connection: RawConnection, groups: list[str]) -> None:
     described = await _ask(connection, "DescribeGroups", 5, groups=groups)
     for group in described["groups"]:
         if group["members"]:
@@ -157,7 +157,7 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
 async def _responses(host: str, port: int) -> None:
     try:
         await _ask_once(host, port, "ApiVersions", 0)
-    except (HungUpError, SilentError, UndecodableError) as error:
+    except (HungUpError, SilentError, UndecodableResponseError) as error:
         raise UnreachableError(
             f"what listens at {host}:{port} does not speak Kafka's protocol"
         ) from error
@@ -174,7 +174,7 @@ async def _is_warm(host: str, port: int) -> bool:
         ("InitProducerId", 1, {"transactional_id": None, "transaction_timeout": 60_000}),
     ]
     for api, version, values in questions:
-        with suppress(HungUpError, SilentError, UndecodableError):
+        with suppress(HungUpError, SilentError, UndecodableResponseError):
             response = await _ask_once(host, port, api, version, **values)
             codes = [
                 response.get("error_code", ""),
@@ -186,14 +186,14 @@ async def _is_warm(host: str, port: int) -> bool:
 
 
 async def _ask_once(host: str, port: int, api: str, version: int, **values: Any) -> dict[str, Any]:
-    connection = await Connection.open(host, port)
+    connection = await RawConnection.open(host, port)
     try:
         return await _ask(connection, api, version, **values)
     finally:
         await connection.close()
 
 
-async def _ask(connection: Connection, api: str, version: int, **values: Any) -> dict[str, Any]:
+async def _ask(connection: RawConnection, api: str, version: int, **values: Any) -> dict[str, Any]:
     return await connection.send(api, version, values, "kohort-conformance").response(seconds=10)
 
 

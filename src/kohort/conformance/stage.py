@@ -20,9 +20,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kohort.conformance.entities import UndecodableError
+from kohort.conformance.entities import UndecodableResponseError
 from kohort.conformance.transcript import Transcript
-from kohort.conformance.wire import RESPONSE_SECONDS, Call, Connection, HungUpError, SilentError
+from kohort.conformance.wire import (
+    RESPONSE_SECONDS,
+    HungUpError,
+    RawConnection,
+    SentRequest,
+    SilentError,
+)
 
 SETTLE_SECONDS = 0.6
 """How long a request is given to arrive and be parked, where nothing observable tells that it was.
@@ -55,7 +61,7 @@ class Parked:
     """A request that was sent and whose response was not read yet."""
 
     stage: Stage
-    call: Call
+    call: SentRequest
     label: str
 
     async def response(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Any]:
@@ -75,7 +81,7 @@ class Parked:
 class Client:
     """One connection with a client id."""
 
-    def __init__(self, stage: Stage, client_id: str | None, connection: Connection) -> None:
+    def __init__(self, stage: Stage, client_id: str | None, connection: RawConnection) -> None:
         self.stage = stage
         self.client_id = client_id
         self.connection = connection
@@ -145,7 +151,7 @@ class Stage:
 
         Every connection of a scenario should have its own.
         """
-        client = Client(self, client_id, await Connection.open(self.host, self.port))
+        client = Client(self, client_id, await RawConnection.open(self.host, self.port))
         self._clients.append(client)
         return client
 
@@ -242,14 +248,14 @@ class Stage:
         """Record an observation (JSON's values) that is not a response as it came."""
         self.transcript.record(label, value)
 
-    async def record(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
+    async def record(self, label: str, call: SentRequest, seconds: float) -> dict[str, Any]:
         try:
             response = await call.response(seconds)
         except HungUpError:
             self.transcript.record_outcome(label, "connection closed")
         except SilentError:
             self.transcript.record_outcome(label, "no answer")
-        except UndecodableError as error:
+        except UndecodableResponseError as error:
             self.transcript.record_outcome(label, f"undecodable: {error}")
         else:
             self.transcript.heard(response)
@@ -257,10 +263,10 @@ class Stage:
             return response
         return NOTHING
 
-    async def heard(self, label: str, call: Call, seconds: float) -> dict[str, Any]:
+    async def heard(self, label: str, call: SentRequest, seconds: float) -> dict[str, Any]:
         try:
             response = await call.response(seconds)
-        except (HungUpError, SilentError, UndecodableError) as error:
+        except (HungUpError, SilentError, UndecodableResponseError) as error:
             raise SetUpError(f"{label}: {str(error) or 'connection closed'}") from error
         self.transcript.heard(response)
         return response

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
-from kohort.conformance.entities import UndecodableError, decode_response, encode_request
+from kohort.conformance.entities import UndecodableResponseError, decode_response, encode_request
 from kohort.conformance.plain import Plain
 
 RESPONSE_SECONDS = 20.0
@@ -28,7 +28,7 @@ class SilentError(Exception):
     """No response came within the time that the scenario gives."""
 
 
-class Call:
+class SentRequest:
     """A request that was sent; its response comes after those to earlier requests."""
 
     def __init__(self, api: str, version: int, correlation_id: int) -> None:
@@ -63,24 +63,24 @@ class Call:
     async def response(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Plain]:
         """The decoded body.
 
-        Raises UndecodableError too, as when the correlation id is not the request's.
+        Raises UndecodableResponseError too, as when the correlation id is not the request's.
         """
         frame = await self.frame(seconds)
         if (got := int.from_bytes(frame[:4], "big", signed=True)) != self.correlation_id:
-            raise UndecodableError(f"correlation id {got} instead of {self.correlation_id}")
+            raise UndecodableResponseError(f"correlation id {got} instead of {self.correlation_id}")
         return decode_response(self.api, self.version, frame)
 
 
-class Connection:
+class RawConnection:
     """One TCP connection.
 
-    `await Connection.open(...)`, then `send`; `close` drops what is still parked.
+    `await RawConnection.open(...)`, then `send`; `close` drops what is still parked.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[SentRequest] = deque()
         self._next_id = 1
         self._closed = asyncio.Event()
         self._task = asyncio.create_task(self._read())
@@ -92,22 +92,22 @@ class Connection:
 
     def send(
         self, api: str, version: int, values: Mapping[str, Any], client_id: str | None
-    ) -> Call:
+    ) -> SentRequest:
         """Send a request of any version; does not wait for anything."""
         call = self.expect(api, version)
         self.send_frame(encode_request(api, version, values, call.correlation_id, client_id))
         return call
 
-    def expect(self, api: str, version: int) -> Call:
+    def expect(self, api: str, version: int) -> SentRequest:
         """The call of a request sent as raw bytes; the response is read as this version's."""
-        call = Call(api, version, self._next_id)
+        call = SentRequest(api, version, self._next_id)
         self._next_id += 1
         self._waiting.append(call)
         if self._closed.is_set():
             call.hang_up()
         return call
 
-    def forget(self, call: Call) -> None:
+    def forget(self, call: SentRequest) -> None:
         """This request has no response (acks=0): the next response is the next request's."""
         self._waiting.remove(call)
 

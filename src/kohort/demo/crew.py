@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from kohort.demo.errors import DemoError
-from kohort.demo.tally import Report
+from kohort.demo.tally import WorkReport
 from kohort.demo.work import Job
 from kohort.testing.child_processes import die_with_parent
 
@@ -51,14 +51,14 @@ class Crew:
         """`job`: the arguments of the member of that name."""
         self._job = job
         self._log = log
-        self._heard: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[WorkReport] = queue.SimpleQueue()
         self._members: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: dict[str, threading.Thread] = {}
         self._libraries: dict[str, Library] = {}
         self.killed: dict[str, float] = {}
         """When each killed member was killed: seconds since the Unix epoch."""
         self.departures: dict[str, Departure] = {}
-        self.reports: list[Report] = []
+        self.reports: list[WorkReport] = []
         """All that the members have said, up to the last `listen`."""
 
     def start(self, name: str, library: Library) -> None:
@@ -81,9 +81,9 @@ class Crew:
         assert member.stdout is not None
         for line in member.stdout:
             if line.endswith(b"\n"):  # a killed member may leave half a line
-                self._heard.put(Report.told(name, json.loads(line)))
+                self._heard.put(WorkReport.told(name, json.loads(line)))
 
-    def listen(self) -> Sequence[Report]:
+    def listen(self) -> Sequence[WorkReport]:
         """All reports so far; DemoError if a member ended as it should not."""
         while not self._heard.empty():
             self.reports.append(self._heard.get())

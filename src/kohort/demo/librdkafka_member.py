@@ -27,7 +27,7 @@ PATIENCE = 5.0
 AGAIN = 0.05
 
 
-class Member:
+class LibrdkafkaMember:
     def __init__(self, job: Job) -> None:
         self._pace = job.pace
         self._ends: dict[int, int] = {}
@@ -139,4 +139,4 @@ class Member:
 
 
 if __name__ == "__main__":
-    Member(Job.told()).run()
+    LibrdkafkaMember(Job.told()).run()

@@ -90,13 +90,13 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
         )
     console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
     from kohort.demo.show import Show
-    from kohort.demo.stage import Stage
+    from kohort.demo.stage import Display
     from kohort.demo.summary import summary
 
     ends = filled(server)
     show = Show(server, ends, seconds, data / "members.log")
     console.print(f"Group {show.group_id}: three members. One joins, one leaves, one is killed.\n")
-    with Stage(console, picture) as stage:
+    with Display(console, picture) as stage:
         outcome = show.run(stage.show)
     console.print(summary(outcome), "")
     if problems := outcome.problems():

@@ -14,7 +14,7 @@ from kohort.demo.group import GroupState, group_state
 from kohort.demo.loading import TOPIC, Ends
 from kohort.demo.server import Server
 from kohort.demo.summary import Outcome
-from kohort.demo.tally import Tally, tally
+from kohort.demo.tally import WorkTally, tally
 from kohort.demo.view import Note, Scene
 from kohort.demo.words import became, why
 from kohort.demo.work import Job, Pace
@@ -138,7 +138,7 @@ class Show:
         return group
 
 
-def in_hand(member: str, group: GroupState, processed: Tally) -> int:
+def in_hand(member: str, group: GroupState, processed: WorkTally) -> int:
     """Records of the member's partitions that were processed and not yet committed."""
     owned = [at for at in group.partitions if at.owner == member]
     return sum(max(0, processed.reached.get(at.partition, 0) - at.committed) for at in owned)

@@ -15,7 +15,7 @@ PICTURE_WIDTH = 112
 FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
-class Stage:
+class Display:
     """A context manager; `show` takes every frame."""
 
     def __init__(self, console: Console, picture: Path | None) -> None:

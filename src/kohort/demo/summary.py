@@ -11,7 +11,7 @@ from rich.text import Text
 from kohort.coordinator.journal import Rebalance
 from kohort.demo.crew import Departure
 from kohort.demo.group import GroupState
-from kohort.demo.tally import Tally
+from kohort.demo.tally import WorkTally
 from kohort.demo.words import became, why
 from kohort.demo.work import SESSION_TIMEOUT_MS
 
@@ -21,7 +21,7 @@ class Outcome:
     """All that the summary tells."""
 
     group: GroupState
-    tally: Tally
+    tally: WorkTally
     libraries: Mapping[str, str]
     """What each member ran on, in the order of their start."""
     started: float
@@ -154,7 +154,7 @@ def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
     return None
 
 
-def _delays(tally: Tally) -> str | None:
+def _delays(tally: WorkTally) -> str | None:
     """What the members counted all that for.
 
     Each record counts once, however often it was processed.

@@ -14,7 +14,7 @@ Counts: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class WorkReport:
     """One batch that a member processed: offsets `first` to `next` - 1."""
 
     member: str
@@ -29,7 +29,7 @@ class Report:
         return self.next - self.first
 
     @classmethod
-    def told(cls, member: str, line: Mapping[str, Any]) -> "Report":
+    def told(cls, member: str, line: Mapping[str, Any]) -> "WorkReport":
         """From one line of a member's output."""
         carriers = {
             carrier: (int(n), int(left), int(minutes))
@@ -46,7 +46,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class WorkTally:
     """What all reports come to."""
 
     processed: Mapping[str, int]
@@ -70,8 +70,8 @@ class Tally:
         return sum(self.reached.values())
 
 
-def tally(reports: Iterable[Report]) -> Tally:
-    kept: dict[int, list[Report]] = {}
+def tally(reports: Iterable[WorkReport]) -> WorkTally:
+    kept: dict[int, list[WorkReport]] = {}
     processed: dict[str, int] = {}
     again: dict[str, int] = {}
     skipped: list[str] = []
@@ -87,15 +87,15 @@ def tally(reports: Iterable[Report]) -> Tally:
         batches.append(report)
     remaining = [report for batches in kept.values() for report in batches]
     reached_now = {partition: batches[-1].next for partition, batches in sorted(kept.items())}
-    return Tally(processed, again, reached_now, tuple(skipped), _added_up(remaining))
+    return WorkTally(processed, again, reached_now, tuple(skipped), _added_up(remaining))
 
 
-def _gap(report: Report, reached: int) -> str:
+def _gap(report: WorkReport, reached: int) -> str:
     where = f"partition {report.partition}: {report.member} went on at offset {report.first:,}"
     return f"{where}, {reached:,} was reached"
 
 
-def _added_up(reports: Iterable[Report]) -> dict[str, Counts]:
+def _added_up(reports: Iterable[WorkReport]) -> dict[str, Counts]:
     total: dict[str, Counts] = {}
     for report in reports:
         for carrier, counts in report.carriers.items():

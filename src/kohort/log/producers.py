@@ -45,7 +45,7 @@ class SentBatch(NamedTuple):
     """Its max timestamp as stored (ms)."""
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id in one partition."""
 
     __slots__ = ("batches", "epoch", "seen")
@@ -64,7 +64,7 @@ class Producers:
     __slots__ = ("_by_id",)
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Producer] = {}
+        self._by_id: dict[int, ProducerStateEntry] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -109,7 +109,7 @@ class Producers:
         """Record a batch that was appended at `base_offset` with that max timestamp."""
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._by_id[header.producer_id] = Producer(header.producer_epoch)
+            producer = self._by_id[header.producer_id] = ProducerStateEntry(header.producer_epoch)
         last_offset = base_offset + header.last_offset_delta
         sent = SentBatch(
             header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp
@@ -165,15 +165,17 @@ class Producers:
         return producers, end_offset
 
 
-def _next_sequence(producer: Producer) -> int:
+def _next_sequence(producer: ProducerStateEntry) -> int:
     return increment_sequence(producer.batches[-1].last_sequence, 1)
 
 
-def _read_producers(snapshot: bytes, position: int, count: int) -> Iterator[tuple[int, Producer]]:
+def _read_producers(
+    snapshot: bytes, position: int, count: int
+) -> Iterator[tuple[int, ProducerStateEntry]]:
     for _ in range(count):
         number, epoch, seen, batches = _PRODUCER.unpack_from(snapshot, position)
         position += _PRODUCER.size
-        producer = Producer(epoch)
+        producer = ProducerStateEntry(epoch)
         producer.seen = seen
         for _ in range(batches):
             producer.batches.append(SentBatch._make(_BATCH.unpack_from(snapshot, position)))

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
-from kohort.spark.membership import Member, group_options
+from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions, from_spark, to_spark
@@ -46,7 +46,7 @@ class MemberStreamReader(StreamReader):
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
-        self._member: Member | None = None
+        self._member: BlockingQueryMember | None = None
 
     def initialOffset(self) -> Any:  # noqa: N802
         validate_named(self.options, self.queries.partitions())
@@ -97,11 +97,11 @@ class MemberStreamReader(StreamReader):
             self._run_patience_s if self._member is None or self.target is not None else PATIENCE_S
         )
 
-    def _joined(self) -> Member:
+    def _joined(self) -> BlockingQueryMember:
         if self._member is None:
             exit_on_sigterm()
             atexit.register(self.stop)
-            self._member = Member(self.options)
+            self._member = BlockingQueryMember(self.options)
         return self._member
 
 

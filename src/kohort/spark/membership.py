@@ -275,7 +275,7 @@ def _told(event: GroupEvent) -> None:
     logger.info("group %s: %s %s", event.group_id, event.what, event.detail)
 
 
-class Member:
+class BlockingQueryMember:
     """`QueryMember` for Spark's thread, which calls plain functions; it joins at the first call."""
 
     def __init__(self, options: ReadOptions) -> None:

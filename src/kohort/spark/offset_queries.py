@@ -13,7 +13,7 @@ from kohort.client.cluster import LATEST as END
 from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
 from kohort.errors import ConfigError, unless_error
 from kohort.spark import background
-from kohort.spark.options import Bound, ReadOptions, Subscription
+from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
 from kohort.types import TopicPartition
 
@@ -127,7 +127,7 @@ def _for(
     return {tp: given[tp] for tp in partitions}
 
 
-def _chosen(metadata: Metadata, subscription: Subscription) -> Iterable[TopicPartition]:
+def _chosen(metadata: Metadata, subscription: TopicSubscription) -> Iterable[TopicPartition]:
     for name, topic in metadata.topics.items():
         if subscription.pattern is not None and (
             topic.is_internal or not re.fullmatch(subscription.pattern, name)

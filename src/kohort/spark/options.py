@@ -52,7 +52,7 @@ class GroupMode(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class TopicSubscription:
     """What is read: exactly one of the three."""
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -80,7 +80,7 @@ class ReadOptions:
     """All options of a reader."""
 
     kafka: Pairs = field(repr=False)
-    subscription: Subscription
+    subscription: TopicSubscription
     starting: Bound
     ending: Bound
     latest_if_no_match: bool = False
@@ -146,7 +146,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def _subscription(given: RawOptions) -> Subscription:
+def _subscription(given: RawOptions) -> TopicSubscription:
     found = given.among(_SUBSCRIPTIONS)
     if len(found) != 1:
         which = f"{' and '.join(found)} contradict each other" if found else "none is given"
@@ -155,13 +155,13 @@ def _subscription(given: RawOptions) -> Subscription:
         )
     option, text = found[0], given.get(found[0]) or ""
     if option == "assign":
-        return Subscription(partitions=positions.parse_assignment(option, text))
+        return TopicSubscription(partitions=positions.parse_assignment(option, text))
     if option == "subscribePattern":
-        return Subscription(pattern=_pattern(text))
+        return TopicSubscription(pattern=_pattern(text))
     topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not topics:
         raise ConfigError("option subscribe names no topic; names are separated by commas")
-    return Subscription(topics=topics)
+    return TopicSubscription(topics=topics)
 
 
 def _pattern(text: str) -> str:

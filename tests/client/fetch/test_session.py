@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.client.fetch.session import FetchSession, RequestedPartition
+from kohort.client.fetch.session import FetchSessionHandler, RequestedPartition
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -18,15 +18,15 @@ def at(offset: int, topic_id: UUID = ID) -> RequestedPartition:
     return RequestedPartition(topic_id, offset, 0, 1000)
 
 
-def begun(wanted: dict[TopicPartition, RequestedPartition]) -> FetchSession:
-    session = FetchSession()
+def begun(wanted: dict[TopicPartition, RequestedPartition]) -> FetchSessionHandler:
+    session = FetchSessionHandler()
     session.request(wanted)
     session.handle_response(0, 77)
     return session
 
 
 def test_the_first_request_is_full_and_asks_for_a_session() -> None:
-    request = FetchSession().request({A: at(1), B: at(2)})
+    request = FetchSessionHandler().request({A: at(1), B: at(2)})
     assert request == (0, 0, {A: at(1), B: at(2)}, {})
 
 
@@ -68,7 +68,7 @@ def test_a_request_without_an_answer_is_followed_by_a_full_one() -> None:
 
 
 def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     for offset in range(3):
         assert session.request({A: at(offset)}) == (0, 0, {A: at(offset)}, {})
         session.handle_response(0, 0)
@@ -76,7 +76,7 @@ def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
 
 
 def test_epochs_begin_again_at_1() -> None:
-    session = FetchSession(max_epoch=2)
+    session = FetchSessionHandler(max_epoch=2)
     epochs = []
     for _ in range(4):
         epochs.append(session.request({A: at(1)}).epoch)
@@ -101,7 +101,7 @@ def test_the_broker_always_knows_what_is_wanted(
     steps: list[tuple[dict[TopicPartition, RequestedPartition], str]],
 ) -> None:
     """Whatever goes wrong: a broker that does as KIP-227 says fetches exactly what is wanted."""
-    session, remembered, epoch = FetchSession(), None, 0
+    session, remembered, epoch = FetchSessionHandler(), None, 0
     for wanted, outcome in steps:
         request = session.request(wanted)
         if request.epoch == 0:
@@ -126,7 +126,7 @@ def test_the_broker_always_knows_what_is_wanted(
 
 
 def test_fields_name_topics_or_their_ids() -> None:
-    request = FetchSession().request({A: at(1), B: at(2)})
+    request = FetchSessionHandler().request({A: at(1), B: at(2)})
     by_id, by_name = request.fields(by_id=True), request.fields(by_id=False)
     assert [topic["topic_id"] for topic in by_id["topics"]] == [ID]
     assert [topic["topic"] for topic in by_name["topics"]] == ["orders"]

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from kohort.client.backoff import Backoff
-from kohort.client.cluster.metadata import Broker, Metadata, PartitionMetadata, TopicMetadata
+from kohort.client.cluster.metadata import BrokerNode, Metadata, PartitionMetadata, TopicMetadata
 from kohort.client.cluster.offsets import EARLIEST, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
@@ -209,7 +209,7 @@ class FakeCluster:
                 found[name] = TopicMetadata(name=name, id=world.ids[name], partitions=partitions)
             else:
                 found[name] = TopicMetadata(name=name, error=ErrorCode.unknown_topic_or_partition)
-        return Metadata(brokers={0: Broker(0, "localhost", 9092)}, topics=found)
+        return Metadata(brokers={0: BrokerNode(0, "localhost", 9092)}, topics=found)
 
 
 class FakeConnection:

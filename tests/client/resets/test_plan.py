@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.resets.csv import read_offsets, write_offsets
-from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
+from kohort.client.resets.plan import Drift, OffsetChange, PlanError, ResetPlan
 from kohort.errors import ConfigError
 from kohort.types import GroupId, TopicPartition
 
@@ -23,11 +23,11 @@ OFFSETS = st.none() | st.builds(
 PLACES = st.tuples(st.text(), st.builds(TopicPartition, st.text(), st.integers(0, 2**31 - 1)))
 
 
-def change(partition: int, old: int | None, new: int | None, group: GroupId = G) -> Change:
+def change(partition: int, old: int | None, new: int | None, group: GroupId = G) -> OffsetChange:
     def committed(offset: int | None) -> OffsetAndMetadata | None:
         return None if offset is None else OffsetAndMetadata(offset=offset)
 
-    return Change(
+    return OffsetChange(
         group=group,
         partition=TopicPartition("t", partition),
         old=committed(old),
@@ -35,7 +35,7 @@ def change(partition: int, old: int | None, new: int | None, group: GroupId = G)
     )
 
 
-def plan(*changes: Change) -> ResetPlan:
+def plan(*changes: OffsetChange) -> ResetPlan:
     return ResetPlan(
         specification="to-earliest", cluster_id="c", made_at_ms=1_769_860_800_000, changes=changes
     )
@@ -55,7 +55,9 @@ def test_a_plan_comes_back_from_its_file(
         made_at_ms=0,
         executed_at_ms=None,
         changes=tuple(
-            Change(group=GroupId(group), partition=partition, old=old, new=new, warning=warning)
+            OffsetChange(
+                group=GroupId(group), partition=partition, old=old, new=new, warning=warning
+            )
             for (group, partition), (old, new, warning) in changes.items()
         ),
     )

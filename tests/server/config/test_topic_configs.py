@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.batches import Codec
 from kohort.server.config.config import Config
 from kohort.server.config.topic_configs import (
-    Change,
+    ConfigChange,
     Operation,
     Source,
     altered_topic_configs,
@@ -227,7 +227,9 @@ class TestAltered:
         self, before: dict[str, str], *changes: tuple[str, int, str | None]
     ) -> dict[str, str]:
         return altered_topic_configs(
-            before, [Change(name, Operation(op), value) for name, op, value in changes], DEFAULTS
+            before,
+            [ConfigChange(name, Operation(op), value) for name, op, value in changes],
+            DEFAULTS,
         )
 
     def refused(self, *changes: tuple[str, int, str | None]) -> tuple[ErrorCode, str]:

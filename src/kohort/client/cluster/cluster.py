@@ -21,7 +21,7 @@ from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
 from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.cluster.metadata import (
     MIN_VERSION,
-    Broker,
+    BrokerNode,
     Leader,
     Metadata,
     PartitionMetadata,
@@ -35,7 +35,7 @@ from kohort.client.net import Connection, Connections, Key
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
-__all__ = ["Broker", "Cluster", "Leader", "Metadata", "PartitionMetadata", "TopicMetadata"]
+__all__ = ["BrokerNode", "Cluster", "Leader", "Metadata", "PartitionMetadata", "TopicMetadata"]
 
 _ADVICE: Final = (
     "check the bootstrap servers, and that the brokers' advertised listeners can be reached "
@@ -76,7 +76,7 @@ class Cluster:
     # Brokers, topics, leaders
 
     @property
-    def brokers(self) -> Mapping[int, Broker]:
+    def brokers(self) -> Mapping[int, BrokerNode]:
         """The known brokers by node id."""
         return self._known.brokers
 
@@ -227,11 +227,12 @@ class Cluster:
         """
         found = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
         for key, outcome in found.items():
-            if isinstance(outcome, Broker):
+            if isinstance(outcome, BrokerNode):
                 self._known.learn_broker(outcome)
                 self._coordinators[key_type, key] = outcome.node_id
         return {
-            key: each.node_id if isinstance(each, Broker) else each for key, each in found.items()
+            key: each.node_id if isinstance(each, BrokerNode) else each
+            for key, each in found.items()
         }
 
     async def coordinator_node(self, key: str, key_type: int = GROUP) -> int:

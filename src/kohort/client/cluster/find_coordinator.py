@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kohort.client.cluster.metadata import Broker
+from kohort.client.cluster.metadata import BrokerNode
 from kohort.client.errors import UnsupportedVersionError
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError
@@ -19,7 +19,7 @@ _BATCHED_SINCE: Final = 4
 
 async def find_coordinators(
     connection: Connection, keys: Sequence[str], key_type: int
-) -> dict[str, Broker | KafkaError]:
+) -> dict[str, BrokerNode | KafkaError]:
     """The coordinator of each key, or its error.
 
     Raises BrokerUnreachableError, UnsupportedVersionError.
@@ -44,9 +44,9 @@ async def _ask_one(connection: Connection, key: str, key_type: int) -> Any:
     )
 
 
-def _outcome(key: str, told: Any) -> Broker | KafkaError:
+def _outcome(key: str, told: Any) -> BrokerNode | KafkaError:
     if told.error_code is not ErrorCode.none:
         return KafkaError(
             told.error_code, getattr(told, "error_message", None) or f"coordinator of {key!r}"
         )
-    return Broker(told.node_id, told.host, told.port)
+    return BrokerNode(told.node_id, told.host, told.port)

@@ -7,7 +7,7 @@ believed (`TopicMetadata.after`), so leader epochs are remembered even when they
 
 from typing import Final
 
-from kohort.client.cluster.metadata import NO_LEADER, Broker, Leader, Metadata, TopicMetadata
+from kohort.client.cluster.metadata import NO_LEADER, BrokerNode, Leader, Metadata, TopicMetadata
 from kohort.client.errors import is_retriable
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
@@ -20,7 +20,7 @@ class KnownCluster:
     """The cluster as one client knows it."""
 
     def __init__(self, max_age_s: float) -> None:
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, BrokerNode] = {}
         """Brokers by node id."""
         self._max_age_s = max_age_s
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learnt
@@ -37,7 +37,7 @@ class KnownCluster:
         for name, topic in told.topics.items():
             self._topics[name] = topic.after(self.told(name)), now
 
-    def learn_broker(self, broker: Broker) -> None:
+    def learn_broker(self, broker: BrokerNode) -> None:
         """Remember a broker that another response named."""
         known = self.brokers.get(broker.node_id)
         if known is None or known.address != broker.address:

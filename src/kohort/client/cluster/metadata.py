@@ -28,7 +28,7 @@ class Leader(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class BrokerNode:
     """One broker, and the address where clients reach it."""
 
     node_id: int
@@ -90,7 +90,7 @@ def _newer(told: PartitionMetadata, known: PartitionMetadata | None) -> Partitio
 class Metadata:
     """A Metadata response."""
 
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
     """Brokers by node id."""
     controller_id: int = -1
     cluster_id: str | None = None
@@ -108,7 +108,7 @@ def from_response(response: Any) -> Metadata:
     """The metadata in kio's response of any version."""
     return Metadata(
         brokers={
-            each.node_id: Broker(each.node_id, each.host, each.port, each.rack)
+            each.node_id: BrokerNode(each.node_id, each.host, each.port, each.rack)
             for each in response.brokers
         },
         controller_id=response.controller_id,

@@ -25,7 +25,7 @@ from kohort.client.fetch.response import (
     error_code,
 )
 from kohort.client.fetch.session import (
-    FetchSession,
+    FetchSessionHandler,
     RequestedPartition,
     is_session_lost,
     topics_of,
@@ -66,7 +66,7 @@ class BrokerFetcher:
         self._wake = wake
         self._wanted = wanted
         self._resolver = resolver
-        self._session = FetchSession()
+        self._session = FetchSessionHandler()
         # Pauses after responses that come at once and bring nothing: a broker that keeps sending
         # them must not keep the client busy.
         self._idle = Backoff(5, 200)

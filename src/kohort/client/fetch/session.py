@@ -76,7 +76,7 @@ def _named(key: tuple[str, UUID | None], by_id: bool) -> dict[str, Any]:
     return {"topic_id": topic_id} if by_id else {"topic": name}
 
 
-class FetchSession:
+class FetchSessionHandler:
     """One session, with one broker, on one connection at a time."""
 
     def __init__(self, *, max_epoch: int = MAX_EPOCH) -> None:
@@ -87,7 +87,7 @@ class FetchSession:
         self._known: dict[TopicPartition, RequestedPartition] = {}  # as the broker has them
 
     def __repr__(self) -> str:
-        return f"<FetchSession {self._id} epoch={self._epoch} partitions={len(self._known)}>"
+        return f"<FetchSessionHandler {self._id} epoch={self._epoch} partitions={len(self._known)}>"
 
     def request(self, wanted: Mapping[TopicPartition, RequestedPartition]) -> FetchRequest:
         """The next request, for these partitions.

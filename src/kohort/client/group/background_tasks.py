@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from kohort.client.group.context import MemberContext
-from kohort.client.group.member import Member
+from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import GroupError, StuckError
 from kohort.client.membership import End, Membership
@@ -19,7 +19,7 @@ class SupervisedMember(MemberContext, Protocol):
     """The member as its background tasks see it."""
 
     membership: Membership
-    member: Member
+    member: GroupMember
 
     @property
     def untaken_for(self) -> float:

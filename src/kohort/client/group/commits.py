@@ -70,7 +70,7 @@ class _PendingCommit:
                 waiter.set_result(outcome)
 
 
-class Committer:
+class OffsetCommitter:
     """The commits of one member."""
 
     def __init__(

@@ -8,7 +8,7 @@ newer one was committed meanwhile: an older offset must not follow a newer one.
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from kohort.client.group.commits import Committer, validate_commits
+from kohort.client.group.commits import OffsetCommitter, validate_commits
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
@@ -17,7 +17,7 @@ from kohort.errors import KohortError
 class MarkedCommits:
     """The marked offsets of one member."""
 
-    def __init__(self, committer: Committer) -> None:
+    def __init__(self, committer: OffsetCommitter) -> None:
         self._committer = committer
         self._marked: dict[OwnedPartition, OffsetAndMetadata] = {}
         self._under_way: dict[OwnedPartition, OffsetAndMetadata] = {}

@@ -50,7 +50,7 @@ class Application(Protocol):
     def on_tell(self, told: Tell) -> None: ...
 
 
-class Member:
+class GroupMember:
     """A membership at work. `close` ends its requests in flight."""
 
     def __init__(self, membership: Membership, cluster: Cluster, application: Application) -> None:

@@ -1,6 +1,6 @@
 """Runs one member of a group: turns the membership's decisions into generations and requests.
 
-`Member` reports assignments and their ends (`on_start`, `on_end`). `GroupRun` keeps the owned
+`GroupMember` reports assignments and their ends (`on_start`, `on_end`). `GroupRun` keeps the owned
 partitions that follow from them, and hands a generation over when its start offsets are known
 (`generation_setup`). Their end is in `draining`. No decision about the membership is taken here:
 every event goes to the membership, which returns the actions.
@@ -13,13 +13,13 @@ from typing import Any
 
 from kohort.client.cluster import Cluster, list_offsets
 from kohort.client.fetch import Batch, Fetcher
-from kohort.client.group.commits import Committer, Identity
+from kohort.client.group.commits import Identity, OffsetCommitter
 from kohort.client.group.draining import Draining
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.generation_setup import GenerationSetup
 from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
-from kohort.client.group.member import Member
+from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import stream
@@ -75,8 +75,8 @@ class GroupRun:
             request_timeout_ms=cluster.config.request_timeout_ms,
             uniform=uniform,
         )
-        self.member = Member(self.membership, cluster, self)
-        self.committer = Committer(
+        self.member = GroupMember(self.membership, cluster, self)
+        self.committer = OffsetCommitter(
             config,
             cluster,
             timeout_ms=cluster.config.default_api_timeout_ms,

@@ -16,7 +16,7 @@ class Uniform(Protocol):
     def __call__(self, a: float, b: float, /) -> float: ...
 
 
-class MemberSession:
+class MembershipSession:
     """Heartbeats of one member, in ms; at most one is in flight.
 
     A coordinator removes a member for two reasons: it received no request for the session timeout,

@@ -19,7 +19,7 @@ from kohort.client.membership.events import (
     Send,
     Tell,
 )
-from kohort.client.membership.session import MemberSession, Tries, Uniform, backoff_ms
+from kohort.client.membership.session import MembershipSession, Tries, Uniform, backoff_ms
 from kohort.types import TopicPartition
 
 JOIN_WITHIN_MS: Final = 500
@@ -75,7 +75,7 @@ class MembershipState:
         self.running = False
         """Whether the application has a generation, perhaps one without partitions."""
         self.draining = False
-        self.session = MemberSession(
+        self.session = MembershipSession(
             interval_ms=config.heartbeat_interval_ms,
             timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,

@@ -13,7 +13,7 @@ from kohort.client.resets.operations import (
     plan_reset,
     require_same_cluster,
 )
-from kohort.client.resets.plan import Change, Drift, PlanError, ResetPlan
+from kohort.client.resets.plan import Drift, OffsetChange, PlanError, ResetPlan
 from kohort.client.resets.specs import (
     ShiftBy,
     Specification,
@@ -28,10 +28,10 @@ from kohort.client.resets.times import Moment, instant, parse_datetime, parse_du
 
 __all__ = [
     "ActiveGroupError",
-    "Change",
     "Drift",
     "DriftError",
     "Moment",
+    "OffsetChange",
     "PlanError",
     "ResetPlan",
     "ShiftBy",

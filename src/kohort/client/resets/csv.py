@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kohort.client.resets.plan import Change
+from kohort.client.resets.plan import OffsetChange
 from kohort.errors import ConfigError
 from kohort.types import GroupId, TopicPartition
 
@@ -57,7 +57,7 @@ def _read(
     return group, TopicPartition(topic, partition), offset
 
 
-def write_offsets(changes: Iterable[Change], *, with_group: bool) -> str:
+def write_offsets(changes: Iterable[OffsetChange], *, with_group: bool) -> str:
     """The new offsets, one line each."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -21,7 +21,7 @@ from kohort.client.admin import (
 )
 from kohort.client.cluster import Offset
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.resets.plan import Change, Drift, ResetPlan
+from kohort.client.resets.plan import Drift, OffsetChange, ResetPlan
 from kohort.client.resets.specs import Specification, ToOffsets, ToTime, new_offset
 from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
@@ -91,9 +91,11 @@ def _change(
     group: GroupId,
     at: PartitionLag,
     found: Mapping[TopicPartition, int | None],
-) -> Change:
+) -> OffsetChange:
     new, warning = new_offset(wanted, group, at, found.get(at.partition))
-    return Change(group=group, partition=at.partition, old=at.committed, new=new, warning=warning)
+    return OffsetChange(
+        group=group, partition=at.partition, old=at.committed, new=new, warning=warning
+    )
 
 
 def _partitions(
@@ -178,7 +180,7 @@ async def require_same_cluster(admin: Admin, plan: ResetPlan) -> None:
         )
 
 
-async def _execute_one(admin: Admin, group: GroupId, changes: Sequence[Change]) -> None:
+async def _execute_one(admin: Admin, group: GroupId, changes: Sequence[OffsetChange]) -> None:
     to_commit = {each.partition: each.new for each in changes if each.new is not None}
     to_delete = [each.partition for each in changes if each.new is None]
     problems: dict[TopicPartition, KafkaError | None] = {}
@@ -192,7 +194,7 @@ async def _execute_one(admin: Admin, group: GroupId, changes: Sequence[Change]) 
 async def _verify(
     admin: Admin,
     group: GroupId,
-    changes: Sequence[Change],
+    changes: Sequence[OffsetChange],
     problems: Mapping[TopicPartition, KafkaError | None],
 ) -> None:
     committed = (await committed_by_all(admin, [group]))[group]

@@ -24,7 +24,7 @@ class PlanError(KohortError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class OffsetChange:
     """The change of one partition of one group."""
 
     group: GroupId
@@ -64,7 +64,7 @@ class ResetPlan:
     """In words, such as "to-datetime 2026-01-31T09:30:00.000Z"."""
     cluster_id: str | None
     made_at_ms: int
-    changes: tuple[Change, ...]
+    changes: tuple[OffsetChange, ...]
     executed_at_ms: int | None = None
 
     @property
@@ -72,7 +72,7 @@ class ResetPlan:
         """The groups in the order of their first change."""
         return tuple(dict.fromkeys(change.group for change in self.changes))
 
-    def of(self, group: GroupId) -> tuple[Change, ...]:
+    def of(self, group: GroupId) -> tuple[OffsetChange, ...]:
         return tuple(change for change in self.changes if change.group == group)
 
     def inverse(self, now_ms: int) -> Self:
@@ -154,7 +154,7 @@ def _offset(of: OffsetAndMetadata | None) -> int | None:
     return None if of is None else of.offset
 
 
-def _as_fields(change: Change) -> dict[str, Any]:
+def _as_fields(change: OffsetChange) -> dict[str, Any]:
     return {
         "group": change.group,
         "topic": change.partition.topic,
@@ -165,8 +165,8 @@ def _as_fields(change: Change) -> dict[str, Any]:
     }
 
 
-def _change(read: Mapping[str, Any]) -> Change:
-    return Change(
+def _change(read: Mapping[str, Any]) -> OffsetChange:
+    return OffsetChange(
         group=GroupId(_string(read["group"])),
         partition=TopicPartition(_string(read["topic"]), _integer(read["partition"])),
         old=_committed(read["old"]),
@@ -187,8 +187,8 @@ def _committed(read: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
     )
 
 
-def _unique(changes: Iterable[Change]) -> tuple[Change, ...]:
-    by_place: dict[tuple[GroupId, TopicPartition], Change] = {}
+def _unique(changes: Iterable[OffsetChange]) -> tuple[OffsetChange, ...]:
+    by_place: dict[tuple[GroupId, TopicPartition], OffsetChange] = {}
     for change in changes:
         if by_place.setdefault((change.group, change.partition), change) is not change:
             raise ValueError(f"{change.partition} of {change.group} is there twice")

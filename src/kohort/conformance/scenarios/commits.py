@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from kohort.conformance.members import (
-    Member,
+    PlayedMember,
     committed,
     gather_round,
     look,
@@ -43,7 +43,7 @@ def by_id(topic: uuid.UUID | None, offset: int, *partitions: int) -> dict[str, A
     }
 
 
-async def outsider(stage: Stage, client_id: str = "a") -> Member:
+async def outsider(stage: Stage, client_id: str = "a") -> PlayedMember:
     """A consumer outside any generation: no member id, generation -1."""
     return await member(stage, client_id)
 

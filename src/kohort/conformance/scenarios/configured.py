@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kohort.conformance.members import (
-    Member,
+    PlayedMember,
     committed,
     look,
     member,
@@ -32,12 +32,12 @@ def small(waits: float = 0.0) -> Callable[[Play], Play]:
     return scenario(waits=waits, profile="small")
 
 
-async def newcomer(stage: Stage, name: str, **values: Any) -> Member:
+async def newcomer(stage: Stage, name: str, **values: Any) -> PlayedMember:
     """A member that has its id."""
     return await (await member(stage, name, **values)).handshake()
 
 
-async def pair(stage: Stage, **values: Any) -> tuple[Member, Member]:
+async def pair(stage: Stage, **values: Any) -> tuple[PlayedMember, PlayedMember]:
     """A full Stable group."""
     a, b = await stable(stage, "a", "b", **values)
     return a, b

@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import Any
 
-from kohort.conformance.batches import Batch, records
+from kohort.conformance.batches import RecordBatch, records
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.commits import topic_id
 from kohort.conformance.scenarios.produce import GOOD, to
@@ -55,7 +55,9 @@ async def fill(
 ) -> None:
     """Batches of two records of `size` bytes each, unrecorded."""
     for number in range(batches):
-        data = Batch(records(b"x" * size, b"y" * size, timestamp=1_000 * (number + 1))).encode()
+        data = RecordBatch(
+            records(b"x" * size, b"y" * size, timestamp=1_000 * (number + 1))
+        ).encode()
         sent = {"acks": -1, "timeout": 5_000, "topic_data": [to(topic, data, partition)]}
         await client.quiet("Produce", 9, **sent)
 
@@ -165,7 +167,7 @@ async def nothing_asked(stage: Stage) -> None:
 async def partition_limit(stage: Stage) -> None:
     """A limit cuts the records off anywhere, but the first batch always comes whole."""
     a, topic = await filled(stage)
-    size = len(Batch(records(b"x" * 100, b"y" * 100)).encode())
+    size = len(RecordBatch(records(b"x" * 100, b"y" * 100)).encode())
     for limit in (0, 1, size - 1, size, size + 1, 2 * size, 3 * size + 5):
         await fetch(a, topic, part(max_bytes=limit))
         await fetch(a, topic, part(offset=3, max_bytes=limit))
@@ -181,7 +183,7 @@ async def whole_limit(stage: Stage) -> None:
     a = await stage.client()
     for partition in range(3):
         await fill(a, topic, partition)
-    size = len(Batch(records(b"x" * 100, b"y" * 100)).encode())
+    size = len(RecordBatch(records(b"x" * 100, b"y" * 100)).encode())
     for limit in (0, 1, size, 3 * size, 4 * size, 7 * size):
         await fetch(a, topic, *[part(n) for n in (2, 0, 1)], max_bytes=limit)
 
@@ -220,7 +222,7 @@ async def minimum_bytes(stage: Stage) -> None:
     """The response waits until so many bytes are there in all its partitions."""
     topic = await stage.create_topic(partitions=2)
     a, b = await stage.client("a"), await stage.client("b")
-    size = len(Batch(records(b"x" * 100, b"y" * 100)).encode())
+    size = len(RecordBatch(records(b"x" * 100, b"y" * 100)).encode())
     parked = fetching(a, topic, part(0), part(1), max_wait=10_000, min_bytes=2 * size)
     await fill(b, topic, 0, 1)
     await parked.still_parked()

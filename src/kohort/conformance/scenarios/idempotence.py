@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kohort.conformance.batches import Batch, records
+from kohort.conformance.batches import RecordBatch, records
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.produce import end, fetched, produce, to
 from kohort.conformance.stage import Client, Stage
@@ -21,7 +21,7 @@ async def new_producer(client: Client) -> int:
 def numbered(producer: int, sequence: int, count: int = 1, epoch: int = 0) -> bytes:
     """A batch of `count` records of this producer."""
     values = records(*[b"v"] * count)
-    return Batch(
+    return RecordBatch(
         values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
     ).encode()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kohort.conformance.batches import Batch, Record
+from kohort.conformance.batches import BatchRecord, RecordBatch
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.produce import produce, to
 from kohort.conformance.stage import Client, Stage
@@ -53,7 +53,7 @@ async def filled(stage: Stage) -> tuple[Client, str]:
     topic = await stage.create_topic()
     a = await stage.client()
     for timestamps in ((1_000, 3_000, 2_000), (5_000, 4_000), (4_500,)):
-        data = Batch([Record(timestamp=one) for one in timestamps]).encode()
+        data = RecordBatch([BatchRecord(timestamp=one) for one in timestamps]).encode()
         await a.quiet("Produce", 9, acks=-1, timeout=5_000, topic_data=[to(topic, data)])
     return a, topic
 
@@ -196,7 +196,9 @@ async def several_partitions(stage: Stage) -> None:
     """Each partition has its own response, in no certain order."""
     topic = await stage.create_topic(partitions=3)
     a = await stage.client()
-    await a.quiet("Produce", 9, acks=-1, timeout=5_000, topic_data=[to(topic, Batch().encode(), 1)])
+    await a.quiet(
+        "Produce", 9, acks=-1, timeout=5_000, topic_data=[to(topic, RecordBatch().encode(), 1)]
+    )
     parts = [
         {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
         for partition, timestamp in ((2, LATEST), (1, LATEST), (0, EARLIEST), (9, LATEST))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from kohort.conformance.batches import LOG_APPEND_TIME, Batch, Record, records
+from kohort.conformance.batches import LOG_APPEND_TIME, BatchRecord, RecordBatch, records
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.commits import topic_id
 from kohort.conformance.stage import Client, Stage
 
 EVERY_VERSION = range(3, 13)
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
-GOOD = Batch().encode()
+GOOD = RecordBatch().encode()
 TOO_FAR = 4_102_444_800_000
 """A time (in 2100) that is far more than an hour ahead."""
 
@@ -70,7 +70,7 @@ async def every_version(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await stage.client()
     for version in EVERY_VERSION:
-        await produce(a, topic, Batch(records(b"a", b"b")).encode(), version)
+        await produce(a, topic, RecordBatch(records(b"a", b"b")).encode(), version)
     await fetched(a, topic)
 
 
@@ -120,7 +120,7 @@ async def unacknowledged_corrupt_batch(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await stage.client()
     sent = a.send(
-        "Produce", 9, acks=0, timeout=5_000, topic_data=[to(topic, Batch(crc=1).encode())]
+        "Produce", 9, acks=0, timeout=5_000, topic_data=[to(topic, RecordBatch(crc=1).encode())]
     )
     a.connection.forget(sent.call)
     await a.is_hung_up()
@@ -187,7 +187,9 @@ async def same_partition_twice(stage: Stage) -> None:
     """One partition twice in a request."""
     topic = await stage.create_topic()
     a = await stage.client()
-    twice = [{"index": 0, "records": Batch(records(value)).encode()} for value in (b"one", b"two")]
+    twice = [
+        {"index": 0, "records": RecordBatch(records(value)).encode()} for value in (b"one", b"two")
+    ]
     await produce(a, topic, topic_data=[{"name": topic, "partition_data": twice}])
     await end(await stage.client("b"), topic)
 
@@ -199,11 +201,11 @@ async def corrupt_batches(stage: Stage) -> None:
     flipped = bytearray(GOOD)
     flipped[-1] ^= 1
     spoiled = {
-        "crc": Batch(crc=1).encode(),
+        "crc": RecordBatch(crc=1).encode(),
         "last byte": bytes(flipped),
-        "length too long": Batch(length=10_000).encode(),
-        "length too short": Batch(length=20).encode(),
-        "length negative": Batch(length=-1).encode(),
+        "length too long": RecordBatch(length=10_000).encode(),
+        "length too short": RecordBatch(length=20).encode(),
+        "length negative": RecordBatch(length=-1).encode(),
         "cut in the records": GOOD[:-2],
         "cut in the header": GOOD[:30],
         "bytes behind": GOOD + b"\0\0\0",
@@ -220,13 +222,13 @@ async def inconsistent_batches(stage: Stage) -> None:
     topic = await stage.create_topic()
     two = records(b"a", b"b")
     spoiled = {
-        "count too high": Batch(two, count=3, last_offset_delta=1),
-        "count too low": Batch(two, count=1, last_offset_delta=1),
-        "count negative": Batch(two, count=-1, last_offset_delta=1),
-        "last offset delta too high": Batch(two, last_offset_delta=5),
-        "last offset delta too low": Batch(two, last_offset_delta=0),
-        "base offset": Batch(two, base_offset=7),
-        "no records": Batch((), count=0, last_offset_delta=-1),
+        "count too high": RecordBatch(two, count=3, last_offset_delta=1),
+        "count too low": RecordBatch(two, count=1, last_offset_delta=1),
+        "count negative": RecordBatch(two, count=-1, last_offset_delta=1),
+        "last offset delta too high": RecordBatch(two, last_offset_delta=5),
+        "last offset delta too low": RecordBatch(two, last_offset_delta=0),
+        "base offset": RecordBatch(two, base_offset=7),
+        "no records": RecordBatch((), count=0, last_offset_delta=-1),
     }
     for name, batch in spoiled.items():
         client = await stage.client(name)
@@ -240,9 +242,9 @@ async def other_magics(stage: Stage) -> None:
     topic = await stage.create_topic()
     for magic in (0, 1, 3, -1):
         client = await stage.client(f"magic {magic}")
-        await produce(client, topic, Batch(magic=magic).encode())
+        await produce(client, topic, RecordBatch(magic=magic).encode())
         await produce(
-            await stage.client(f"magic {magic} v3"), topic, Batch(magic=magic).encode(), 3
+            await stage.client(f"magic {magic} v3"), topic, RecordBatch(magic=magic).encode(), 3
         )
 
 
@@ -251,7 +253,7 @@ async def leader_epoch_of_the_producer(stage: Stage) -> None:
     """The leader epoch that a producer writes is replaced."""
     topic = await stage.create_topic()
     a = await stage.client()
-    await produce(a, topic, Batch(leader_epoch=17).encode())
+    await produce(a, topic, RecordBatch(leader_epoch=17).encode())
     await fetched(a, topic)
 
 
@@ -260,11 +262,11 @@ async def too_large(stage: Stage) -> None:
     """More than max.message.bytes is refused in every version, by the size of the whole batch."""
     topic = await stage.create_topic(max_message_bytes="1000")
     a = await stage.client()
-    overhead = len(Batch(records(b"x" * 900)).encode()) - 900
+    overhead = len(RecordBatch(records(b"x" * 900)).encode()) - 900
     for version in EVERY_VERSION:
-        await produce(a, topic, Batch(records(b"x" * 2_000)).encode(), version)
-    await produce(a, topic, Batch(records(b"x" * (1_000 - overhead))).encode())
-    await produce(a, topic, Batch(records(b"x" * (1_001 - overhead))).encode())
+        await produce(a, topic, RecordBatch(records(b"x" * 2_000)).encode(), version)
+    await produce(a, topic, RecordBatch(records(b"x" * (1_000 - overhead))).encode())
+    await produce(a, topic, RecordBatch(records(b"x" * (1_001 - overhead))).encode())
     await end(a, topic)
 
 
@@ -273,8 +275,12 @@ async def from_the_future(stage: Stage) -> None:
     """A timestamp more than an hour ahead is refused, and told which record it was."""
     topic = await stage.create_topic()
     a = await stage.client()
-    mixed = Batch(
-        [Record(timestamp=1_000), Record(timestamp=TOO_FAR), Record(timestamp=TOO_FAR)]
+    mixed = RecordBatch(
+        [
+            BatchRecord(timestamp=1_000),
+            BatchRecord(timestamp=TOO_FAR),
+            BatchRecord(timestamp=TOO_FAR),
+        ]
     ).encode()
     for version in (7, 8, 9, 12):
         await produce(a, topic, mixed, version)
@@ -294,7 +300,7 @@ async def without_timestamps(stage: Stage) -> None:
     """Timestamp -1 is taken."""
     topic = await stage.create_topic()
     a = await stage.client()
-    await produce(a, topic, Batch([Record(timestamp=-1)]).encode())
+    await produce(a, topic, RecordBatch([BatchRecord(timestamp=-1)]).encode())
     await fetched(a, topic)
 
 
@@ -304,7 +310,12 @@ async def append_time(stage: Stage) -> None:
     topic = await stage.create_topic(message_timestamp_type="LogAppendTime")
     a = await stage.client()
     for version in (3, 9, 12):
-        await produce(a, topic, Batch([Record(timestamp=5), Record(timestamp=9)]).encode(), version)
+        await produce(
+            a,
+            topic,
+            RecordBatch([BatchRecord(timestamp=5), BatchRecord(timestamp=9)]).encode(),
+            version,
+        )
     await fetched(a, topic)
 
 
@@ -313,7 +324,7 @@ async def producer_says_append_time(stage: Stage) -> None:
     """The attribute for append time is the broker's to set."""
     topic = await stage.create_topic()
     a = await stage.client()
-    await produce(a, topic, Batch(attributes=LOG_APPEND_TIME).encode())
+    await produce(a, topic, RecordBatch(attributes=LOG_APPEND_TIME).encode())
     await fetched(a, topic)
 
 
@@ -322,10 +333,12 @@ async def compacted_topic_without_key(stage: Stage) -> None:
     """Records without a key are refused by a compacted topic one by one."""
     topic = await stage.create_topic(cleanup_policy="compact")
     a = await stage.client()
-    mixed = Batch([Record(b"1", b"k"), Record(b"2"), Record(b"3", b"k"), Record(b"4")]).encode()
+    mixed = RecordBatch(
+        [BatchRecord(b"1", b"k"), BatchRecord(b"2"), BatchRecord(b"3", b"k"), BatchRecord(b"4")]
+    ).encode()
     for version in (7, 8, 9):
         await produce(a, topic, mixed, version)
-    await produce(a, topic, Batch([Record(b"1", b""), Record(None, b"k")]).encode())
+    await produce(a, topic, RecordBatch([BatchRecord(b"1", b""), BatchRecord(None, b"k")]).encode())
     await end(a, topic)
 
 
@@ -334,7 +347,7 @@ async def control_batch(stage: Stage) -> None:
     """Control batches are not for clients."""
     topic = await stage.create_topic()
     a = await stage.client()
-    await produce(a, topic, Batch(attributes=0x20).encode())
+    await produce(a, topic, RecordBatch(attributes=0x20).encode())
     await end(await stage.client("b"), topic)
 
 
@@ -344,11 +357,11 @@ async def keys_values_headers(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await stage.client()
     items = [
-        Record(None, None),
-        Record(b"", b""),
-        Record(b"v" * 5_000, b"k" * 500, headers=[("h", b"1"), ("h", b"2"), ("", b"")]),
+        BatchRecord(None, None),
+        BatchRecord(b"", b""),
+        BatchRecord(b"v" * 5_000, b"k" * 500, headers=[("h", b"1"), ("h", b"2"), ("", b"")]),
     ]
-    await produce(a, topic, Batch(items).encode())
+    await produce(a, topic, RecordBatch(items).encode())
     await fetched(a, topic)
 
 
@@ -358,7 +371,7 @@ async def unknown_codecs(stage: Stage) -> None:
     topic = await stage.create_topic()
     for codec in (5, 6, 7):
         client = await stage.client(f"codec {codec}")
-        await refused(client, topic, Batch(attributes=codec).encode())
+        await refused(client, topic, RecordBatch(attributes=codec).encode())
     await end(await stage.client("z"), topic)
 
 
@@ -368,8 +381,10 @@ async def codecs_over_garbage(stage: Stage) -> None:
     topic = await stage.create_topic()
     for codec in (GZIP, SNAPPY, LZ4, ZSTD):
         client = await stage.client(f"codec {codec}")
-        await refused(client, topic, Batch(attributes=codec, body=b"\x99" * 30).encode())
-    await refused(await stage.client("no codec"), topic, Batch(count=1, body=b"\xff" * 20).encode())
+        await refused(client, topic, RecordBatch(attributes=codec, body=b"\x99" * 30).encode())
+    await refused(
+        await stage.client("no codec"), topic, RecordBatch(count=1, body=b"\xff" * 20).encode()
+    )
     await end(await stage.client("z"), topic)
 
 
@@ -379,7 +394,7 @@ async def zstd_too_early(stage: Stage) -> None:
     topic = await stage.create_topic()
     for version in (3, 6):
         client = await stage.client(f"v{version}")
-        await produce(client, topic, Batch(attributes=ZSTD).encode(), version)
+        await produce(client, topic, RecordBatch(attributes=ZSTD).encode(), version)
 
 
 @scenario
@@ -397,13 +412,13 @@ async def several_topics(stage: Stage) -> None:
         await stage.create_topic("two", max_message_bytes="100"),
     )
     a = await stage.client()
-    corrupt = Batch(crc=1).encode()
+    corrupt = RecordBatch(crc=1).encode()
     data = [
         {
             "name": one,
             "partition_data": [{"index": 1, "records": corrupt}, {"index": 0, "records": GOOD}],
         },
-        to(two, Batch(records(b"x" * 500)).encode()),
+        to(two, RecordBatch(records(b"x" * 500)).encode()),
     ]
     await produce(a, one, topic_data=data)
 
@@ -424,4 +439,4 @@ async def usable_at_once(stage: Stage) -> None:
     topic = await stage.create_topic()
     a = await stage.client()
     for value in (b"a", b"b", b"c"):
-        await produce(a, topic, Batch(records(value)).encode(), timeout=0)
+        await produce(a, topic, RecordBatch(records(value)).encode(), timeout=0)

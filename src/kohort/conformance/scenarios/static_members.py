@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.conformance.members import (
-    Member,
+    PlayedMember,
     gather_round,
     look,
     member,
@@ -18,7 +18,7 @@ from kohort.conformance.scenario import scenario
 from kohort.conformance.stage import Stage
 
 
-async def returning(stage: Stage, old: Member, client_id: str) -> Member:
+async def returning(stage: Stage, old: PlayedMember, client_id: str) -> PlayedMember:
     """The same instance again, with an empty member id, on a connection of its own."""
     return await member(
         stage, client_id, instance=old.instance, group=old.group, protocols=old.protocols

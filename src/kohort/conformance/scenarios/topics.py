@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from kohort.conformance.batches import Batch, records
+from kohort.conformance.batches import RecordBatch, records
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.commits import topic_id
 from kohort.conformance.stage import Client, Stage
@@ -305,7 +305,7 @@ async def filled(stage: Stage) -> tuple[Client, str]:
     name = await stage.create_topic()
     a = await stage.client()
     for _ in range(2):
-        batch = Batch(records(*[b"%d" % n for n in range(5)])).encode()
+        batch = RecordBatch(records(*[b"%d" % n for n in range(5)])).encode()
         data = [{"name": name, "partition_data": [{"index": 0, "records": batch}]}]
         await a.quiet("Produce", 9, acks=-1, timeout=5_000, topic_data=data)
     return a, name

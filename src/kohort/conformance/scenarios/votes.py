@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kohort.conformance.members import (
-    Member,
+    PlayedMember,
     gather_round,
     look,
     member,
@@ -17,7 +17,7 @@ from kohort.conformance.scenario import scenario
 from kohort.conformance.stage import Stage
 
 
-async def voters(stage: Stage, *preferences: str) -> list[Member]:
+async def voters(stage: Stage, *preferences: str) -> list[PlayedMember]:
     """Members a, b, c, … of one joined, unsynced round.
 
     Each prefers protocols in the order of its string's words.

@@ -8,7 +8,7 @@ from kohort.server.config.table import TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
     BrokerConfig,
-    Change,
+    ConfigChange,
     ConfigEntry,
     Operation,
     Source,
@@ -25,8 +25,8 @@ __all__ = [
     "FLAG",
     "TABLE",
     "BrokerConfig",
-    "Change",
     "Config",
+    "ConfigChange",
     "ConfigEntry",
     "Given",
     "Operation",

@@ -87,7 +87,7 @@ class ConfigEntry:
     read_only: bool = False
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One change of one config."""
 
     name: str
@@ -167,7 +167,7 @@ def topic_log_config(values: Mapping[str, Any], broker: BrokerConfig) -> LogConf
 
 
 def altered_topic_configs(
-    overrides: Mapping[str, str], changes: Iterable[Change], broker: BrokerConfig
+    overrides: Mapping[str, str], changes: Iterable[ConfigChange], broker: BrokerConfig
 ) -> dict[str, str]:
     """Configs of a topic after `changes`. Raises KafkaError INVALID_REQUEST or INVALID_CONFIG."""
     changes = list(changes)
@@ -188,7 +188,7 @@ def altered_topic_configs(
     return validate_topic_configs(result)
 
 
-def _apply(configs: dict[str, str], change: Change, broker: BrokerConfig) -> None:
+def _apply(configs: dict[str, str], change: ConfigChange, broker: BrokerConfig) -> None:
     name, operation, value = change
     if operation is Operation.DELETE:
         configs.pop(name, None)
@@ -204,7 +204,7 @@ def _apply(configs: dict[str, str], change: Change, broker: BrokerConfig) -> Non
         configs[name] = ",".join(words)
 
 
-def _list_of(configs: Mapping[str, str], change: Change, broker: BrokerConfig) -> list[str]:
+def _list_of(configs: Mapping[str, str], change: ConfigChange, broker: BrokerConfig) -> list[str]:
     """The words that APPEND and SUBTRACT start from: the topic's own, else those it inherits."""
     definition = TOPIC_CONFIGS.get(change.name)
     if definition is None or definition.kind != "list":

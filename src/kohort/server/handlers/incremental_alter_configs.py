@@ -12,7 +12,7 @@ from typing import Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.config import (
-    Change,
+    ConfigChange,
     Operation,
     ResourceType,
     altered_topic_configs,
@@ -62,9 +62,9 @@ def _alter(services: Services, request: Any, resource: Any) -> None:
             raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {kind}")
 
 
-def _change(config: Any) -> Change:
+def _change(config: Any) -> ConfigChange:
     try:
-        return Change(config.name, Operation(config.config_operation), config.value)
+        return ConfigChange(config.name, Operation(config.config_operation), config.value)
     except ValueError:
         raise KafkaError(
             ErrorCode.invalid_request,
@@ -73,7 +73,7 @@ def _change(config: Any) -> Change:
 
 
 def _alter_topic(
-    services: Services, name: str, changes: Iterable[Change], validate_only: bool
+    services: Services, name: str, changes: Iterable[ConfigChange], validate_only: bool
 ) -> None:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
@@ -88,7 +88,7 @@ def _alter_topic(
         services.topics.alter_configs(name, configs)
 
 
-def _refuse_broker(services: Services, name: str, changes: Iterable[Change]) -> None:
+def _refuse_broker(services: Services, name: str, changes: Iterable[ConfigChange]) -> None:
     """Refuse any change: the broker's configs are fixed while it runs."""
     if name:
         validate_broker_id(name, services.node_id, f"{services.node_id},")
@@ -101,13 +101,13 @@ def _refuse_broker(services: Services, name: str, changes: Iterable[Change]) -> 
         )
 
 
-def _refuse_logger(services: Services, name: str, changes: Iterable[Change]) -> None:
+def _refuse_logger(services: Services, name: str, changes: Iterable[ConfigChange]) -> None:
     validate_broker_id(name, services.node_id, str(services.node_id))
     for change in changes:
         raise KafkaError(ErrorCode.invalid_config, f"Logger {change.name} does not exist!")
 
 
-def _refuse_group(name: str, changes: Iterable[Change]) -> None:
+def _refuse_group(name: str, changes: Iterable[ConfigChange]) -> None:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     for change in changes:

@@ -13,7 +13,7 @@ BLOCK: Final = 1_000
 MAX_ID: Final = 2**63 - 1
 
 
-class ProducerIds:
+class ProducerIdManager:
     """Hands out ids from reserved blocks."""
 
     def __init__(self, start: int, reserve: Callable[[int], None]) -> None:

@@ -40,7 +40,7 @@ from kohort.server.topics.cluster_metadata import (
 )
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog, storage_error
 from kohort.server.topics.names import collision_key, validate_creatable
-from kohort.server.topics.producer_ids import ProducerIds
+from kohort.server.topics.producer_ids import ProducerIdManager
 from kohort.server.topics.reconciliation import (
     ensure_metadata_directory,
     places_of,
@@ -129,7 +129,7 @@ class Topics:
         state = self._metadata.state
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
-        self.producer_ids = ProducerIds(state.producer_ids_end, self._reserve_producer_ids)
+        self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         reconcile(logs.directories, state)
         for record in state.topics.values():
             self._add(self._opened(record))
