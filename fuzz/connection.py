@@ -48,8 +48,8 @@ class Transport:
         self.reading = True
         self.connection: Connection | None = None
 
-    def get_extra_info(self, _name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 40_000)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 40_000) if name == "peername" else None
 
     def write(self, data: bytes) -> None:
         assert not self.is_closing, "written after the end"

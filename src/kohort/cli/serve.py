@@ -17,6 +17,7 @@ from kohort.errors import KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.logs import configure, fields
+from kohort.server.net import raise_limit
 
 logger = logging.getLogger("kohort.serve")
 
@@ -32,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     config = cli_options.load_config(options)
     configure(config["logging.format"], config["logging.level"])
+    raise_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(run_until_stopped(config))
 

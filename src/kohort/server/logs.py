@@ -12,6 +12,8 @@ import sys
 import time
 from typing import Any
 
+from kohort.server.log_lines import LogLines
+
 
 def fields(**values: object) -> dict[str, dict[str, object]]:
     """What `extra=` of a logging call takes, so that `values` become fields of the line."""
@@ -20,7 +22,7 @@ def fields(**values: object) -> dict[str, dict[str, object]]:
 
 def configure(form: str, level: str) -> None:
     """Write the events of this process to standard error, in the form `text` or `json`."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _handler()
     traces = level == "debug"
     handler.setFormatter(JsonFormatter(traces) if form == "json" else TextFormatter(traces))
     root = logging.getLogger()
@@ -28,6 +30,13 @@ def configure(form: str, level: str) -> None:
     root.setLevel(level.upper())
     # asyncio's own debug lines tell nothing of Kohort.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _handler() -> logging.Handler:
+    try:
+        return LogLines(sys.stderr.fileno())
+    except (OSError, ValueError):  # replaced by an object in memory
+        return logging.StreamHandler(sys.stderr)
 
 
 class TextFormatter(logging.Formatter):

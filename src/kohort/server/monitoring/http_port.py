@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -42,7 +43,7 @@ class HttpPort:
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
         self._server: asyncio.Server | None = None
-        self._busy: set[asyncio.Task[None]] = set()
+        self._busy: dict[asyncio.Task[None], None] = {}  # oldest first
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address bound. Raises OSError if that is not possible."""
@@ -60,11 +61,18 @@ class HttpPort:
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._busy) >= MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
+            # Silent clients must not keep a probe out: the oldest one had its time.
+            oldest = next(iter(self._busy))
+            del self._busy[oldest]
+            oldest.cancel()
         task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
-        self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
+        self._busy[task] = None
+        task.add_done_callback(partial(self._done, writer))
+
+    def _done(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
+        self._busy.pop(task, None)
+        if task.cancelled():
+            writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -4,6 +4,7 @@ from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
+from kohort.server.net.file_descriptors import raise_limit
 from kohort.server.net.listener import Listener, ListenerStatistics
 from kohort.server.net.repeated_requests import (
     AFTER_CORRELATION_ID,
@@ -24,4 +25,5 @@ __all__ = [
     "Listener",
     "ListenerStatistics",
     "RepeatedRequest",
+    "raise_limit",
 ]

@@ -106,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._starved = True  # the last frame in the reader is incomplete, or there is none
         self.is_open = False
         self.client_host = ""
+        self.descriptor = -1
         self.last_active = shared.connections.ticks
 
     def __repr__(self) -> str:
@@ -118,6 +119,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.client_host = client_host(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("socket")
+        self.descriptor = -1 if peer is None else peer.fileno()
         self.is_open = True
         if not self._connections.admit(self):
             self.is_open = False

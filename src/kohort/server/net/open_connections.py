@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final, Protocol
 
 from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.server.net.file_descriptors import first_reserved
 from kohort.server.net.rate_limited_log import RateLimitedLog
 
 TICKS_PER_IDLE_TIME: Final = 20
@@ -16,6 +17,8 @@ class OpenConnection(Protocol):
     """A connection as the registry of them uses it."""
 
     client_host: str
+    descriptor: int
+    """File descriptor of its socket, -1 if not known."""
     last_active: int
     """Tick of its last request or response."""
 
@@ -53,6 +56,7 @@ class OpenConnections:
         self._empty = asyncio.Event()
         self._ticker: asyncio.TimerHandle | None = None
         self._closing = False
+        self._first_reserved = first_reserved()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,6 +75,8 @@ class OpenConnections:
             return self._refuse(host, "max.connections", self._limits.connections)
         if self._per_ip[host] >= self._limits.connections_per_ip:
             return self._refuse(host, "max.connections.per.ip", self._limits.connections_per_ip)
+        if connection.descriptor >= self._first_reserved:
+            return self._refuse(host, "the number of file descriptors", self._first_reserved)
         self.accepted += 1
         self._open.add(connection)
         self._per_ip[host] += 1

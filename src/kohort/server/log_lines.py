@@ -1,0 +1,96 @@
+"""Writes log lines from a thread, so that a standard error which nobody reads holds up nothing.
+
+Lines wait in a queue of bounded size. When it is full, further lines are dropped. Their number is
+one line as soon as there is room again.
+"""
+
+import logging
+import os
+import threading
+from collections import deque
+from typing import Final
+
+QUEUED_BYTES: Final = 4 * 1024 * 1024
+FLUSH_S: Final = 1.0
+"""Time that the last lines have at the end of the process."""
+
+
+class LogLines(logging.Handler):
+    """Handler that writes to a file descriptor and never waits for it."""
+
+    def __init__(self, descriptor: int, *, queued_bytes: int = QUEUED_BYTES) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._limit = queued_bytes
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._dropped = 0
+        self._total_dropped = 0
+        self._change = threading.Condition()
+        self._writing = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def dropped(self) -> int:
+        """Lines dropped since the start."""
+        return self._total_dropped
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue one line, or drop it."""
+        try:
+            line = self.format(record).encode(errors="backslashreplace") + b"\n"
+        except Exception:
+            self.handleError(record)
+            return
+        with self._change:
+            if self._size + len(line) > self._limit:
+                self._dropped += 1
+                self._total_dropped += 1
+                return
+            self._lines.append(line)
+            self._size += len(line)
+            if self._thread is None:
+                # A daemon: a write that never ends must not keep the process from ending.
+                self._thread = threading.Thread(target=self._write, name="kohort-log", daemon=True)
+                self._thread.start()
+            self._change.notify_all()
+
+    def flush(self) -> None:
+        """Wait until every line is written, for at most `FLUSH_S`."""
+        with self._change:
+            self._change.wait_for(lambda: not (self._lines or self._writing), FLUSH_S)
+
+    def _write(self) -> None:
+        while True:
+            with self._change:
+                self._writing = False
+                self._change.notify_all()
+                self._change.wait_for(lambda: self._lines)
+                self._writing = True
+                line = self._lines.popleft()
+            self._write_fully(line)
+            with self._change:
+                self._size -= len(line)
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._write_fully(self._told(dropped))
+
+    def _told(self, dropped: int) -> bytes:
+        record = logging.LogRecord(
+            "kohort.logs",
+            logging.WARNING,
+            __file__,
+            0,
+            "%d log lines were dropped: standard error was not read",
+            (dropped,),
+            None,
+        )
+        return self.format(record).encode() + b"\n"
+
+    def _write_fully(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except OSError:  # closed, or a full disk: the line is lost, the server goes on
+                return

@@ -1,0 +1,77 @@
+"""A server whose standard error nobody reads."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cli.served import ask
+from peers.kafka import free_port
+
+
+def test_it_goes_on_and_ends_on_sigterm(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "kohort", "serve", "--dev", "--memory"),
+            *("--listen", address, "--set", "max.connections.per.ip=1", "--log-level", "debug"),
+        ],
+        stderr=writing,
+        cwd=tmp_path,
+    )
+    os.close(writing)
+    try:
+        seen = b""
+        while b"listening" not in seen:
+            seen += os.read(reading, 65_536)
+        # A long topic name in each line fills the pipe, and it is not read from here on.
+        for n in range(400):
+            name = f"{n}-" + "n" * 240
+            body = b"\0\0\0\1" + len(name).to_bytes(2, "big") + name.encode()
+            ask(address, 3, 0, body)
+        assert ask(address)[:2] == b"\0\0"
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert time.monotonic() - begun < 6
+    finally:
+        process.kill()
+        os.close(reading)
+
+
+def test_connections_leave_file_descriptors_for_files(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    address = f"127.0.0.1:{free_port()}"
+    command = f"ulimit -n 256; exec {sys.executable} -m kohort serve --dev --listen {address}"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(["sh", "-c", command], stderr=stderr, cwd=tmp_path)
+    held: list[socket.socket] = []
+    try:
+        deadline = time.monotonic() + 20
+        while "listening" not in log.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        host, _, port = address.rpartition(":")
+        client = socket.create_connection((host, int(port)), 10)
+        held = [socket.create_connection((host, int(port)), 10) for _ in range(300)]
+        time.sleep(0.5)
+        open_now = len(os.listdir(f"/proc/{process.pid}/fd"))
+        assert open_now <= 140
+        # Files can still be made: a new topic has some for each partition.
+        name = "made"
+        body = b"\0\0\0\1" + len(name).to_bytes(2, "big") + name.encode()
+        request = b"\0\3\0\0\0\0\0\7\xff\xff" + body
+        client.sendall(len(request).to_bytes(4, "big") + request)
+        assert client.recv(65_536)
+        assert "refused a connection" in log.read_text()
+        assert (tmp_path / "data" / "made-0").is_dir()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        for each in held:
+            each.close()
+        process.kill()

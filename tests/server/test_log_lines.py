@@ -1,0 +1,71 @@
+"""Log lines are written from a thread, bounded, and nobody waits for them."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kohort.server.log_lines import LogLines
+from kohort.server.logs import TextFormatter
+
+
+def record(message: str) -> logging.LogRecord:
+    return logging.LogRecord("kohort.test", logging.INFO, "file", 1, message, None, None)
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def lines_of(writing: int, **options: int) -> LogLines:
+    handler = LogLines(writing, **options)
+    handler.setFormatter(TextFormatter())
+    return handler
+
+
+def test_lines_come_in_order(pipe: tuple[int, int]) -> None:
+    handler = lines_of(pipe[1])
+    for n in range(100):
+        handler.emit(record(f"line {n}"))
+    handler.flush()
+    written = os.read(pipe[0], 1 << 20).decode().splitlines()
+    assert [line.rpartition(": ")[2] for line in written] == [f"line {n}" for n in range(100)]
+
+
+def test_a_reader_that_stops_reading_loses_lines_and_is_told_how_many(
+    pipe: tuple[int, int],
+) -> None:
+    handler = lines_of(pipe[1], queued_bytes=100_000)
+    begun = time.perf_counter()
+    for _ in range(5_000):
+        handler.emit(record("x" * 200))
+    assert time.perf_counter() - begun < 5
+    dropped = handler.dropped
+    assert 3_000 < dropped < 5_000
+    begun = time.perf_counter()
+    handler.flush()
+    assert time.perf_counter() - begun < 3, "the end of the process does not wait for ever"
+    seen = b""
+    told = f"{dropped} log lines were dropped".encode()
+    while told not in seen or seen.count(b"x" * 200) < 5_000 - dropped:
+        seen += os.read(pipe[0], 1 << 20)
+    assert seen.count(b"x" * 200) == 5_000 - dropped
+    handler.emit(record("again"))
+    handler.flush()
+
+
+def test_a_closed_standard_error_harms_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    handler = lines_of(writing)
+    handler.emit(record("lost"))
+    handler.flush()
+    os.close(writing)
+    handler.emit(record("lost too"))
+    handler.flush()
