@@ -2,13 +2,21 @@
 
 from kohort.coordinator.config import GroupConfig
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.coordinator.records import OffsetCommitKey, OffsetCommitRecord
+from kohort.coordinator.records import (
+    NO_TIMESTAMP,
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommits,
+    pack_offset,
+)
+from kohort.coordinator.requests import ExpireOffsets
+from kohort.coordinator.shard import Shard
 from kohort.log.base import LogConfig
 from kohort.runtime import groups as groups_room
 from kohort.runtime.clock import SystemClock
 from kohort.runtime.group_log import append_records
 from kohort.runtime.groups import Groups
-from kohort.types import Timestamp
+from kohort.types import Instant, Timestamp
 from runtime.fake_log import FakeLog
 
 
@@ -46,3 +54,15 @@ def rebalance(group, reason=""):
         ended=Timestamp(1),
         members=("m",),
     )
+
+
+def test_the_check_for_expiry_is_done_in_parts():
+    shard = Shard(GroupConfig())
+    for n in range(30):
+        values = [pack_offset(1, -1, "", 0, NO_TIMESTAMP, None)] * 1_000
+        shard.replay(OffsetCommits(f"g{n}", "t", list(range(1_000)), values))
+    parts = list(groups_room._parts(shard.groups.values()))
+    assert [each for part in parts for each in part] == list(shard.groups)
+    assert max(map(len, parts)) == 4
+    result = shard.handle(ExpireOffsets(("g0", "gone")), Instant(0), Timestamp(10**12))
+    assert {record.key.group for record in result.records} == {"g0"}

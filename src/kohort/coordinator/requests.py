@@ -191,3 +191,6 @@ class TopicsDeleted:
 @dataclass(frozen=True, slots=True)
 class ExpireOffsets:
     """The periodic check of offset and group expiry (KIP-211) is due."""
+
+    groups: tuple[str, ...] | None = None
+    """The groups to check, None for all; ids of groups that are gone are ignored."""

@@ -312,10 +312,12 @@ class Shard:
                 step.record(offset_tombstone(group.id, partition))
         return step.result()
 
-    def _expire_offsets(self, event: ExpireOffsets, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
+    def _expire_offsets(self, event: ExpireOffsets, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        for group in self.groups.values():
-            expiration.expire_offsets(group, step)
+        for group_id in self.groups if event.groups is None else event.groups:
+            group = self.groups.get(group_id)
+            if group is not None:
+                expiration.expire_offsets(group, step)
         return step.result()
 
 

@@ -23,7 +23,7 @@ so that only later headers are read.
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -56,6 +56,10 @@ class ProducerStateEntry:
         """The latest ones of this epoch, oldest first."""
         self.seen = 0
         """When its last batch came (ms)."""
+
+
+MAX_PRODUCERS: Final = 10_000
+"""Producers that one log remembers: clients choose their ids, and each takes a kilobyte."""
 
 
 class Producers:
@@ -110,6 +114,8 @@ class Producers:
         producer = self._by_id.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             producer = self._by_id[header.producer_id] = ProducerStateEntry(header.producer_epoch)
+            if len(self._by_id) > MAX_PRODUCERS:
+                self._forget_oldest()
         last_offset = base_offset + header.last_offset_delta
         sent = SentBatch(
             header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp
@@ -118,6 +124,12 @@ class Producers:
         if len(producer.batches) > REMEMBERED_BATCHES:
             del producer.batches[0]
         producer.seen = now
+
+    def _forget_oldest(self) -> None:
+        """Forget a tenth of the producers, those that were idle for longest."""
+        *others, new = self._by_id.items()
+        others.sort(key=lambda each: each[1].seen)
+        self._by_id = dict((*others[MAX_PRODUCERS // 10 :], new))
 
     def last_offsets(self) -> frozenset[int]:
         """The last offset of each producer's last batch.

@@ -39,6 +39,24 @@ _JOURNAL_CHARACTERS = 32 * 1024 * 1024
 """Length of all strings in the journal; clients choose ids, client ids and reasons."""
 
 
+_EXPIRED_TOGETHER = 4_000
+"""Offsets, or groups without any, that are checked for expiry in one turn."""
+
+
+def _parts(groups: Iterable[Group]) -> Iterator[tuple[str, ...]]:
+    """Ids of groups that have so many offsets together, as far as a group has no more alone."""
+    ids: list[str] = []
+    size = 0
+    for group in groups:
+        ids.append(group.id)
+        size += 1 + len(group.offsets)
+        if size >= _EXPIRED_TOGETHER:
+            yield tuple(ids)
+            ids, size = [], 0
+    if ids:
+        yield tuple(ids)
+
+
 class Groups:
     """All groups that this process coordinates.
 
@@ -66,7 +84,7 @@ class Groups:
             clock, self._timer_is_due
         )
         self._expiration_s = expiration_interval_ms / 1_000
-        self._expiration: asyncio.TimerHandle | None = None
+        self._expiration: asyncio.Task[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._journal: OrderedDict[str, list[Rebalance]] = OrderedDict()
         self._journal_characters = 0
@@ -96,7 +114,7 @@ class Groups:
     def start(self) -> None:
         """Begin to load; until then requests of a shard get COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading = asyncio.ensure_future(self._load())
-        self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
+        self._expiration = asyncio.ensure_future(self._expire())
 
     async def loaded(self) -> None:
         """Return when every shard has been loaded, or has failed to."""
@@ -190,9 +208,14 @@ class Groups:
         for host in self._hosts:
             host.post(event)
 
-    def _expire(self) -> None:
-        self._post_to_all(ExpireOffsets())
-        self._expiration = asyncio.get_running_loop().call_later(self._expiration_s, self._expire)
+    async def _expire(self) -> None:
+        """Check for expired offsets and groups, in parts that take a few milliseconds each."""
+        while True:
+            await asyncio.sleep(self._expiration_s)
+            for host in self._hosts:
+                for ids in _parts(tuple(host.shard.groups.values())):
+                    host.post(ExpireOffsets(ids))
+                    await asyncio.sleep(0)
 
     def _list_groups(self, request: ListGroups) -> ListGroupsResponse:
         if not self.is_loaded:

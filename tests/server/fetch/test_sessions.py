@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from effort import examples
 from kohort.errors import ErrorCode, KafkaError
+from kohort.server.fetch import sessions as sessions_module
 from kohort.server.fetch.context import MAX_EPOCH, FetchContext, FetchSession
 from kohort.server.fetch.partitions import Partitions
 from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
@@ -438,3 +439,23 @@ class SessionMachine(RuleBasedStateMachine):
 
 TestSessionMachine = SessionMachine.TestCase
 TestSessionMachine.settings = settings(max_examples=examples(30), stateful_step_count=20)
+
+
+def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up partitions cost memory as others do, and outlive their connection."""
+    monkeypatch.setattr(sessions_module, "MAX_PARTITIONS", 10)
+    held = FetchSessions(slots=100)
+
+    def begin(session_id: int, epoch: int, first: int, count: int) -> int:
+        wanted = [PartitionRequest("t", n, 0, 1) for n in range(first, first + count)]
+        context = held.begin(session_id, epoch, wanted, (), by_id=False, now=Instant(0))
+        return context.finish()[0]
+
+    first = begin(0, 0, 0, 6)
+    assert first
+    assert begin(0, 0, 0, 6) == 0, "a full fetch"
+    assert begin(first, 1, 6, 4) == first
+    with pytest.raises(KafkaError):
+        begin(first, 2, 10, 1)
+    assert len(held) == 0
+    assert begin(0, 0, 0, 10)

@@ -11,7 +11,8 @@ A request names a session and its epoch:
 The epoch counts the requests, so one that is lost or repeated is noticed and the client starts
 again. A session is known by its id alone, on any connection. Their number is bounded: when all
 slots are taken, the one that was idle longest gives way if it was so for `EVICTION_MS`; else the
-client gets session id 0, which means full fetches.
+client gets session id 0, which means full fetches. So it is when all sessions have too many
+partitions together.
 
 Only partitions that are due are read (`fetch_partitions`). Those that gave records are put last, so
 that one busy partition does not starve the others.
@@ -35,6 +36,8 @@ from kohort.types import Instant
 
 FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
+MAX_PARTITIONS: Final = 200_000
+"""Partitions of all sessions; they exist or not, and outlive the connection that named them."""
 _MAX_INT: Final = 2**31 - 1
 
 
@@ -44,6 +47,7 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         """At most `slots` sessions at a time."""
         self._slots = slots
+        self._partitions = 0  # of all sessions
         self._sessions: dict[int, FetchSession] = {}  # in the order of their last use
 
     def __len__(self) -> int:
@@ -71,7 +75,12 @@ class FetchSessions:
             return FullFetch(wanted, lambda partitions: self._open(partitions, by_id, now))
         session = self._resume(session_id, epoch, by_id)
         session.last_used = now
+        before = len(session.partitions)
         session.update(wanted, forgotten)
+        self._partitions += len(session.partitions) - before
+        if self._partitions > MAX_PARTITIONS:
+            self._end(session_id)
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
         return IncrementalFetch(session)
 
     def _resume(self, session_id: int, epoch: int, by_id: bool) -> FetchSession:
@@ -87,8 +96,9 @@ class FetchSessions:
 
     def _open(self, partitions: Partitions, by_id: bool, now: Instant) -> FetchSession | None:
         """A new session, None if there is no room for one."""
-        if not self._make_room(now):
+        if not self._make_room(now) or self._partitions + len(partitions) > MAX_PARTITIONS:
             return None
+        self._partitions += len(partitions)
         session_id = secrets.randbelow(_MAX_INT) + 1
         while session_id in self._sessions:
             session_id = secrets.randbelow(_MAX_INT) + 1
@@ -107,4 +117,5 @@ class FetchSessions:
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._partitions -= len(session.partitions)
             session.partitions.close()
