@@ -1,5 +1,7 @@
 """DescribeConfigs v1-4."""
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -153,3 +155,31 @@ async def test_many_resources(bench: Bench, topic: str) -> None:
         ErrorCode.none,
     ]
     assert (await bench.ask("describe_configs", 4, resources=())).results == ()
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+async def test_many_resources_are_described_as_few_are(bench: Bench, version: int) -> None:
+    bench.topics.create("orders", 1)
+    resources = [
+        {"resource_type": 2, "resource_name": name, "configuration_keys": None}
+        for name in ("orders", "missing", "not/valid")
+    ]
+    few = await bench.ask("describe_configs", version, resources=resources)
+    many = await bench.ask("describe_configs", version, resources=resources * 20)
+    assert many.results == few.results * 20
+
+
+async def test_many_resources_give_way(bench: Bench) -> None:
+    bench.topics.create("orders", 1)
+    resource = {"resource_type": 2, "resource_name": "orders", "configuration_keys": None}
+    exchange, task = bench.begin("describe_configs", 4, resources=[resource] * 300)
+    assert task is not None
+    turns, worst = 0, 0.0
+    while not task.done():
+        begun = time.thread_time()
+        await asyncio.sleep(0)
+        if not task.done():  # then the bench decoded the response
+            turns, worst = turns + 1, max(worst, time.thread_time() - begun)
+    assert len(exchange.outcome.results) == 300
+    assert turns > 3
+    assert worst < 0.05
