@@ -33,7 +33,7 @@ help:
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
 	@echo "make chaos        kill a server 200 times under real clients, and check what they were promised"
-	@echo "make fuzz         feed the wire with broken bytes"
+	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make clean        remove what was made, but not ./data"
 
 $(INSTALLED) $(DEMO_INSTALLED): pyproject.toml
@@ -78,7 +78,9 @@ bench: $(INSTALLED)
 chaos: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m live.chaos
 
+# A million inputs, guided by coverage where `atheris` has a wheel for this Python.
 fuzz: $(INSTALLED)
+	@$(INSTALL) atheris || echo "atheris is not available: inputs are mutated at random"
 	@set -e; for harness in fuzz/[!_]*.py; do echo "== $$harness"; $(BIN)/python "$$harness"; done
 
 clean:

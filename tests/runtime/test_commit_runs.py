@@ -157,3 +157,9 @@ def test_damaged_batches_are_refused_or_read_as_record_by_record(data):
 def test_another_count_is_refused(count):
     with pytest.raises(KafkaError):
         read(content_of(commits("g", "t", 4)), count)
+
+
+@pytest.mark.parametrize("missing", range(1, 8))
+def test_a_batch_that_ends_before_its_last_record_does_is_refused(missing):
+    with pytest.raises(KafkaError):
+        read(content_of(commits("g", "t", 4))[:-missing], 4)

@@ -23,6 +23,7 @@ from kohort.coordinator.records import (
 )
 from kohort.protocol.records import (
     RawRecord,
+    encode_varint,
     equal_sizes,
     invalid,
     key_head,
@@ -33,6 +34,7 @@ from kohort.protocol.records import (
 _STRETCH: Final = 1_024
 """Records that are cut at once."""
 _COMMIT_KEY: Final = b"\x00\x01"
+_VALUE_SIZE: Final = encode_varint(USUAL_OFFSET_SIZE)
 
 
 class _Key(NamedTuple):
@@ -89,7 +91,8 @@ def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommi
     if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != _COMMIT_KEY:
         return None
     step = end - start
-    alike = 1 + equal_sizes(content, start, step, min(count, _STRETCH) - 1)
+    whole = min(count, _STRETCH, (len(content) - start) // step)
+    alike = 1 + equal_sizes(content, start, step, whole - 1)
     if alike < 2:
         return None
     head_size = len(key_head(key[:-4]))
@@ -100,7 +103,7 @@ def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommi
     prefixes, heads, partitions, sizes, values, headers = zip(*rows, strict=True)
     if (
         any(b"".join(headers))
-        or sizes.count(sizes[0]) != alike
+        or sizes.count(_VALUE_SIZE) != alike
         or not _have_equal_varints(b"".join(prefixes), prefix_size)
         or not are_usual_offsets(b"".join(values))
     ):
