@@ -7,6 +7,7 @@ machine makes everything late, and costs the server no CPU.
 import asyncio
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -42,6 +43,7 @@ class Probe:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = {"storage": "memory", "num.partitions": "10", "offsets.topic.num.partitions": "4"}
+    settings["http.listen"] = "127.0.0.1:0"
     with serving(tmp_path_factory.mktemp("budgets"), settings) as server:
         client = Client(server)
         topics = [{"name": f"t{n}"} for n in range(500)]
@@ -139,3 +141,21 @@ async def test_five_thousand_idle_connections(server: Server) -> None:
         writer.transport.abort()
     assert worst < BUDGET_S
     assert grown < 100
+
+
+def test_a_scrape_of_very_many_offsets(server: Server) -> None:
+    client = Client(server)
+    for n in range(4):
+        client.ask(commit(f"scraped{n}"))
+    url = f"http://{server.process.logged_address('http')}/metrics"
+    scraped: list[bytes] = []
+
+    def scrape() -> None:
+        for _ in range(2):
+            with urllib.request.urlopen(url, timeout=20) as response:
+                scraped.append(response.read())
+
+    worst = Probe(server).worst_during(scrape)
+    print(f"scrape: {worst * 1000:.0f} ms")
+    assert scraped[1].count(b"kohort_group_committed_offset{") == 20_000
+    assert worst < BUDGET_S

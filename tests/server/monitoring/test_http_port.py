@@ -109,4 +109,4 @@ async def test_silent_clients_are_bounded_and_keep_no_probe_out(address: tuple[s
 
 @given(st.binary(max_size=60))
 def test_any_request_has_an_answer(request: bytes) -> None:
-    assert HttpPort(ROUTES).respond(request + b"\r\n\r\n").status in HTTPStatus
+    assert asyncio.run(HttpPort(ROUTES).respond(request + b"\r\n\r\n")).status in HTTPStatus

@@ -77,7 +77,7 @@ async def test_a_rebalance_is_one_line_with_its_causes(
 
 async def test_rebalances_are_counted_by_cause_and_phase(observer: Observer) -> None:
     observer.on_rebalance(REBALANCE)
-    text = observer.metrics("").body.decode()
+    text = (await observer.metrics("")).body.decode()
     assert 'kohort_rebalances_total{cause="expired",outcome="stable"} 1.0' in text
     assert 'kohort_rebalance_seconds_bucket{le="0.25",phase="join"} 1.0' in text
     assert 'kohort_rebalance_seconds_sum{phase="sync"} 0.03' in text
@@ -85,7 +85,7 @@ async def test_rebalances_are_counted_by_cause_and_phase(observer: Observer) -> 
 
 async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
     types = re.findall(
-        r"^# TYPE (kohort_\w+) (\w+)$", observer.metrics("").body.decode(), re.MULTILINE
+        r"^# TYPE (kohort_\w+) (\w+)$", (await observer.metrics("")).body.decode(), re.MULTILINE
     )
     served = {name for name, _ in types}
     documented = set(re.findall(r"`(kohort_\w+)`", OPERATIONS.read_text(encoding="utf-8")))

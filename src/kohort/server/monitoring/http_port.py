@@ -7,7 +7,7 @@ headers are skipped, one request per connection.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -28,7 +28,7 @@ class HttpResponse:
     content_type: str = "application/json"
 
 
-Route: TypeAlias = Callable[[str], HttpResponse]
+Route: TypeAlias = Callable[[str], HttpResponse | Awaitable[HttpResponse]]
 """Called with the decoded rest of the path behind the route: "" or a group id."""
 
 
@@ -80,7 +80,7 @@ class HttpPort:
                 request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(
                     _head_and_body(
-                        self.respond(request), with_body=not request.startswith(b"HEAD ")
+                        await self.respond(request), with_body=not request.startswith(b"HEAD ")
                     )
                 )
                 await writer.drain()
@@ -89,7 +89,7 @@ class HttpPort:
         finally:
             writer.close()
 
-    def respond(self, request: bytes) -> HttpResponse:
+    async def respond(self, request: bytes) -> HttpResponse:
         """The response to a request head, whatever its bytes are."""
         words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -108,7 +108,8 @@ class HttpPort:
                 HTTPStatus.NOT_FOUND,
             )
         try:
-            return route(unquote(rest))
+            response = route(unquote(rest))
+            return response if isinstance(response, HttpResponse) else await response
         except Exception as error:  # any exception ends this response only
             return json_response(
                 {"error": f"{type(error).__name__}: {error}"}, HTTPStatus.INTERNAL_SERVER_ERROR

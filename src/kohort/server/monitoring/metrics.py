@@ -5,10 +5,11 @@ Prometheus. prometheus-client takes a tenth of a second to import, so this modul
 the first scrape.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 from kohort import __version__
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
@@ -44,12 +46,66 @@ class MetricSources:
     loop_lag: LoopLag
 
 
-def exposition(sources: MetricSources) -> bytes:
-    """All metrics as text."""
+OffsetRow: TypeAlias = tuple[tuple[str, str, str], int, int | None]
+"""Group, topic and partition; the committed offset; the lag, None if the partition is gone."""
+
+
+async def exposition(sources: MetricSources) -> bytes:
+    """All metrics as text: read on the loop, in slices, and written in another thread."""
+    metrics = list(_Metrics(sources).collect())
+    rows = await _offset_rows(sources)
+    return await asyncio.to_thread(_text, metrics, rows)
+
+
+async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
+    rows: list[OffsetRow] = []
+    slices = TimeSlices()
+    for group in tuple(sources.groups.groups()):
+        await slices.give_way()
+        for partition, value in islice(group.offsets.items(), MAX_OFFSETS - len(rows)):
+            log = sources.topics.log(*partition)
+            behind = (
+                None
+                if log is None
+                else lag(value.offset, log.start_offset, log.high_watermark) or 0
+            )
+            values = (group.id, partition.topic, str(partition.partition))
+            rows.append((values, value.offset, behind))
+        if len(rows) >= MAX_OFFSETS:
+            break
+    return rows
+
+
+def _text(metrics: Iterable[Metric], rows: Iterable[OffsetRow]) -> bytes:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Metrics(sources))
+    registry.register(_Read((*metrics, *_offsets(rows))))
     return generate_latest(registry)
+
+
+def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
+    labels = ("group", "topic", "partition")
+    committed = GaugeMetricFamily(
+        "kohort_group_committed_offset", "Committed offset.", labels=labels
+    )
+    behind = GaugeMetricFamily(
+        "kohort_group_lag", "Records behind the end of the partition.", labels=labels
+    )
+    for values, offset, records in rows:
+        committed.add_metric(values, offset)
+        if records is not None:
+            behind.add_metric(values, records)
+    return committed, behind
+
+
+class _Read(Collector):
+    """Metrics that were read already."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 class _Metrics(Collector):
@@ -67,7 +123,6 @@ class _Metrics(Collector):
         yield from self._traffic()
         yield from self._group_counts()
         yield from self._rebalances()
-        yield from self._offsets()
         yield GaugeMetricFamily(
             "kohort_log_problems",
             "Logs that are damaged, or that the disk refuses.",
@@ -170,27 +225,3 @@ class _Metrics(Collector):
             appends.buckets(),
             appends.sum_s,
         )
-
-    def _offsets(self) -> Iterator[Metric]:
-        labels = ("group", "topic", "partition")
-        committed = GaugeMetricFamily(
-            "kohort_group_committed_offset", "Committed offset.", labels=labels
-        )
-        behind = GaugeMetricFamily(
-            "kohort_group_lag", "Records behind the end of the partition.", labels=labels
-        )
-        all_offsets = (
-            (group.id, partition, value)
-            for group in self._sources.groups.groups()
-            for partition, value in group.offsets.items()
-        )
-        for group_id, partition, value in islice(all_offsets, MAX_OFFSETS):
-            values = (group_id, partition.topic, str(partition.partition))
-            committed.add_metric(values, value.offset)
-            log = self._sources.topics.log(*partition)
-            if log is not None:
-                behind.add_metric(
-                    values, lag(value.offset, log.start_offset, log.high_watermark) or 0
-                )
-        yield committed
-        yield behind

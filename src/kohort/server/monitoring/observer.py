@@ -92,7 +92,7 @@ class Observer:
             )
         return json_response({"status": "ok"})
 
-    def metrics(self, _: str) -> HttpResponse:
+    async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
         from kohort.server.monitoring.metrics import CONTENT_TYPE, MetricSources, exposition
 
@@ -104,7 +104,7 @@ class Observer:
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
         )
-        return HttpResponse(HTTPStatus.OK, exposition(sources), CONTENT_TYPE)
+        return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
     def groups(self, _: str) -> HttpResponse:
         """Every group."""
