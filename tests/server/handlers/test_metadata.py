@@ -201,3 +201,26 @@ async def test_a_request_that_names_a_topic_many_times_is_not_kept(
         )
         assert list(by_name(answer)) == [topic]
         assert len(bench.topics.responses) == 1
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_very_many_topics_are_described_as_few_are(bench: Bench, version: int) -> None:
+    names = [f"t{n:03}" for n in range(250)]
+    for name in names:
+        bench.topics.create(name, 2)
+    asked = [{"name": name} for name in [*names, "missing"]]
+    if version >= 10:
+        asked = [each | {"topic_id": None} for each in asked]
+    fields = {"allow_auto_topic_creation": False} if version >= 4 else {}
+    if version < 4:
+        asked.pop()
+    many = await bench.ask("metadata", version, topics=asked, **fields)
+    few = [
+        topic
+        for n in range(0, len(asked), 50)
+        for topic in (
+            await bench.ask("metadata", version, topics=asked[n : n + 50], **fields)
+        ).topics
+    ]
+    assert list(many.topics) == few
+    assert await bench.ask("metadata", version, topics=asked, **fields) == many

@@ -9,10 +9,13 @@ create, and clients retry. Here the topic exists before the response is sent, wh
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
+from kohort.protocol.packing import pack_array, pack_compact_array
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from kohort.server.services import Services
@@ -27,6 +30,9 @@ from kohort.server.topics import (
 
 API_KEY = 3
 FIRST_WITH_IDS = 12
+AT_ONCE = 100
+"""Topics that are described and encoded in one turn."""
+FIRST_FLEXIBLE = 9
 ALWAYS_CREATES = 3
 """Last version in which a client cannot forbid the creation of what it asks for."""
 
@@ -46,8 +52,7 @@ def handle(
         missing := _missing_topics(services, request.topics)
     ):
         return _create_and_respond(services, exchange, request, missing)
-    _respond(services, exchange, request, {})
-    return None
+    return _respond(services, exchange, request, {})
 
 
 async def _create_and_respond(
@@ -67,7 +72,9 @@ async def _create_and_respond(
         await topics.durable()
     except KafkaError as failure:
         refused = dict.fromkeys(wanted, failure.code) | refused
-    _respond(services, exchange, request, refused)
+    later = _respond(services, exchange, request, refused)
+    if later is not None:
+        await later
 
 
 def _is_malformed(request: Any, version: int) -> bool:
@@ -109,14 +116,53 @@ def _missing_topics(services: Services, wanted: Iterable[Any]) -> list[str]:
 
 def _respond(
     services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+) -> Coroutine[Any, Any, None] | None:
+    entries = _entries(services, exchange.version, request, refused)
+    first = list(islice(entries, AT_ONCE))
+    following = next(entries, None)
+    if following is not None:
+        return _respond_in_slices(services, exchange, request, chain(first, (following,), entries))
+    _end(services, exchange, request, first, _encode(services, exchange.version, request, first))
+    return None
+
+
+async def _respond_in_slices(
+    services: Services, exchange: Exchange, request: Any, entries: Iterator[dict[str, Any]]
 ) -> None:
-    entries = list(_entries(services, exchange.version, request, refused))
+    """Encode some topics after the other, giving way in between, and join their bytes."""
+    version, cleared = exchange.version, services.topics.responses.cleared
+    empty = _encode(services, version, request, [])
+    pieces, found = [], []
+    slices = TimeSlices()
+    start = 0
+    while some := list(islice(entries, AT_ONCE)):
+        encoded = _encode(services, version, request, some)
+        # The number of topics is below 126: the last byte of it is the first one that differs.
+        start = start or next(at for at, byte in enumerate(empty) if encoded[at] != byte) + 1
+        pieces.append(encoded[start : len(encoded) - (len(empty) - start)])
+        found += [entry.get("error_code", ErrorCode.none) for entry in some]
+        await slices.give_way()
+    flexible = version >= FIRST_FLEXIBLE
+    head = empty[: start - (1 if flexible else 4)]
+    count = (pack_compact_array if flexible else pack_array)(len(found))
+    body = b"".join((head, count, *pieces, empty[start:]))
+    _end(
+        services,
+        exchange,
+        request,
+        [{"error_code": error} if error else {} for error in found],
+        body,
+        keep=services.topics.responses.cleared == cleared,
+    )
+
+
+def _encode(services: Services, version: int, request: Any, entries: list[dict[str, Any]]) -> bytes:
     host, port = services.advertised
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
-    body = encode(
+    return encode(
         response(
             API_KEY,
-            exchange.version,
+            version,
             brokers=[{"node_id": services.node_id, "host": host, "port": port}],
             cluster_id=services.cluster_id,
             controller_id=services.node_id,
@@ -126,9 +172,20 @@ def _respond(
             ),
         )
     )
+
+
+def _end(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    entries: list[dict[str, Any]],
+    body: bytes,
+    *,
+    keep: bool = True,
+) -> None:
     errors = {entry["error_code"] for entry in entries if "error_code" in entry}
     # A request that names a topic many times is not to be kept.
-    if not errors and len(request.topics or ()) <= len(entries):
+    if keep and not errors and len(request.topics or ()) <= len(entries):
         services.topics.responses.put((API_KEY, exchange.version, request), body)
     exchange.respond_encoded(body, errors)
 
@@ -149,7 +206,7 @@ def _found(
     topics: Topics, node_id: int, version: int, wanted: Any, refused: dict[str, ErrorCode]
 ) -> Iterator[dict[str, Any]]:
     if wanted is None or (version == 0 and not wanted):
-        yield from (describe(topic, node_id) for topic in topics.all())
+        yield from (describe(topic, node_id) for topic in tuple(topics.all()))
         return
     ids = dict.fromkeys(
         each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None

@@ -15,6 +15,8 @@ class ResponseCache:
 
     def __init__(self) -> None:
         self._bodies: dict[Hashable, bytes] = {}
+        self.cleared = 0
+        """Times that it was cleared: a response begun before that is not to be kept."""
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -28,4 +30,5 @@ class ResponseCache:
         self._bodies[request] = body
 
     def clear(self) -> None:
+        self.cleared += 1
         self._bodies.clear()
