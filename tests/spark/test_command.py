@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.dataset
 import pytest
@@ -85,7 +86,8 @@ def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
 
 def test_a_signal_before_the_query_runs(command):
     process = command("sales")
-    time.sleep(1)  # in the midst of Spark's start
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_for(children.read_text, "in the midst of Spark's start")  # the JVM is its first child
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 128 + signal.SIGTERM, said

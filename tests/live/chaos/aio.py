@@ -5,7 +5,7 @@ import contextlib
 import logging
 import random
 import warnings
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 import aiokafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -27,11 +27,24 @@ from live.chaos.settings import (
     ProducerPlan,
 )
 
-for _name in ("aiokafka", "kohort", "asyncio"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
-# Of producers whose start failed, as the server was down.
-warnings.filterwarnings("ignore", "Unclosed AIOKafkaProducer", ResourceWarning)
 RETRY_SECONDS = 0.2
+
+
+@contextlib.contextmanager
+def without_complaints() -> Iterator[None]:
+    """Keep quiet what the clients log and warn of while their server is down."""
+    loggers = [logging.getLogger(name) for name in ("aiokafka", "kohort", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            # Of producers whose start failed.
+            warnings.filterwarnings("ignore", "Unclosed AIOKafkaProducer", ResourceWarning)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 class Sending:

@@ -87,7 +87,8 @@ class Chaos:
         return self.directory / "data"
 
     def run(self) -> Outcome:
-        return asyncio.run(self._run())
+        with aio.without_complaints():
+            return asyncio.run(self._run())
 
     def _start(self) -> ServerProcess:
         return ServerProcess(
