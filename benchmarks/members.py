@@ -23,14 +23,12 @@ from typing import Any
 import uvloop
 
 HEARTBEAT_MS = 100
-"""All members': a rebalance is told to the others with their heartbeats, and that waiting is no
-client's fault.
+"""Heartbeat interval of every client: members learn of a rebalance from a heartbeat response, and
+that wait is no property of a client.
 """
 COMMIT_MS = 5_000
 POLL_MS = 500
-"""How long those that poll wait at most. kafka-python forgets an assignment that comes when that
-time is just over.
-"""
+"""Timeout of a poll. kafka-python forgets an assignment that arrives just after it."""
 
 
 class Watch:

@@ -11,7 +11,7 @@ import _engine
 with _engine.instrumented():
     from uuid import UUID
 
-    from kohort.coordinator.config import GroupConfig
+    from kohort.coordinator.config import GroupCoordinatorConfig
     from kohort.coordinator.records import (
         CorruptRecordError,
         GroupMetadataKey,
@@ -59,7 +59,7 @@ def check_group_record(key: bytes, value: bytes | None) -> None:
         return
     if record is None:
         return
-    shard = Shard(GroupConfig())
+    shard = Shard(GroupCoordinatorConfig())
     shard.replay(record)
     shard.loaded(0, 0)
     assert decode(*encode(record)) == record

@@ -1,6 +1,6 @@
 """What clients make a shard keep, and what of it is bounded."""
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.result import Cancel, SessionExpires
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
@@ -12,7 +12,7 @@ def errors(call):
 
 def test_a_commit_too_large_for_a_batch_is_refused_alone():
     """Each of its records has the group's id."""
-    bench = Bench(GroupConfig(max_commit_bytes=100_000))
+    bench = Bench(GroupCoordinatorConfig(max_commit_bytes=100_000))
     group = "g" * 30_000
     call = bench.commit(group, {("t", n): n for n in range(4)})
     assert errors(call) == {ErrorCode.invalid_commit_offset_size}
@@ -22,7 +22,7 @@ def test_a_commit_too_large_for_a_batch_is_refused_alone():
 
 
 def test_the_limit_of_a_commit_counts_bytes():
-    bench = Bench(GroupConfig(max_commit_bytes=100_000))
+    bench = Bench(GroupCoordinatorConfig(max_commit_bytes=100_000))
     assert errors(bench.commit("ä" * 9_000, {("t", n): n for n in range(3)})) == {ErrorCode.none}
     assert errors(bench.commit("ä" * 9_000, {("t", n): n for n in range(4)})) == {
         ErrorCode.invalid_commit_offset_size
@@ -30,7 +30,7 @@ def test_the_limit_of_a_commit_counts_bytes():
 
 
 def test_the_oldest_pending_ids_are_forgotten_first():
-    bench = Bench(GroupConfig(max_pending_bytes=100_000))
+    bench = Bench(GroupCoordinatorConfig(max_pending_bytes=100_000))
     calls = [bench.join("g", client_id=str(n) * 9_000) for n in range(10)]
     ids = [call.response.member_id for call in calls]
     pending = bench.group().pending
@@ -44,7 +44,7 @@ def test_the_oldest_pending_ids_are_forgotten_first():
 
 
 def test_a_forgotten_pending_id_holds_up_no_rebalance():
-    bench = Bench(GroupConfig(max_pending_bytes=100_000, initial_rebalance_delay_ms=0))
+    bench = Bench(GroupCoordinatorConfig(max_pending_bytes=100_000, initial_rebalance_delay_ms=0))
     (leader,) = bench.stable()
     bench.join("g", client_id="slow", connection="c1")
     rejoined = bench.join("g", leader)

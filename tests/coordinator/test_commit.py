@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
     OffsetCommitKey,
@@ -294,7 +294,7 @@ def test_any_retention_can_be_logged(bench, retention_ms):
 
 
 def test_an_offset_metadata_limit_of_its_own():
-    bench = Bench(GroupConfig(offset_metadata_max_bytes=3))
+    bench = Bench(GroupCoordinatorConfig(offset_metadata_max_bytes=3))
     assert (
         outcome(bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata="abcd")}))
         == "offset_metadata_too_large"
@@ -303,6 +303,6 @@ def test_an_offset_metadata_limit_of_its_own():
 
 
 def test_metadata_that_the_log_cannot_hold_is_too_large_whatever_the_limit():
-    bench = Bench(GroupConfig(offset_metadata_max_bytes=2**31 - 1))
+    bench = Bench(GroupCoordinatorConfig(offset_metadata_max_bytes=2**31 - 1))
     call = bench.commit("g", {T0: OffsetToCommit("t", 0, 7, metadata="é" * 32_767)}, retention_ms=5)
     assert outcome(call) == "offset_metadata_too_large"

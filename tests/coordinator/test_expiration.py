@@ -4,7 +4,7 @@ import pytest
 
 from kohort.coordinator import expiration
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import (
     GroupMetadataKey,
@@ -20,7 +20,7 @@ from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 
 RETENTION = 100_000
-CONFIG = GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=RETENTION)
+CONFIG = GroupCoordinatorConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=RETENTION)
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 GROUP_TOMBSTONE = GroupMetadataRecord(GroupMetadataKey("g"), None)
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from effort import examples
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import OffsetCommitRecord, Record, decode, encode
 from kohort.coordinator.requests import ConnectionClosed, ExpireOffsets, TopicsDeleted
 from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
@@ -25,7 +25,9 @@ from kohort.testing.bench import Bench, Call
 GROUPS = ("g", "h")
 TOPICS = ("orders", "flights")
 PROTOCOLS = ("range", "roundrobin", "sticky")
-CONFIG = GroupConfig(initial_rebalance_delay_ms=500, max_size=4, offsets_retention_ms=60_000)
+CONFIG = GroupCoordinatorConfig(
+    initial_rebalance_delay_ms=500, max_size=4, offsets_retention_ms=60_000
+)
 
 groups = st.sampled_from(GROUPS)
 preferences = st.permutations(PROTOCOLS) | st.lists(

@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse
 from kohort.coordinator.result import (
@@ -19,7 +19,7 @@ from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 
 EVERY_VERSION = range(10)
-SMALL = GroupConfig(initial_rebalance_delay_ms=0, max_size=2)
+SMALL = GroupCoordinatorConfig(initial_rebalance_delay_ms=0, max_size=2)
 
 
 # --- before the group is looked at ---
@@ -133,7 +133,7 @@ def test_the_id_of_a_member_that_left_is_unknown_to_the_empty_group(bench):
 
 
 def test_the_size_limit_is_not_asked_in_an_empty_group():
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=0, max_size=1))
+    bench = Bench(GroupCoordinatorConfig(initial_rebalance_delay_ms=0, max_size=1))
     assert [bench.join().error for _ in range(3)] == ["member_id_required"] * 3
 
 

@@ -4,7 +4,7 @@ awaited.
 
 import pytest
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.testing.bench import Bench
 
@@ -22,7 +22,7 @@ def settle(bench, *ids, generation):
 
 
 def test_an_entry_tells_why_how_long_and_who():
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=3_000))
+    bench = Bench(GroupCoordinatorConfig(initial_rebalance_delay_ms=3_000))
     began = bench.now
     joining = bench.handshake(client_id="web", reason="first start")
     bench.advance(3_000)

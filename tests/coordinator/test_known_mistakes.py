@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
@@ -188,7 +188,7 @@ def test_a_retried_join_with_an_empty_id_makes_no_other_member(bench):
 
 
 def test_a_group_that_starts_has_one_rebalance_not_one_for_each_member():
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=3_000))
+    bench = Bench(GroupCoordinatorConfig(initial_rebalance_delay_ms=3_000))
     joins = []
     for _ in range(5):
         joins.append(bench.handshake())

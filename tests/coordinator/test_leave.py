@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinGroupResponse, LeaveGroupResponse, LeftMember
@@ -109,7 +109,7 @@ def test_when_the_last_member_leaves_the_group_is_empty_one_generation_on(bench)
 
 
 def test_during_the_initial_delay_the_group_stays_preparing_without_members():
-    bench = Bench(GroupConfig())
+    bench = Bench(GroupCoordinatorConfig())
     joining = bench.handshake()
     call = bench.leave("g", joining.request.member_id)
     assert call.result.records == ()

@@ -5,14 +5,14 @@ told at its end.
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse, SyncGroupResponse
 from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 
-DELAYED = GroupConfig(initial_rebalance_delay_ms=3_000)
+DELAYED = GroupCoordinatorConfig(initial_rebalance_delay_ms=3_000)
 
 
 def empty_group(bench, generation, protocol_type="consumer"):

@@ -5,7 +5,7 @@
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -327,7 +327,7 @@ def test_a_restart_that_is_refused_leaves_the_old_id_good(bench):
 
 def test_a_restart_in_a_full_group_is_one_too_many():
     """§3: the empty member id counts as new."""
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=0, max_size=2))
+    bench = Bench(GroupCoordinatorConfig(initial_rebalance_delay_ms=0, max_size=2))
     _, b = static_group(bench, "a", "b")
     assert bench.join(instance_id="b").response == JoinGroupResponse(
         error=ErrorCode.group_max_size_reached

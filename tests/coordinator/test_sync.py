@@ -5,7 +5,7 @@ stable.
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -297,7 +297,7 @@ def test_the_timer_takes_the_longest_rebalance_timeout(bench):
 
 def test_a_round_whose_record_is_too_large_fails_for_everybody_and_a_smaller_one_succeeds():
     """§3, SyncGroup."""
-    bench = Bench(GroupConfig(initial_rebalance_delay_ms=0, max_record_bytes=1_000))
+    bench = Bench(GroupCoordinatorConfig(initial_rebalance_delay_ms=0, max_record_bytes=1_000))
     leader, follower = completing(bench)
     syncing = bench.sync("g", follower, 1)
     leading = bench.sync("g", leader, 1, {follower: bytes(1_000)})

@@ -14,7 +14,7 @@ from interop.targets import ApacheKafka, KohortServe, Target
 from interop.tools import Tools
 from kohort.client import ClientConfig, Cluster, ConsumerGroup, OffsetAndMetadata
 from kohort.client.admin.admin import Admin
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.partition import partition_for
 from kohort.coordinator.shard import Shard
 from kohort.log.base import LogConfig
@@ -144,7 +144,7 @@ def loaded(data: Path, shards: int) -> dict[str, Shard]:
     directory = LocalDirectory(data)
     found = {}
     for number in range(shards):
-        shard = Shard(GroupConfig())
+        shard = Shard(GroupCoordinatorConfig())
         log = directory.open(TopicPartition("__consumer_offsets", number), LogConfig())
         for records in read_records(log):
             for record in records:

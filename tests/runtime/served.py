@@ -4,13 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.runtime.groups import Groups
 from kohort.testing.bench import Bench, Call
 from runtime.fake_log import FakeLog
 from runtime.virtual_time import LoopClock
 
-NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
+NO_DELAY = GroupCoordinatorConfig(initial_rebalance_delay_ms=0)
 RELOAD_AFTER_S = 5.0
 """How long a failed shard waits, in virtual time, before it is loaded again."""
 

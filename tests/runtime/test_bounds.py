@@ -1,6 +1,6 @@
 """What the runtime keeps and writes at once, and what of it is bounded."""
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
@@ -12,10 +12,9 @@ from kohort.coordinator.records import (
 from kohort.coordinator.requests import ExpireOffsets
 from kohort.coordinator.shard import Shard
 from kohort.log.base import LogConfig
-from kohort.runtime import groups as groups_room
-from kohort.runtime.clock import SystemClock
+from kohort.runtime import expiration
 from kohort.runtime.group_log import append_records
-from kohort.runtime.groups import Groups
+from kohort.runtime.journal import Journal
 from kohort.types import Instant, Timestamp
 from runtime.fake_log import FakeLog
 
@@ -29,17 +28,29 @@ def test_tombstones_of_very_many_offsets_are_divided_into_batches():
     assert max(map(len, log.batches)) < 1 << 20
 
 
-def test_the_journal_is_bounded_in_all(monkeypatch):
-    monkeypatch.setattr(groups_room, "_JOURNAL_CHARACTERS", 10_000)
-    groups = Groups((), GroupConfig(), SystemClock())
+def test_the_journal_is_bounded_in_all():
+    journal = Journal(characters=10_000)
     for n in range(20):
-        groups._ended(rebalance(f"g{n % 2}", reason="r" * 1_000))
-    assert len(groups.journal("g0")) + len(groups.journal("g1")) == 9
-    groups._ended(rebalance("huge", reason="r" * 20_000))
-    assert groups.journal("huge") == ()
-    groups._ended(rebalance("g0"))
-    assert len(groups.journal("g0")) == 1
-    assert groups._journal_characters == groups.journal("g0")[0].characters
+        journal.append(rebalance(f"g{n % 2}", reason="r" * 1_000))
+    assert len(journal.of("g0")) + len(journal.of("g1")) == 9
+    journal.append(rebalance("huge", reason="r" * 20_000))
+    assert journal.of("huge") == ()
+    journal.append(rebalance("g0"))
+    assert len(journal.of("g0")) == 1
+    assert journal.characters == journal.of("g0")[0].characters
+
+
+def test_the_journal_keeps_the_latest_entries_of_the_latest_groups():
+    journal = Journal(groups=2, entries=3)
+    for n in range(5):
+        journal.append(rebalance("a", reason=str(n)))
+    assert [entry.causes[0].reason for entry in journal.of("a")] == ["2", "3", "4"]
+    for group in ("b", "a", "c"):
+        journal.append(rebalance(group))
+    assert (len(journal.of("a")), journal.of("b"), len(journal.of("c"))) == (3, (), 1)
+    assert journal.characters == sum(
+        entry.characters for group in ("a", "c") for entry in journal.of(group)
+    )
 
 
 def rebalance(group, reason=""):
@@ -56,13 +67,13 @@ def rebalance(group, reason=""):
     )
 
 
-def test_the_check_for_expiry_is_done_in_parts():
-    shard = Shard(GroupConfig())
+def test_the_check_for_expiry_is_divided_into_turns():
+    shard = Shard(GroupCoordinatorConfig())
     for n in range(30):
         values = [pack_offset(1, -1, "", 0, NO_TIMESTAMP, None)] * 1_000
         shard.replay(OffsetCommits(f"g{n}", "t", list(range(1_000)), values))
-    parts = list(groups_room._parts(shard.groups.values()))
-    assert [each for part in parts for each in part] == list(shard.groups)
-    assert max(map(len, parts)) == 4
+    turns = list(expiration.turns(shard.groups.values()))
+    assert [each for turn in turns for each in turn] == list(shard.groups)
+    assert max(map(len, turns)) == 4
     result = shard.handle(ExpireOffsets(("g0", "gone")), Instant(0), Timestamp(10**12))
     assert {record.key.group for record in result.records} == {"g0"}

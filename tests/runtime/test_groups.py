@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.partition import partition_for
@@ -307,7 +307,7 @@ async def test_a_heartbeat_keeps_the_session_on_the_loops_time():
 
 @virtual_time
 async def test_the_initial_delay_ends_on_the_loops_time():
-    async with serving(config=GroupConfig(initial_rebalance_delay_ms=3_000)) as served:
+    async with serving(config=GroupCoordinatorConfig(initial_rebalance_delay_ms=3_000)) as served:
         joining = served.join(version=3)
         await asyncio.sleep(2.9)
         assert joining.parked
@@ -329,7 +329,7 @@ async def test_a_timer_in_one_shard_leaves_the_others_alone():
 
 @virtual_time
 async def test_expiry_is_checked_again_and_again():
-    config = GroupConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=90_000)
+    config = GroupCoordinatorConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=90_000)
     async with serving(config=config, expiration_interval_ms=60_000) as served:
         await answer(served.commit("g", {T0: 7}))
         await asyncio.sleep(61)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.coordinator.classic import State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -106,7 +106,8 @@ def test_a_missing_sync_is_forgotten(bench):
 
 def test_a_group_over_capacity_is_rebalanced():
     bench = Bench(
-        GroupConfig(initial_rebalance_delay_ms=0, max_size=2), log=[group_record(members=3)]
+        GroupCoordinatorConfig(initial_rebalance_delay_ms=0, max_size=2),
+        log=[group_record(members=3)],
     )
     assert bench.state() is State.PREPARING_REBALANCE
     assert bench.heartbeat("g", "m0", 3).error == "rebalance_in_progress"

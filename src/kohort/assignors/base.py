@@ -53,9 +53,9 @@ class Member:
     """Subscribed; not all of them need to exist."""
     instance_id: InstanceId | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
-    """What it had when it joined.
+    """The partitions that the member owned when it joined.
 
-    Nothing under the eager protocol, where it has revoked all by then.
+    Empty under the eager protocol, where a member revokes all partitions before it joins.
     """
     generation: int = UNKNOWN_GENERATION
     """In which it got `owned_partitions`; -1 if it does not say."""

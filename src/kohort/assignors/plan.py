@@ -16,7 +16,7 @@ from kohort.types import MemberId, TopicPartition
 Division = Mapping[MemberId, tuple[TopicPartition, ...]]
 
 GENERATION = 1
-"""Of what the members own: the same for all, so that every claim counts."""
+"""The generation in which each member got its partitions: one for all, so every claim counts."""
 
 MOST_ROUNDS = 5
 """Rebalances that a plan follows; Kafka's cooperative assignor needs two."""
@@ -24,9 +24,9 @@ MOST_ROUNDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to happen to the group.
+    """A planned change of a group.
 
-    By default nothing, which shows what a plain rebalance would do.
+    The default changes nothing, and shows the effect of a plain rebalance.
     """
 
     joining: Sequence[Member] = ()

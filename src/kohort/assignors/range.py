@@ -28,27 +28,27 @@ class RangeAssignor(Assignor):
         ordered = sorted(members, key=member_order)
         subscribers = subscribers_by_topic(topics, ordered)
         racks = [member.rack for member in ordered]
-        cuts = [
-            Cut(topic, topics[topic], subscribers[topic], racks)
+        divisions = [
+            TopicDivision(topic, topics[topic], subscribers[topic], racks)
             for topic in sorted(subscribers, key=java_order)
         ]
-        if any(cut.racks_matter for cut in cuts):
-            _match_racks(cuts)
-        for cut in cuts:
-            cut.take_ranges()
+        if any(division.racks_matter for division in divisions):
+            _match_racks(divisions)
+        for division in divisions:
+            division.take_ranges()
         return {
-            member.member_id: Assignment(partitions=tuple(_of(position, cuts)))
+            member.member_id: Assignment(partitions=tuple(_of(position, divisions)))
             for position, member in enumerate(ordered)
         }
 
 
-def _of(position: int, cuts: Iterable["Cut"]) -> Iterator[TopicPartition]:
-    for cut in cuts:
-        for partition in sorted(cut.taken.get(position, ())):
-            yield TopicPartition(cut.topic, partition)
+def _of(position: int, divisions: Iterable["TopicDivision"]) -> Iterator[TopicPartition]:
+    for division in divisions:
+        for partition in sorted(division.taken.get(position, ())):
+            yield TopicPartition(division.topic, partition)
 
 
-class Cut:
+class TopicDivision:
     """The division of one topic: who has taken what, and how many each may still take."""
 
     def __init__(
@@ -122,10 +122,10 @@ class Cut:
         )
 
 
-def _match_racks(cuts: Iterable[Cut]) -> None:
-    alike: dict[tuple[tuple[int, ...], int], list[Cut]] = {}
-    for cut in cuts:
-        alike.setdefault((tuple(cut.members), len(cut.partitions)), []).append(cut)
+def _match_racks(divisions: Iterable[TopicDivision]) -> None:
+    alike: dict[tuple[tuple[int, ...], int], list[TopicDivision]] = {}
+    for division in divisions:
+        alike.setdefault((tuple(division.members), len(division.partitions)), []).append(division)
     for together in alike.values():
         if len(together) > 1:
             _take_together(together)
@@ -133,14 +133,16 @@ def _match_racks(cuts: Iterable[Cut]) -> None:
             together[0].take_by_rack()
 
 
-def _take_together(cuts: Sequence[Cut]) -> None:
+def _take_together(divisions: Sequence[TopicDivision]) -> None:
     """Assign co-partitioned topics: each number to the first member with room and all its racks."""
-    first = cuts[0]  # room is the same in all of them: they are taken from together
+    first = divisions[0]  # room is the same in all of them: they are taken from together
     waiting: dict[str | None, deque[int]] = {}
     for member in first.members:
         waiting.setdefault(first.racks[member], deque()).append(member)
     for number in range(len(first.partitions)):
-        in_all = frozenset[str].intersection(*(cut.partitions[number] for cut in cuts))
+        in_all = frozenset[str].intersection(
+            *(division.partitions[number] for division in divisions)
+        )
         candidates = []
         for queue in (waiting[rack] for rack in (None, *in_all) if rack in waiting):
             while queue and not first.room(queue[0]):
@@ -149,5 +151,5 @@ def _take_together(cuts: Sequence[Cut]) -> None:
                 candidates.append(queue[0])
         if candidates:
             member = min(candidates)
-            for cut in cuts:
-                cut.take(member, (number,))
+            for division in divisions:
+                division.take(member, (number,))

@@ -14,9 +14,9 @@ Members above the mean then push partitions along the cheapest paths (member, a 
 member of that pool, …) to members below it. These are successive shortest paths with prices (node
 potentials), which keep every state on the way the cheapest for its loads.
 
-Where that ends early, the members that can still be reached are closed: they alone hold their
-pools, and have more partitions than the mean. They and the others are then two independent
-problems.
+If no path leads to a member below the mean, the members that can still be reached are closed: they
+alone hold their pools, and have more partitions than the mean. They and the others are then two
+independent problems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ MAX_COMMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class GroupCoordinatorConfig:
     """Times in ms, sizes in bytes."""
 
     min_session_timeout_ms: int = 6_000

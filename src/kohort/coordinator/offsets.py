@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
     OffsetCommitKey,
@@ -58,7 +58,7 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 def commit_offsets(
     group: Group | None,
     request: OffsetCommit,
-    config: GroupConfig,
+    config: GroupCoordinatorConfig,
     now: Instant,
     timestamp: Timestamp,
 ) -> Result:
@@ -115,7 +115,7 @@ def commit_columns(
     committer: Committer,
     version: int,
     topics: Sequence[OffsetColumns],
-    config: GroupConfig,
+    config: GroupCoordinatorConfig,
     now: Instant,
     timestamp: Timestamp,
 ) -> ErrorCode | list[OffsetCommits]:
@@ -137,7 +137,7 @@ def commit_columns(
     return ErrorCode.invalid_commit_offset_size if _too_large_to_log(records, config) else records
 
 
-def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupConfig) -> bool:
+def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinatorConfig) -> bool:
     """Whether a commit would be too large for one batch, since each record has the group's id.
 
     Kafka's log refuses it then, and its coordinator responds with INVALID_COMMIT_OFFSET_SIZE.

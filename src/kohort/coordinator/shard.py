@@ -19,7 +19,7 @@ from typing import Any, Final
 from kohort.coordinator import expiration
 from kohort.coordinator.admin import delete_group, describe_group, list_groups
 from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
@@ -81,7 +81,7 @@ Event = Request | TimerFired | ConnectionClosed | TopicsDeleted | ExpireOffsets
 class Shard:
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupCoordinatorConfig) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
         self._awaiting: dict[ConnectionId, frozenset[str]] = {}

@@ -1,7 +1,7 @@
 """The decision on one event: what the core's functions read, and where they put the results."""
 
 from kohort.coordinator.classic import Group, MemberSession
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
@@ -14,7 +14,7 @@ class Step:
 
     __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now", "timestamp")
 
-    def __init__(self, config: GroupConfig, now: Instant, timestamp: Timestamp) -> None:
+    def __init__(self, config: GroupCoordinatorConfig, now: Instant, timestamp: Timestamp) -> None:
         """`now` is what deadlines are counted from, `timestamp` what is logged."""
         self.config = config
         self.now = now

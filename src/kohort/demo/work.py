@@ -7,8 +7,8 @@ It says on stdout, one JSON line for each batch, what it processed:
     {"partition": 3, "first": 1200, "next": 1350, "at": 81.25, "carriers": {"UA": [150, 148, 1790]}}
 
 `carriers` has flights, flights that left, and their minutes of delay. A batch is said before it is
-committed, and a commit is always at the end of a batch: whoever takes the partition over starts at
-the beginning of one.
+committed, and a commit is always at the end of a batch: the next owner of the partition starts
+at the beginning of one.
 """
 
 import json

@@ -256,7 +256,7 @@ class LogDirectory(Protocol):
         """The log of that partition, made if missing; the same object as long as it is open.
 
         A log that was there and is damaged, or cannot be read, is one that raises KafkaError
-        KAFKA_STORAGE_ERROR, whatever is asked of it. `synced_by_owner`: whoever opens it syncs what
+        KAFKA_STORAGE_ERROR from every method. `synced_by_owner`: the caller syncs what
         `Log.unsynced` names, whatever the durability of the directory; what is replaced in it is
         synced first. Raises OSError if a new one cannot be made.
         """

@@ -241,7 +241,7 @@ class LocalDirectory:
 def _sync_found(path: str, segments: Sequence[Segment]) -> None:
     """Sync what a process that was killed left in memory. Raises OSError.
 
-    The names of files that are made later are not part of it: whoever appends syncs them.
+    The names of files that are made later are not part of it: the log that appends syncs them.
     """
     unsynced = [segment for segment in segments if segment.unsynced]
     files = [file for segment in unsynced if (file := segment.log.file()) is not None]

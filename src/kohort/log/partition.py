@@ -488,7 +488,7 @@ class PartitionLog:
         self._backing.sync_resumed()
 
     def _take_back(self) -> None:
-        """Remove what is not durable: it was refused to whoever appended it. Raises OSError."""
+        """Remove records that are not durable: their appends failed. Raises OSError."""
         end_offset = self.high_watermark
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self._backing.discard(self._segments[-1:])

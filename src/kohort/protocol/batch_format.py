@@ -15,7 +15,7 @@
 
 and then the records, compressed together by the codec.
 
-The header is read with one `unpack_from`; whoever only passes a batch on reads nothing else of it.
+The header is read with one `unpack_from`; code that only passes a batch on reads nothing else.
 """
 
 import struct

@@ -21,7 +21,7 @@ _BATCH_BYTES = 1 << 19
 _DIVIDED_BYTES = 1 << 24
 """Size at which the records of one event and group are divided: tombstones of very many offsets.
 
-A commit is never so large (`GroupConfig.max_commit_bytes`).
+A commit is never so large (`GroupCoordinatorConfig.max_commit_bytes`).
 """
 
 

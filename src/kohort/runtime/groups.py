@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from kohort.coordinator.classic import Group
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.partition import partition_for
 from kohort.coordinator.requests import (
@@ -24,37 +24,17 @@ from kohort.coordinator.result import Cancel, Timer, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
+from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import Commit, HostState, ShardHost
+from kohort.runtime.journal import Journal
 from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-_JOURNAL_GROUPS = 1_000
-_JOURNAL_ENTRIES = 100
-_JOURNAL_CHARACTERS = 32 * 1024 * 1024
-"""Length of all strings in the journal; clients choose ids, client ids and reasons."""
-
-
-_EXPIRED_TOGETHER = 4_000
-"""Offsets, or groups without any, that are checked for expiry in one turn."""
-
-
-def _parts(groups: Iterable[Group]) -> Iterator[tuple[str, ...]]:
-    """Ids of groups that have so many offsets together, as far as a group has no more alone."""
-    ids: list[str] = []
-    size = 0
-    for group in groups:
-        ids.append(group.id)
-        size += 1 + len(group.offsets)
-        if size >= _EXPIRED_TOGETHER:
-            yield tuple(ids)
-            ids, size = [], 0
-    if ids:
-        yield tuple(ids)
 
 
 class Groups:
@@ -67,7 +47,7 @@ class Groups:
     def __init__(
         self,
         logs: Sequence[Log],
-        config: GroupConfig,
+        config: GroupCoordinatorConfig,
         clock: Clock,
         *,
         waits_for_disk: bool = False,
@@ -86,8 +66,7 @@ class Groups:
         self._expiration_s = expiration_interval_ms / 1_000
         self._expiration: asyncio.Task[None] | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._journal: OrderedDict[str, list[Rebalance]] = OrderedDict()
-        self._journal_characters = 0
+        self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
         self._to_flush: list[ShardHost] = []
@@ -209,11 +188,11 @@ class Groups:
             host.post(event)
 
     async def _expire(self) -> None:
-        """Check for expired offsets and groups, in parts that take a few milliseconds each."""
+        """Check for expired offsets and groups, in turns that take a few milliseconds each."""
         while True:
             await asyncio.sleep(self._expiration_s)
             for host in self._hosts:
-                for ids in _parts(tuple(host.shard.groups.values())):
+                for ids in expiration.turns(tuple(host.shard.groups.values())):
                     host.post(ExpireOffsets(ids))
                     await asyncio.sleep(0)
 
@@ -279,7 +258,7 @@ class Groups:
         Entries with very long ids push those of other groups out sooner. They are of this process;
         the journal is not logged.
         """
-        return tuple(self._journal.get(group_id, ()))
+        return self._journal.of(group_id)
 
     def statistics(self) -> Mapping[str, Any]:
         """Counts over all shards.
@@ -296,20 +275,6 @@ class Groups:
         return {**totals, "groups": groups, "shards": shards, "timers": len(self._timers)}
 
     def _ended(self, rebalance: Rebalance) -> None:
-        # a deque takes 600 bytes, and most have few
-        entries = self._journal.setdefault(rebalance.group, [])
-        entries.append(rebalance)
-        self._journal_characters += rebalance.characters
-        if len(entries) > _JOURNAL_ENTRIES:
-            self._journal_characters -= entries.pop(0).characters
-        self._journal.move_to_end(rebalance.group)
-        if len(self._journal) > _JOURNAL_GROUPS:
-            _, forgotten = self._journal.popitem(last=False)
-            self._journal_characters -= sum(each.characters for each in forgotten)
-        while self._journal_characters > _JOURNAL_CHARACTERS:
-            group, entries = next(iter(self._journal.items()))
-            self._journal_characters -= entries.pop(0).characters
-            if not entries:
-                del self._journal[group]
+        self._journal.append(rebalance)
         for listener in self.on_rebalance:
             listener(rebalance)

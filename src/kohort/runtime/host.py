@@ -20,7 +20,7 @@ from enum import Enum
 from time import perf_counter
 from typing import Final, TypeAlias, cast
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.refusal import refuse, refuse_while_loading
@@ -70,7 +70,7 @@ class ShardHost:
     def __init__(
         self,
         log: Log,
-        config: GroupConfig,
+        config: GroupCoordinatorConfig,
         clock: Clock,
         *,
         waits_for_disk: bool,

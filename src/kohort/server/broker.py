@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
-from kohort.coordinator.config import MAX_COMMIT_BYTES, GroupConfig
+from kohort.coordinator.config import MAX_COMMIT_BYTES, GroupCoordinatorConfig
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
@@ -236,9 +236,9 @@ def open_directory(config: Config) -> LogDirectory:
     )
 
 
-def group_config(config: Config) -> GroupConfig:
+def group_config(config: Config) -> GroupCoordinatorConfig:
     """The settings of the coordinator."""
-    return GroupConfig(
+    return GroupCoordinatorConfig(
         min_session_timeout_ms=config["group.min.session.timeout.ms"],
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
         initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],

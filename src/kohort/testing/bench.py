@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kohort.coordinator.classic import Group, State
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import OffsetCommits, Row
 from kohort.coordinator.requests import (
     ConnectionClosed,
@@ -41,7 +41,7 @@ from kohort.coordinator.shard import Event, Shard
 from kohort.runtime.timers import TimerHeap
 from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
-DEFAULT = GroupConfig(initial_rebalance_delay_ms=0)
+DEFAULT = GroupCoordinatorConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": b"range-metadata"}
 NO_TOPIC_IDS: Final[Mapping[str, UUID]] = {}
 
@@ -77,7 +77,9 @@ class Call:
 class Bench:
     """One shard, its log, its timers and its clients."""
 
-    def __init__(self, config: GroupConfig = DEFAULT, *, log: Iterable[Row] = ()) -> None:
+    def __init__(
+        self, config: GroupCoordinatorConfig = DEFAULT, *, log: Iterable[Row] = ()
+    ) -> None:
         self.config = config
         self.now = Instant(1_700_000_000_000)
         self._ahead_ms = 0

@@ -21,7 +21,7 @@ from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
 from kohort.client.group.group import ConsumerGroup
 from kohort.client.group.run import GroupRun
 from kohort.client.net.versions import spoken
-from kohort.coordinator.config import GroupConfig as CoordinatorConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
@@ -49,7 +49,7 @@ class Coordinator:
     """`Bench`, whose clock follows the loop's."""
 
     def __init__(self, **config):
-        self.bench = Bench(CoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **config}))
+        self.bench = Bench(GroupCoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **config}))
         self._loop = asyncio.get_running_loop()
         self._start = self.bench.now - round(self._loop.time() * 1_000)
         self._waiting = []

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -101,7 +101,7 @@ class World:
         for log in self.logs:
             append_records(log, [[STABLE]], NOW)
         clock = SimpleNamespace(now=lambda: NOW, timestamp=lambda: Timestamp(NOW))
-        self.groups = Groups(self.logs, GroupConfig(), clock)
+        self.groups = Groups(self.logs, GroupCoordinatorConfig(), clock)
         self.services: Any = SimpleNamespace(topics=FakeTopics(), groups=self.groups)
         self.taken = self.again = 0
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.coordinator.config import GroupConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.requests import Heartbeat
 from kohort.coordinator.responses import HeartbeatResponse
 from kohort.errors import ErrorCode
@@ -178,7 +178,7 @@ async def test_a_repeated_heartbeat_is_refused_while_its_shard_does_not_serve(
     log = memory_log(TopicPartition("__consumer_offsets", 0))
     if damaged:
         log.append(batch_of(b"", key=b"\0"), START)  # no key of any version
-    groups = Groups([log], GroupConfig(), SystemClock())
+    groups = Groups([log], GroupCoordinatorConfig(), SystemClock())
     async with Wire(groups=groups) as wire:
         again = await wire.peer()
         fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}

@@ -98,8 +98,8 @@ class MetadataLog:
         self._synced = self._appended
 
     def _to_sync(self) -> tuple[str, ...]:
-        # What was collected stays until its sync has succeeded: whoever waited for the sync may
-        # have been cancelled.
+        # Collected names stay until their sync has succeeded: the task that waited for it may have
+        # been cancelled.
         self._unsynced.update(self._log.unsynced())
         if self._failure is not None:
             raise self._failure

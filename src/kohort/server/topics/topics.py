@@ -117,7 +117,7 @@ class Topics:
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
         """Called with the names of topics that are gone, when no power loss can bring them back."""
         self.changing = asyncio.Lock()
-        """To be held by whoever deletes topics and waits in between."""
+        """Held by each deletion of topics that waits in between."""
         self._changes: set[asyncio.Task[Any]] = set()
         self._to_tell: set[str] = set()
         """Deleted topics that `on_deleted` has not been told of."""
@@ -252,7 +252,7 @@ class Topics:
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
 
-        It gives way to others while it works, and ends its work if whoever waits is cancelled.
+        Other tasks run in between. A cancelled caller does not end the work early.
         """
         return await self._to_the_end(self._create_each(wanted))
 
@@ -426,7 +426,7 @@ class Topics:
     async def grow(self, name: str, total: int) -> Topic:
         """`add_partitions`, with the disk waited for in another thread.
 
-        It ends its work if whoever waits is cancelled.
+        A cancelled caller does not end the work early.
         """
         return await self._to_the_end(self._grow(name, total))
 
