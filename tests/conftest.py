@@ -6,11 +6,10 @@ import pytest
 
 import spreading
 from effort import load_profiles
-from peers.kafka import QUICK_START
+from peers import spark
 
 load_profiles()
-# Every Spark driver that a test starts, in this process or in one of its own.
-os.environ["SPARK_SUBMIT_OPTS"] = " ".join(QUICK_START)
+os.environ[spark.VARIABLE] = " ".join(spark.options())
 
 RERUN_LINES = 8
 """Lines of a failure that the list of reruns shows."""

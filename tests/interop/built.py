@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from interop.programs import Client, called, json_event
@@ -51,7 +53,9 @@ def run(command: Sequence[str], directory: Path, **environment: str) -> None:
 
 def _build_go() -> None:
     (BUILT / "go").mkdir(parents=True, exist_ok=True)
-    run(["go", "build", "-o", f"{BUILT / 'go'}/", "./..."], SOURCES / "go")
+    # Programs for tests: building them takes longer than they run.
+    quick = ["-gcflags=all=-N -l", "-ldflags=-s -w"]
+    run(["go", "build", *quick, "-o", f"{BUILT / 'go'}/", "./..."], SOURCES / "go")
 
 
 def _build_node() -> None:
@@ -78,36 +82,25 @@ def _build_node() -> None:
 
 def _build_rust() -> None:
     run(
-        ["cargo", "build", "--locked", "--release"],
+        ["cargo", "build", "--locked"],
         SOURCES / "rust",
         CARGO_TARGET_DIR=str(BUILT / "rust"),
     )
 
 
-def pip_install(python: str = sys.executable) -> list[str]:
-    """The beginning of a command that installs packages for this Python: with uv where there is
-    one.
-    """
-    uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
-    installer = (
-        [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-    )
-    return [*installer, "--quiet"]
-
-
 def _build_spark() -> None:
-    """An environment of its own, as pyspark is large, and the connector's JARs."""
+    """The connector's JARs; Spark itself is this Python's."""
+    if find_spec("pyspark") is None:
+        raise BuildError("PySpark is not installed: pip install 'kohort[spark]'")
     home, source = BUILT / "spark", SOURCES / "spark"
-    wanted = "".join((source / name).read_text() for name in ("requirements.txt", "pom.xml"))
+    wanted = (source / "pom.xml").read_text()
     done = home / "built"
     if done.exists() and done.read_text() == wanted:
         return
     shutil.rmtree(home, ignore_errors=True)
-    python = home / "bin" / "python"
-    run([sys.executable, "-m", "venv", str(home)], ROOT)
-    run([*pip_install(str(python)), "-r", "requirements.txt"], source)
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
     run(["mvn", "-B", "-q", "-s", "settings.xml", *copy], source)
+    home.mkdir(exist_ok=True)
     done.write_text(wanted)
 
 
@@ -182,7 +175,7 @@ def spark_job(**options: str) -> list[str]:
     """A call of `interop/spark/job.py`."""
     home = BUILT / "spark"
     jars = ",".join(map(str, sorted((home / "jars").glob("*.jar"))))
-    program = [str(home / "bin" / "python"), str(SOURCES / "spark" / "job.py")]
+    program = [sys.executable, str(SOURCES / "spark" / "job.py")]
     return [*program, f"jars={jars}", *(f"{name}={value}" for name, value in options.items())]
 
 
@@ -191,10 +184,7 @@ def spark_version() -> str:
         "spark/pom.xml",
         (r"<artifactId>(spark-sql-kafka-\S+)</artifactId>\s*<version>(\S+)</version>"),
     )
-    return (
-        f"{(SOURCES / 'spark/requirements.txt').read_text().strip().replace('==', ' ')} with "
-        f"{connector}"
-    )
+    return f"pyspark {metadata.version('pyspark')} with {connector}"
 
 
 FRANZ_GO = _go("franz-go", "franzgo", "cooperative-sticky", "franz-go")
@@ -211,7 +201,7 @@ CLIENTS = (
         "rdkafka",
         "cooperative-sticky",
         RUST.missing,
-        called(str(BUILT / "rust" / "release" / "rdkafka")),
+        called(str(BUILT / "rust" / "debug" / "rdkafka")),
         json_event,
         lambda: _pinned("rust/Cargo.lock", r'name = "(rdkafka)"\nversion = "(\S+)"'),
     ),

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyspark
 
-from peers.kafka import QUICK_START, free_port
+from peers.kafka import free_port
+from peers.spark import options as java_options
 
 PATIENCE_S = 60.0
 HOST = "127.0.0.1"
@@ -74,7 +75,8 @@ def _node(log: Path, own: Mapping[str, str], name: str, *options: str) -> Iterat
     }
     environment |= {
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join([*QUICK_START, "-Dspark.master.rest.enabled=false"]),
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+        "JDK_JAVA_OPTIONS": " ".join(java_options()),  # of the executors too
     }
     with log.open("wb") as out:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]

