@@ -135,8 +135,8 @@ class TestWhatIsThere:
         raw = list(batches.records.walk(whole[batches.HEADER_SIZE :], 0, 6))
         payload = whole[batches.HEADER_SIZE :]
         kept = [payload[record[0] : record[1]] for record in raw if record[3] in (1, 4)]
-        data = batches.replace_records(header, kept, NOW)
-        data += batches.replace_records(header._replace(base_offset=16), (), NOW)
+        data = batches.replace_records(header, b"".join(kept), len(kept), NOW)
+        data += batches.replace_records(header._replace(base_offset=16), b"", 0, NOW)
         assert read(data) == expected(data)
         assert [row["offset"] for row in read(data)] == [11, 14]
 

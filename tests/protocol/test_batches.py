@@ -291,7 +291,7 @@ class TestRewriting:
                 base_sequence=8,
             )
         )
-        bare = batches.replace_records(header, (), header.max_timestamp)
+        bare = batches.replace_records(header, b"", 0, header.max_timestamp)
         after = batches.read_header(bare)
         place = (after.base_offset, after.last_offset, after.record_count, after.size)
         assert place == (10, 12, 0, batches.HEADER_SIZE)

@@ -18,18 +18,24 @@ Readers can rely on these rules:
 
 A run is planned and installed on the loop thread and executed in another one, on files that never
 change. Readers see the old segments until the new ones are complete. An interruption loses no data.
+
+The other thread shares the interpreter with the event loop, which waits for it. The thread rests
+every millisecond, also inside a batch, and frees nothing large at once.
 """
 
 import contextlib
 import time
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
 from kohort.log.base import FOREVER, LogConfig
 from kohort.log.durability import sync_all
+from kohort.log.latest_offsets import LatestOffsets
 from kohort.log.segment import LARGEST, Segment
 from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, Header
@@ -40,6 +46,8 @@ MAX_KEYS = 2_000_000
 
 # A computing thread lets the event loop run every 5 ms; a short sleep yields at once.
 _WORK_S, _REST_S = 0.001, 0.0001
+_STRETCH = 512
+"""Records between two looks at the clock."""
 
 
 class StoppedError(Exception):
@@ -66,9 +74,11 @@ class Compaction:
     now: int
     keep: frozenset[int] = frozenset()
     """Last offsets of batches whose header must stay."""
-    latest: dict[bytes, int] = field(default_factory=dict)
+    latest: LatestOffsets = field(default_factory=LatestOffsets)
     stopped: bool = False
     """Set from the loop thread to have `run` end soon, with StoppedError."""
+    _rested: float = 0.0
+    """When the thread rested last."""
 
     @classmethod
     def plan(
@@ -95,10 +105,13 @@ class Compaction:
         Raises OSError, StoppedError, and KafkaError CORRUPT_MESSAGE if a segment is damaged.
         """
         pieces: list[_Piece] = []
-        for source in self.segments[: self._read_keys()]:
-            if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
-                pieces.append(_Piece(target(source.base_offset)))
-            pieces[-1].copy(source, self._batches(source), self._filter)
+        try:
+            for source in self.segments[: self._read_keys()]:
+                if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
+                    pieces.append(_Piece(target(source.base_offset)))
+                pieces[-1].copy(source, self._batches(source), self._filter)
+        finally:
+            self.latest.clear()
         return [piece.finish() for piece in pieces]
 
     def _read_keys(self) -> int:
@@ -112,22 +125,51 @@ class Compaction:
             for header, batch in self._batches(self.segments[number]):
                 # A batch that cannot be read supersedes no record.
                 with contextlib.suppress(KafkaError):
-                    self.latest.update(_keys(header, batch))
+                    stretches = self._read_offsets(header, batch)
+                    while stretches:
+                        self.latest.update(stretches.popleft())
+                        self._rest()
         return len(self.segments)
+
+    def _read_offsets(self, header: Header, batch: memoryview) -> deque[dict[bytes, int]]:
+        """The last offset of each key, of one stretch of records after the other."""
+        stretches: deque[dict[bytes, int]] = deque()
+        if header.is_control:
+            return stretches
+        found = self._walk(batches.inflate(batch, header), header)
+        for _ in range(0, header.record_count + 1, _STRETCH):  # one more: the walk checks the end
+            stretches.append(
+                {
+                    key: header.base_offset + delta
+                    for _, _, _, delta, key, _, _ in islice(found, _STRETCH)
+                    if key is not None
+                }
+            )
+        return stretches
+
+    def _walk(self, content: bytes, header: Header) -> Iterator[records.RawRecord]:
+        """The records of a batch, with rests."""
+        for number, record in enumerate(records.walk(content, 0, header.record_count)):
+            if not number % _STRETCH:
+                self._rest()
+            yield record
+
+    def _rest(self) -> None:
+        """Let the event loop run, if that is due. Raises StoppedError."""
+        if self.stopped:
+            raise StoppedError
+        if time.perf_counter() - self._rested > _WORK_S:
+            time.sleep(_REST_S)
+            self._rested = time.perf_counter()
 
     def _batches(self, segment: Segment) -> Iterator[tuple[Header, memoryview]]:
         reader = segment.log.reader()
         read = 0
-        rested = time.perf_counter()
         try:
             for position, header, batch in scan.intact(reader, 0, segment.base_offset):
                 read = position + header.size
                 yield header, batch
-                if self.stopped:
-                    raise StoppedError
-                if time.perf_counter() - rested > _WORK_S:
-                    time.sleep(_REST_S)
-                    rested = time.perf_counter()
+                self._rest()
         finally:
             reader.close()
         if read != reader.size:
@@ -141,34 +183,79 @@ class Compaction:
         if header.is_control:
             return batch
         try:
-            content = bytes(batches.inflate(batch, header))
-            found = list(records.walk(content, 0, header.record_count))
+            content = batches.inflate(batch, header)
+            kept = self._select(content, header)
         except KafkaError:
             return batch
-        drop_tombstones = header.delete_horizon is not None and self.now >= header.delete_horizon
-        kept = [
-            record for record in found if self._is_kept(record, header.base_offset, drop_tombstones)
-        ]
-        if not kept:
+        if not kept.count:
             return _bare(header) if header.last_offset in self.keep else None
-        has_tombstone = any(value_start < 0 for *_, value_start, _ in kept)
-        if has_tombstone and header.delete_horizon is None:
+        if kept.has_tombstone and header.delete_horizon is None:
             horizon = self.now + self.config.delete_retention_ms
-            return batches.set_delete_horizon(header, _decoded(header, content, kept), horizon)
-        if len(kept) == len(found):
+            return batches.set_delete_horizon(header, self._decoded(content, header), horizon)
+        if kept.count == header.record_count:
             return batch
         timestamp = header.max_timestamp
         if not header.is_log_append_time:
-            timestamp = max(header.base_timestamp + delta for _, _, delta, *_ in kept)
-        return batches.replace_records(
-            header, [content[start:end] for start, end, *_ in kept], timestamp
-        )
+            timestamp = header.base_timestamp + kept.largest_delta
+        return batches.replace_records(header, kept.content(self._rest), kept.count, timestamp)
 
-    def _is_kept(self, record: records.RawRecord, base_offset: int, drop_tombstones: bool) -> bool:
-        _, _, _, delta, key, value_start, _ = record
-        if key is None or (value_start < 0 and drop_tombstones):
+    def _select(self, content: bytes, header: Header) -> "_Kept":
+        kept = _Kept(content)
+        for start, end, timestamp_delta, delta, key, value_start, _ in self._walk(content, header):
+            if self._is_kept(header, delta, key, value_start < 0):
+                kept.add(start, end, timestamp_delta, value_start < 0)
+        return kept
+
+    def _decoded(self, content: bytes, header: Header) -> Iterator[tuple[int, batches.Record]]:
+        """(offset delta, record) of the records that are kept."""
+        every = records.decode(content, 0, header.record_count, 0, header.base_timestamp)
+        for number, record in enumerate(every):
+            if not number % _STRETCH:
+                self._rest()
+            if self._is_kept(header, record.offset, record.key, record.value is None):
+                yield record.offset, record
+
+    def _is_kept(self, header: Header, delta: int, key: bytes | None, is_tombstone: bool) -> bool:
+        if key is None:
             return False
-        return base_offset + delta >= self.latest.get(key, -1)
+        if is_tombstone and header.delete_horizon is not None and self.now >= header.delete_horizon:
+            return False
+        return header.base_offset + delta >= self.latest.get(key)
+
+
+class _Kept:
+    """The records of a batch that stay."""
+
+    def __init__(self, content: bytes) -> None:
+        self.count = 0
+        self.largest_delta = -(2**63)
+        """Of their timestamps."""
+        self.has_tombstone = False
+        self._content = content
+        # Numbers in an array: a list of a million tuples takes 50 ms to free.
+        self._runs = array("q")
+        """Start and end of each run of them."""
+
+    def add(self, start: int, end: int, timestamp_delta: int, is_tombstone: bool) -> None:
+        self.count += 1
+        self.largest_delta = max(self.largest_delta, timestamp_delta)
+        self.has_tombstone = self.has_tombstone or is_tombstone
+        runs = self._runs
+        if runs and runs[-1] == start:
+            runs[-1] = end
+        else:
+            runs.append(start)
+            runs.append(end)
+
+    def content(self, rest: Callable[[], None]) -> bytearray:
+        """Their bytes; `rest` is called again and again."""
+        joined = bytearray()
+        runs, content = self._runs, self._content
+        for at in range(0, len(runs), 2):
+            joined += content[runs[at] : runs[at + 1]]
+            if not at % _STRETCH:
+                rest()
+        return joined
 
 
 class _Piece:
@@ -234,26 +321,6 @@ def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:
     return first is not None and now - first[1].max_timestamp > config.max_compaction_lag_ms
 
 
-def _keys(header: Header, batch: memoryview) -> dict[bytes, int]:
-    """The last offset of each key of a batch."""
-    if header.is_control:
-        return {}
-    content = batches.inflate(batch, header)
-    found = records.walk(content, 0, header.record_count)
-    return {
-        key: header.base_offset + delta for _, _, _, delta, key, _, _ in found if key is not None
-    }
-
-
-def _decoded(
-    header: Header, content: bytes, kept: Sequence[records.RawRecord]
-) -> list[tuple[int, batches.Record]]:
-    """(offset delta, record) of the `kept` ones."""
-    every = records.decode(content, 0, header.record_count, 0, header.base_timestamp)
-    wanted = {delta for _, _, _, delta, *_ in kept}
-    return [(record.offset, record) for record in every if record.offset in wanted]
-
-
 def _bare(header: Header) -> bytes:
     """The batch without records."""
-    return batches.replace_records(header, (), header.max_timestamp)
+    return batches.replace_records(header, b"", 0, header.max_timestamp)

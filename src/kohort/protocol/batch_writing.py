@@ -122,41 +122,38 @@ def recompress(header: Header, content: Buffer, codec: Codec) -> bytes:
     )
 
 
-def replace_records(header: Header, kept: Sequence[bytes], max_timestamp: int) -> bytes:
-    """The batch of `header` with only the records `kept` (bytes as in the old batch).
+def replace_records(header: Header, kept: Buffer, count: int, max_timestamp: int) -> bytes:
+    """The batch of `header` with only the `count` records of `kept` (bytes as in the old batch).
 
     Compaction writes it. Offsets, sequences, producer and codec stay the same; a batch without
     records keeps its header for them.
     """
-    if not kept:
+    if not count:
         attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON)
         return _rewrite(
             header._replace(base_timestamp=NO_TIMESTAMP), attributes, max_timestamp, 0, b""
         )
     return _rewrite(
-        header,
-        header.attributes,
-        max_timestamp,
-        len(kept),
-        compress(Codec(header.codec), b"".join(kept)),
+        header, header.attributes, max_timestamp, count, compress(Codec(header.codec), kept)
     )
 
 
-def set_delete_horizon(header: Header, kept: Sequence[tuple[int, Record]], horizon: int) -> bytes:
+def set_delete_horizon(header: Header, kept: Iterable[tuple[int, Record]], horizon: int) -> bytes:
     """`replace_records` with (offset delta, record) pairs, for tombstones new to compaction.
 
     The base timestamp is replaced by the time (ms) from which on they may be dropped (KIP-534), so
     the timestamp of every record is encoded again.
     """
-    payload = b"".join([records.encode(record, delta, horizon) for delta, record in kept])
-    timestamp = (
-        header.max_timestamp
-        if header.is_log_append_time
-        else max(record.timestamp for _, record in kept)
-    )
+    payload = bytearray()  # record by record: a list of them all takes long to free
+    count, timestamp = 0, NO_TIMESTAMP
+    for delta, record in kept:
+        payload += records.encode(record, delta, horizon)
+        count, timestamp = count + 1, max(timestamp, record.timestamp)
+    if header.is_log_append_time:
+        timestamp = header.max_timestamp
     attributes = header.attributes | DELETE_HORIZON
     moved = header._replace(base_timestamp=horizon)
-    return _rewrite(moved, attributes, timestamp, len(kept), compress(Codec(header.codec), payload))
+    return _rewrite(moved, attributes, timestamp, count, compress(Codec(header.codec), payload))
 
 
 def _rewrite(

@@ -130,7 +130,7 @@ def test_arrow_has_the_same_records() -> None:
 
 def test_a_batch_that_compaction_emptied_does_not_count() -> None:
     made = of(1, 5, attributes=0)
-    emptied = replace_records(batches.read_header(made), [], 1)
+    emptied = replace_records(batches.read_header(made), b"", 0, 1)
     assert list(committed_batches(emptied)) == []
     assert scan(TP, memoryview(emptied), 5, check_crcs=True).next_offset == 6
 
