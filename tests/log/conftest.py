@@ -54,6 +54,16 @@ def records_of(log, offset=None):
     return found
 
 
+def looked_up(steps):
+    """The result of a lookup, whose steps are all run at once."""
+    try:
+        work = next(steps)
+        while True:
+            work = steps.send(None if work is None else work())
+    except StopIteration as end:
+        return end.value
+
+
 def values_of(log, offset=None):
     return [record.value for record in records_of(log, offset)]
 

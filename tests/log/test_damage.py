@@ -16,7 +16,7 @@ from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
 from kohort.protocol import batches
 
-from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of
+from .conftest import NOW, ORDERS, batch, fill, from_producer, looked_up, records_of
 from .test_recovery import NAME, logs_of, opened, write
 
 ALL_ENDS = list(LastEnd)
@@ -115,8 +115,8 @@ class TestInTheMiddle:
             lambda: log.read(0, 1),
             lambda: log.append(batch(b"a"), NOW),
             lambda: log.trim(1),
-            log.max_timestamp,
-            lambda: log.offset_for_timestamp(0),
+            lambda: looked_up(log.max_timestamp()),
+            lambda: looked_up(log.offset_for_timestamp(0)),
             lambda: asyncio.run(log.durable()),
         ):
             with pytest.raises(KafkaError) as refused:
@@ -172,7 +172,7 @@ class TestBitFlips:
                 assert is_log
                 assert "kept in" in caplog.text
             for at in range(0, len(found), 5):
-                placed = log.offset_for_timestamp(stored[at].timestamp)
+                placed = looked_up(log.offset_for_timestamp(stored[at].timestamp))
                 first = next(each for each in stored if each.timestamp == stored[at].timestamp)
                 assert placed == (first.offset, first.timestamp)
             if found:  # after a crash of the machine all of it may be cut, and kept

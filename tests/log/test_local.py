@@ -13,7 +13,17 @@ from kohort.log.recovery import LastEnd
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
-from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, from_producer, records_of, values_of
+from .conftest import (
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    batch,
+    fill,
+    from_producer,
+    looked_up,
+    records_of,
+    values_of,
+)
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 
@@ -45,11 +55,14 @@ class TestRestart:
     def test_everything_is_there_again(self, reopen, config):
         log = reopen().open(ORDERS, config)
         fill(log, 100)
-        before, times = records_of(log), [log.offset_for_timestamp(NOW + at) for at in (0, 50, 99)]
+        before, times = (
+            records_of(log),
+            [looked_up(log.offset_for_timestamp(NOW + at)) for at in (0, 50, 99)],
+        )
         again = reopen().open(ORDERS, config)
         assert records_of(again) == before
-        assert [again.offset_for_timestamp(NOW + at) for at in (0, 50, 99)] == times
-        assert again.max_timestamp() == (99, NOW + 99)
+        assert [looked_up(again.offset_for_timestamp(NOW + at)) for at in (0, 50, 99)] == times
+        assert looked_up(again.max_timestamp()) == (99, NOW + 99)
         assert again.append(batch(b"more"), NOW).base_offset == 100
 
     def test_the_start_offset(self, reopen):

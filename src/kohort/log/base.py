@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.problems import Problems
 from kohort.protocol.batches import Buffer, Codec, Rules
@@ -165,14 +166,17 @@ class Log(Protocol):
         """
         ...
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with at least that timestamp (ms), or None."""
+    def offset_for_timestamp(self, timestamp: int) -> Lookup:
+        """Look for the first record with at least that timestamp (ms).
+
+        Its steps raise KafkaError, CorruptLogError and OSError.
+        """
         ...
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp.
+    def max_timestamp(self) -> Lookup:
+        """Look for the first record with the largest timestamp.
 
-        None if there is none.
+        Its steps raise as those of `offset_for_timestamp`.
         """
         ...
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import retention
+from kohort.log import lookup, retention
 from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
 from kohort.log.damage import CorruptLogError
 from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import Producers
 from kohort.log.segment import LARGEST, Segment
@@ -40,8 +41,8 @@ class PartitionLog:
     """One partition of one topic; the `Log` of both kinds of directory."""
 
     __slots__ = (
-        "_backing", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at", "_listeners",
-        "_problems",
+        "_backing", "_changes", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at",
+        "_listeners", "_problems",
         "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
         "_syncing", "config",
         "end_offset", "high_watermark", "size", "start_offset", "topic_partition",
@@ -84,6 +85,8 @@ class PartitionLog:
         """Error code of every operation since the log was removed or closed."""
         self._compaction: Compaction | None = None
         """The run under way."""
+        self._changes = 0
+        """How often segments were removed, replaced or cut, or the start offset moved."""
 
     def __repr__(self) -> str:
         return (
@@ -258,34 +261,50 @@ class PartitionLog:
             f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]",
         )
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
-        if self._closed is not None:
-            raise self._refusal()
-        try:
-            for segment in self._segments[self._at(self.start_offset) :]:
-                found = segment.offset_for_timestamp(timestamp, self.start_offset)
-                if found is not None:
-                    return found
-        except CorruptLogError as error:
-            raise self._found(error) from None
+    def offset_for_timestamp(self, timestamp: int) -> Lookup:
+        return self._while_unchanged(lambda: self._first_since(timestamp))
+
+    def max_timestamp(self) -> Lookup:
+        return self._while_unchanged(self._latest_record)
+
+    def _while_unchanged(self, begin: Callable[[], Lookup]) -> Lookup:
+        """A lookup that begins again when segments were removed or replaced between its steps."""
+        while True:
+            self.ensure_open()
+            changes, steps = self._changes, begin()
+            try:
+                step = next(steps)
+                while self._changes == changes:
+                    result = yield step
+                    self.ensure_open()
+                    if self._changes == changes:
+                        step = steps.send(result)
+            except StopIteration as end:
+                found: Found = end.value
+                return found
+            except CorruptLogError as error:
+                raise self._found(error) from None
+
+    def _first_since(self, timestamp: int) -> Lookup:
+        for segment in self._segments[self._at(self.start_offset) :]:
+            found = yield from segment.offset_for_timestamp(timestamp, self.start_offset)
+            if found is not None:
+                return found
+            yield None
         return None
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        if self._closed is not None:
-            raise self._refusal()
-        try:
-            return self._latest_record()
-        except CorruptLogError as error:
-            raise self._found(error) from None
-
-    def _latest_record(self) -> tuple[int, int] | None:
+    def _latest_record(self) -> Lookup:
         best: tuple[int, int] | None = None
-        for segment in sorted(self._segments, key=lambda segment: -segment.max_timestamp):
-            if best is not None and segment.max_timestamp < best[1]:
+        segments = self._segments[self._at(self.start_offset) :]
+        for segment in sorted(segments, key=lambda each: (-each.max_timestamp, each.base_offset)):
+            if best is not None and lookup.rank(best) < (
+                -segment.max_timestamp,
+                segment.base_offset,
+            ):
                 break
-            found = segment.latest_record(self.start_offset)
-            if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
-                best = found
+            found = yield from segment.latest_record(self.start_offset)
+            best = min(filter(None, (best, found)), key=lookup.rank, default=None)
+            yield None
         return best
 
     # Removing
@@ -298,6 +317,7 @@ class PartitionLog:
         if before <= self.start_offset:
             return
         former, self.start_offset = self.start_offset, before
+        self._changes += 1
         try:
             self._save()
         except OSError:
@@ -325,6 +345,7 @@ class PartitionLog:
             # The end offset is only known from segments, so the empty one that is left has to
             # exist.
             self._roll().log.create()
+        self._changes += 1
         gone = self._segments[:count]
         del self._segments[:count]
         self.size -= sum(segment.size for segment in gone)
@@ -385,6 +406,7 @@ class PartitionLog:
             if not self._is_there(piece):
                 self._backing.drop_swap(piece.sources, piece.result)
                 return
+        self._changes += 1
         first = self._at(piece.sources[0].base_offset)
         compacted = self._backing.finish_swap(piece.sources, piece.result)
         self._segments[first : first + len(piece.sources)] = [compacted]
@@ -489,6 +511,7 @@ class PartitionLog:
 
     def _take_back(self) -> None:
         """Remove records that are not durable: their appends failed. Raises OSError."""
+        self._changes += 1
         end_offset = self.high_watermark
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self._backing.discard(self._segments[-1:])

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Appended, LogConfig
+from kohort.log.lookup import Lookup
 from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
 
@@ -50,10 +51,10 @@ class RefusedLog:
     ) -> bytes | memoryview:
         self._refuse()
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(self, timestamp: int) -> Lookup:
         self._refuse()
 
-    def max_timestamp(self) -> tuple[int, int] | None:
+    def max_timestamp(self) -> Lookup:
         self._refuse()
 
     def trim(self, before: int) -> None:

@@ -13,18 +13,17 @@ import logging
 from collections.abc import Callable, Iterator
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import scan
+from kohort.log import lookup, scan
 from kohort.log.checked import CheckedRanges
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.index import SegmentIndex
+from kohort.log.lookup import Lookup
 from kohort.log.storage import Store
 from kohort.protocol.batches import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     Buffer,
     Header,
-    Record,
-    decode_records,
     read_header,
 )
 
@@ -281,8 +280,8 @@ class Segment:
 
     # Timestamps
 
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with that timestamp or a later one.
+    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> Lookup:
+        """The first record with that timestamp or a later one.
 
         Records before `start_offset` do not count.
         """
@@ -293,41 +292,41 @@ class Segment:
             self.rebuild_index()
             earlier = self._index.times.floor(timestamp - 1)
         known = self.base_offset if earlier is None else self.base_offset + earlier[1]
-        for position, header in self.headers(self.position(max(known, start_offset))):
+        headers = self.headers(self.position(max(known, start_offset)))
+        for number, (position, header) in enumerate(headers, 1):
             if header.max_timestamp >= timestamp:
-                for record in self._records(position, header):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
-                        return record.offset, record.timestamp
+                batch = self.log.read(position, header.size)
+                found = yield from lookup.first_since(batch, timestamp, start_offset)
+                if found is not None:
+                    return found
+            if not number % lookup.HEADERS_PER_STEP:
+                yield None
         return None
 
-    def latest_record(self, start_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp.
+    def latest_record(self, start_offset: int) -> Lookup:
+        """The first record with the largest timestamp.
 
         Records before `start_offset` do not count.
         """
-        if start_offset <= self.base_offset:
-            found = self.offset_for_timestamp(self.max_timestamp, start_offset)
+        largest = self.max_timestamp
+        if start_offset <= self._max_timestamp_offset:
+            found = yield from self.offset_for_timestamp(largest, start_offset)
             if found is not None:
                 return found
-        # The batch with the largest timestamp may begin before `start_offset`, or its header may
-        # not be true.
-        batches = sorted(
-            self.headers(self.position(start_offset)), key=lambda batch: -batch[1].max_timestamp
-        )
+        # The record with the largest timestamp lies before `start_offset`, or a header is not true.
+        first = self.position(start_offset)
         best: tuple[int, int] | None = None
-        for position, header in batches:
-            if best is not None and header.max_timestamp < best[1]:
-                break
-            for record in self._records(position, header):
-                found = record.offset, record.timestamp
-                if record.offset >= start_offset and (
-                    best is None or (-found[1], found[0]) < (-best[1], best[0])
-                ):
-                    best = found
-        return best
-
-    def _records(self, position: int, header: Header) -> Iterator[Record]:
-        return decode_records(self.log.read(position, header.size))
+        last: tuple[int, int] | None = None
+        while True:
+            batches = yield from lookup.best_batches(self.headers(first), last)
+            for position, header in batches:
+                last = lookup.rank_of_batch(header)
+                if best is not None and lookup.rank(best) < last:
+                    return best
+                found = yield from lookup.latest(self.log.read(position, header.size), start_offset)
+                best = min(filter(None, (best, found)), key=lookup.rank, default=None)
+            if not batches:
+                return best
 
     def nothing_from(self, offset: int) -> CorruptLogError:
         """The error that tells that no batch holds `offset` or follows it, though one must."""

@@ -1,13 +1,16 @@
 """ListOffsets v1-11 and OffsetForLeaderEpoch v2-4."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.protocol.batches import Record, build
+from kohort.protocol.batch_writing import recompress
+from kohort.protocol.batches import Codec, Record, build, encode_run, head, key_head, read_header
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
 from server.handlers.bench import Bench
+from turns import BOUND_MS, longest_turn_ms
 
 NOTHING = (ErrorCode.none, -1, -1, -1)
 
@@ -173,3 +176,55 @@ class TestOffsetForLeaderEpoch:
         assert await self.end(filled, 0, topic="nope") == unknown
         assert await self.end(filled, 0, partition=9) == unknown
         assert await self.end(filled, 0, 1) == (ErrorCode.unknown_leader_epoch, -1, -1)
+
+
+class TestTurns:
+    """Lookups that no index answers."""
+
+    @pytest.fixture
+    def behind_the_largest(self, bench: Bench, topic: str) -> Bench:
+        """The record with the largest timestamp, and a start offset behind it."""
+        log = bench.topics.log(topic, 0)
+        assert log is not None
+        log.append(build([Record(None, b"x", (), 10_000)]), bench.clock.now())
+        one = build([Record(None, b"x", (), 5_000)])
+        for _ in range(50_000):
+            log.append(one, bench.clock.now())
+        log.append(build([Record(None, b"x", (), 6_000)]), bench.clock.now())
+        log.append(one, bench.clock.now())
+        log.trim(5)
+        return bench
+
+    @pytest.mark.parametrize(("timestamp", "offset"), [(-3, 50_001), (7_000, -1), (6_000, 50_001)])
+    async def test_headers_of_a_whole_segment(
+        self, behind_the_largest: Bench, timestamp: int, offset: int
+    ) -> None:
+        worst, (_, _, found, _) = await longest_turn_ms(find(behind_the_largest, timestamp))
+        print(f"{worst:.0f} ms")
+        assert found == offset
+        assert worst < BOUND_MS
+
+    async def test_a_batch_of_very_many_records(self, bench: Bench, topic: str) -> None:
+        log = bench.topics.log(topic, 0)
+        assert log is not None
+        count = 200_000
+        content = encode_run(key_head(b"key"), range(count), [b"v"] * count, 0)
+        plain = head(0, -1, content, count, 5_000)
+        log.append(recompress(read_header(plain), content, Codec.ZSTD), bench.clock.now())
+        log.trim(count - 1)
+        worst, (_, time, found, _) = await longest_turn_ms(find(bench, -3))
+        print(f"{worst:.0f} ms")
+        assert (time, found) == (5_000, count - 1)
+        assert worst < BOUND_MS
+
+    async def test_a_log_that_changes_meanwhile(self, behind_the_largest: Bench) -> None:
+        log = behind_the_largest.topics.log("orders", 0)
+        assert log is not None
+        finding = asyncio.ensure_future(find(behind_the_largest, -3))
+        await asyncio.sleep(0)
+        log.trim(50_002)
+        assert await finding == (ErrorCode.none, 5_000, 50_002, 0)
+        finding = asyncio.ensure_future(find(behind_the_largest, 7_000))
+        await asyncio.sleep(0)
+        log.end(ErrorCode.unknown_topic_or_partition)  # type: ignore[attr-defined]
+        assert (await finding)[0] is ErrorCode.unknown_topic_or_partition

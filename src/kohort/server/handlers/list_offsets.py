@@ -7,12 +7,15 @@ tiered here: all of it is local.
 """
 
 from collections import Counter
+from collections.abc import Coroutine, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.protocol.messages import response
+from kohort.runtime.lookups import look_up
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import LEADER_EPOCH, judge
@@ -51,20 +54,62 @@ class ListedOffset(NamedTuple):
     error_code: ErrorCode = ErrorCode.none
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+Placed: TypeAlias = dict[tuple[str, int], ListedOffset]
+"""Results of lookups by topic and partition; none is looked up twice."""
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    """Respond at once with ends of logs; records are looked for in slices."""
     times = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
+    searches = [
+        (topic.name, each)
+        for topic in request.topics
+        for each in topic.partitions
+        if _is_search(each.timestamp) and times[topic.name, each.partition_index] == 1
+    ]
+    if searches:
+        return _look_up_and_respond(services, exchange, request, times, searches)
+    _respond(services, exchange, request, times, {})
+    return None
+
+
+async def _look_up_and_respond(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    times: Counter[tuple[str, int]],
+    searches: Sequence[tuple[str, Any]],
+) -> None:
+    slices = TimeSlices()
+    placed: Placed = {}
+    for topic, wanted in searches:
+        placed[topic, wanted.partition_index] = await _look_up(
+            services, exchange, topic, wanted, slices
+        )
+        await slices.give_way()
+    _respond(services, exchange, request, times, placed)
+
+
+def _respond(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    times: Counter[tuple[str, int]],
+    placed: Placed,
+) -> None:
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in request.topics:
         found_by_partition = topics.setdefault(topic.name, {})
         for each in topic.partitions:
-            twice = times[topic.name, each.partition_index] > 1
-            found = (
-                ListedOffset(error_code=ErrorCode.invalid_request)
-                if twice
-                else _find(services, exchange, topic.name, each)
-            )
+            key = (topic.name, each.partition_index)
+            if times[key] > 1:
+                found = ListedOffset(error_code=ErrorCode.invalid_request)
+            else:
+                found = placed.get(key) or _find(services, exchange, topic.name, each)
             found_by_partition[each.partition_index] = {
                 "partition_index": each.partition_index,
                 **found._asdict(),
@@ -82,42 +127,63 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
 
 
+async def _look_up(
+    services: Services, exchange: Exchange, topic: str, wanted: Any, slices: TimeSlices
+) -> ListedOffset:
+    try:
+        log = _log(services, exchange, topic, wanted)
+        steps = (
+            log.max_timestamp()
+            if wanted.timestamp == SpecialTimestamp.MAX_TIMESTAMP
+            else log.offset_for_timestamp(wanted.timestamp)
+        )
+        place = await look_up(steps, slices, services.heavy_work)
+    except (KafkaError, OSError) as failure:
+        return _failed(failure)
+    if place is None or place[0] >= log.high_watermark:  # as in Kafka: no consumer can read it yet
+        return ListedOffset()
+    return ListedOffset(*place, leader_epoch=LEADER_EPOCH)
+
+
 def _find(services: Services, exchange: Exchange, topic: str, wanted: Any) -> ListedOffset:
+    try:
+        return _end_of(_log(services, exchange, topic, wanted), wanted.timestamp)
+    except (KafkaError, OSError) as failure:
+        return _failed(failure)
+
+
+def _failed(failure: KafkaError | OSError) -> ListedOffset:
+    code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
+    return ListedOffset(error_code=code)
+
+
+def _log(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Log:
+    """The log to look into. Raises KafkaError with the partition's code."""
     log = services.topics.log(topic, wanted.partition_index)
     if log is None:
-        return ListedOffset(error_code=ErrorCode.unknown_topic_or_partition)
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
     if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(
         wanted.timestamp, exchange.version + 1
     ):
-        return ListedOffset(error_code=ErrorCode.unsupported_version)
+        raise KafkaError(ErrorCode.unsupported_version)
     error = judge(getattr(wanted, "current_leader_epoch", -1))
     if error:
-        return ListedOffset(error_code=error)
-    try:
-        return find(log, wanted.timestamp)
-    except KafkaError as failure:
-        return ListedOffset(error_code=failure.code)
-    except OSError:
-        return ListedOffset(error_code=ErrorCode.kafka_storage_error)
-
-
-def find(log: Log, timestamp: int) -> ListedOffset:
-    """The offset that `timestamp`, or a name for one, stands for in `log`.
-
-    Raises KafkaError, OSError.
-    """
+        raise KafkaError(error)
     log.ensure_open()
+    return log
+
+
+def _is_search(timestamp: int) -> bool:
+    """Whether records are looked for, and not an end of the log."""
+    return timestamp >= 0 or timestamp == SpecialTimestamp.MAX_TIMESTAMP
+
+
+def _end_of(log: Log, timestamp: int) -> ListedOffset:
+    """The end of `log` that is named by `timestamp`."""
     match timestamp:
         case SpecialTimestamp.LATEST:
             return ListedOffset(log.high_watermark, leader_epoch=LEADER_EPOCH)
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
             return ListedOffset(log.start_offset, leader_epoch=LEADER_EPOCH)
-        case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+        case _:  # LATEST_TIERED, EARLIEST_PENDING_UPLOAD
             return ListedOffset()
-        case SpecialTimestamp.MAX_TIMESTAMP:
-            place = log.max_timestamp()
-        case _:
-            place = log.offset_for_timestamp(timestamp)
-    if place is None or place[0] >= log.high_watermark:  # as in Kafka: no consumer can read it yet
-        return ListedOffset()
-    return ListedOffset(*place, leader_epoch=LEADER_EPOCH)

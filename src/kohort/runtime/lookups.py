@@ -1,0 +1,18 @@
+"""Runs the lookups of logs on the event loop: in slices, with long batches in a thread."""
+
+from kohort.log.lookup import Found, Lookup
+from kohort.runtime.heavy_work import HeavyWork
+from kohort.runtime.time_slice import TimeSlices
+
+
+async def look_up(steps: Lookup, slices: TimeSlices, heavy_work: HeavyWork) -> Found:
+    """The result of a lookup; raises what its steps raise."""
+    try:
+        work = next(steps)
+        while True:
+            result = None if work is None else await heavy_work.run(work)
+            await slices.give_way()
+            work = steps.send(result)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
