@@ -9,7 +9,7 @@ takes up to four times as long to create.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.types import ConnectionId, RequestId, TopicPartition
@@ -171,6 +171,10 @@ Request: TypeAlias = (
 )
 
 
+TOMBSTONES_AT_ONCE: Final = 1_000
+"""Offsets that one event deletes: some milliseconds of deciding and appending."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
     """Event: a connection closed.
@@ -183,9 +187,14 @@ class ConnectionClosed:
 
 @dataclass(frozen=True, slots=True)
 class TopicsDeleted:
-    """Topics are gone, and so are the offsets committed for them."""
+    """Topics are gone, and so are the offsets committed for them.
+
+    One event deletes at most `TOMBSTONES_AT_ONCE` offsets: it is repeated until none is left.
+    """
 
     topics: frozenset[str]
+    groups: tuple[str, ...] | None = None
+    """The groups to look into, None for all."""
 
 
 @dataclass(frozen=True, slots=True)

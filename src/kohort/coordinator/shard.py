@@ -14,6 +14,7 @@ it and loads a new one.
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from kohort.coordinator import expiration
@@ -41,6 +42,7 @@ from kohort.coordinator.records import (
     pack_offset,
 )
 from kohort.coordinator.requests import (
+    TOMBSTONES_AT_ONCE,
     Committer,
     ConnectionClosed,
     DeleteGroup,
@@ -307,9 +309,14 @@ class Shard:
 
     def _topics_deleted(self, event: TopicsDeleted, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        for group in self.groups.values():
-            for partition in group.offsets.of_topics(event.topics):
-                step.record(offset_tombstone(group.id, partition))
+        committed = (
+            (group_id, partition)
+            for group_id in (self.groups if event.groups is None else event.groups)
+            if (group := self.groups.get(group_id)) is not None
+            for partition in group.offsets.of_topics(event.topics)
+        )
+        for group_id, partition in islice(committed, TOMBSTONES_AT_ONCE):
+            step.record(offset_tombstone(group_id, partition))
         return step.result()
 
     def _expire_offsets(self, event: ExpireOffsets, now: Instant, timestamp: Timestamp) -> Result:

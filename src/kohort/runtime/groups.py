@@ -177,11 +177,14 @@ class Groups:
         for host in self._joined_by.pop(connection, ()):
             host.post(ConnectionClosed(connection))
 
-    def topics_deleted(self, names: Iterable[str]) -> None:
-        """The offsets committed for these topics go too."""
+    def topics_deleted(self, names: Iterable[str]) -> Sequence["asyncio.Task[None]"]:
+        """The offsets committed for these topics go too.
+
+        Returns the tasks that go on with it. Until they end, no such topic may be created again.
+        """
         deleted = frozenset(names)
-        for host in self._hosts:
-            host.topics_deleted(deleted)
+        tasks = (host.topics_deleted(deleted) for host in self._hosts)
+        return [task for task in tasks if task is not None]
 
     def _post_to_all(self, event: Event) -> None:
         for host in self._hosts:

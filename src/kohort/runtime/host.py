@@ -14,9 +14,10 @@ shard is loaded from the log, on the same path as at start.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias, cast
 
@@ -24,7 +25,14 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.refusal import refuse, refuse_while_loading
-from kohort.coordinator.requests import Committer, Heartbeat, OffsetColumns, Request, TopicsDeleted
+from kohort.coordinator.requests import (
+    TOMBSTONES_AT_ONCE,
+    Committer,
+    Heartbeat,
+    OffsetColumns,
+    Request,
+    TopicsDeleted,
+)
 from kohort.coordinator.responses import HeartbeatResponse, Response
 from kohort.coordinator.result import Cancel, Reply, Result, Timer
 from kohort.coordinator.shard import Event, Shard
@@ -37,6 +45,9 @@ from kohort.types import RequestId
 
 logger = logging.getLogger("kohort.groups")
 
+_GROUPS_AT_ONCE: Final = 1_000
+"""Groups that are searched for offsets of deleted topics in one turn."""
+_AT_END: Final = object()
 _RELOAD_AFTER_AT_MOST_S = 60.0
 """A log that can't be read is tried less and less often."""
 
@@ -108,6 +119,9 @@ class ShardHost:
         self._task: asyncio.Task[None] | None = None
         self._deleted_topics: set[str] = set()
         """Topics that are gone, until the log has it that their offsets are."""
+        self._to_forget: set[str] = set()
+        """Those of them whose offsets were not looked for yet."""
+        self._forgetting: asyncio.Task[None] | None = None
 
     def submit(self, request: Request) -> None:
         """Have the shard decide; the request's id receives the response."""
@@ -117,34 +131,92 @@ class ShardHost:
         else:
             _respond(request.request_id, self._refusal(request))
 
-    def topics_deleted(self, names: frozenset[str]) -> None:
-        """Have the offsets of these topics go, now or when the shard is loaded."""
+    def topics_deleted(self, names: frozenset[str]) -> "asyncio.Task[None] | None":
+        """Have the offsets of these topics go, now or before the shard serves.
+
+        Returns the task that goes on with it if they are many. No topic of such a name may be
+        created before that ends: its commits would go too.
+        """
         self._deleted_topics |= names
-        if self.state is HostState.ACTIVE:
-            self._forget_topics(frozenset(names))
+        if self.state is not HostState.ACTIVE:
+            return None
+        self._to_forget |= names
+        if self._forgetting is None or self._forgetting.done():
+            steps = self._forget_topics()
+            if next(steps, _AT_END) is _AT_END:
+                return None
+            self._forgetting = asyncio.ensure_future(self._go_on(steps))
+        return self._forgetting
 
-    def _forget_topics(self, names: frozenset[str]) -> None:
-        self.post(TopicsDeleted(names))
+    def _forget_topics(self) -> Iterator[None]:
+        """Delete the offsets of deleted topics, in steps that take some milliseconds each."""
+        shard = self.shard
+        while self._to_forget:
+            names = frozenset(self._to_forget)
+            self._to_forget.clear()
+            for number, groups in enumerate(_some_at_a_time(tuple(shard.groups))):
+                if number:
+                    yield
+                while self.post(TopicsDeleted(names, groups)) == TOMBSTONES_AT_ONCE:
+                    yield
+                if self.shard is not shard:
+                    return  # `_deleted_topics` has them
+            self._once_logged(partial(self._topics_forgotten, names))
+
+    async def _go_on(self, steps: Iterator[None]) -> None:
+        for _ in steps:
+            appended = asyncio.Event()
+            self._once_logged(partial(_set, appended))
+            await appended.wait()
+            await asyncio.sleep(0)
+
+    def _once_logged(self, function: RespondToCommit) -> None:
+        """Call `function` with `none`, or an error, once all decided so far is in the log."""
         if self._flushing:
-            self._after_append.append(
-                lambda failure: None if failure else self._topics_forgotten(names)
-            )
-        elif self.state is HostState.ACTIVE:
-            self._topics_forgotten(names)
+            self._after_append.append(function)
+        else:
+            function(_NONE)
 
-    def _topics_forgotten(self, names: frozenset[str]) -> None:
-        self._deleted_topics -= names
+    def _topics_forgotten(self, names: frozenset[str], failure: ErrorCode) -> None:
+        if not failure:
+            self._deleted_topics -= names
 
-    def post(self, event: Event) -> None:
-        """Have the shard decide on an event, which is lost on a shard that is not active."""
-        if self.state is HostState.ACTIVE:
-            try:
-                result = self.shard.handle(event, self._clock.now(), self._clock.timestamp())
-            # a bug, and the shard may have decided half: it must not serve on
-            except Exception as e:
-                self._fail(e)
-            else:
-                self._apply(result)
+    async def _forget_topics_before_serving(self) -> None:
+        """Delete the offsets of topics that were deleted while the shard did not serve.
+
+        A topic of such a name may exist again by now, but nothing was committed for it yet.
+        """
+        while self._deleted_topics:
+            names = frozenset(self._deleted_topics)
+            for groups in _some_at_a_time(tuple(self.shard.groups)):
+                event = TopicsDeleted(names, groups)
+                while records := self._decide(event).records:
+                    for record in records:
+                        self.shard.replay(record)
+                    append_records(self.log, (records,), self._clock.timestamp())
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await self.log.durable()
+            self._deleted_topics -= names
+
+    def _decide(self, event: Event) -> Result:
+        return self.shard.handle(event, self._clock.now(), self._clock.timestamp())
+
+    def post(self, event: Event) -> int:
+        """Have the shard decide on an event, which is lost on a shard that is not active.
+
+        Returns the number of records that it decided.
+        """
+        if self.state is not HostState.ACTIVE:
+            return 0
+        try:
+            result = self._decide(event)
+        # a bug, and the shard may have decided half: it must not serve on
+        except Exception as e:
+            self._fail(e)
+            return 0
+        self._apply(result)
+        return len(result.records)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None
@@ -205,6 +277,7 @@ class ShardHost:
                 for record in records:
                     self.shard.replay(record)
                 await asyncio.sleep(0)
+            await self._forget_topics_before_serving()
         # the disk's, or records that are not of the schema: the other shards load on
         except Exception as e:
             self._fail(e)
@@ -212,8 +285,6 @@ class ShardHost:
             self.state = HostState.ACTIVE
             self._reload_after_s, self._failure = self._first_reload_after_s, None
             self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
-            if self._deleted_topics:
-                self._forget_topics(frozenset(self._deleted_topics))
 
     async def close(self) -> None:
         """Log the decisions made so far and send their responses.
@@ -226,8 +297,9 @@ class ShardHost:
             if self._unlogged:
                 self.flush()
         self.state = HostState.CLOSED
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._forgetting):
+            if task is not None:
+                task.cancel()
         self._drop(ErrorCode.not_coordinator, ErrorCode.not_coordinator)
 
     def _refusal(self, request: Request) -> Response:
@@ -334,6 +406,7 @@ class ShardHost:
         failed, lost = self._appended, self._after_append
         self._unlogged, self._appended, self._after_append = [], [], []
         self.shard = Shard(self._config)
+        self._to_forget.clear()
         waiting, self._waiting = self._waiting, {}
         for item in failed:
             if callable(item):
@@ -357,3 +430,12 @@ class ShardHost:
 def _respond(request_id: RequestId, response: Response) -> None:
     # To the core a request id is opaque; here it is the function that receives the response.
     cast("Callable[[Response], None]", request_id)(response)
+
+
+def _set(event: asyncio.Event, _: ErrorCode) -> None:
+    event.set()
+
+
+def _some_at_a_time(groups: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(groups), _GROUPS_AT_ONCE):
+        yield tuple(groups[start : start + _GROUPS_AT_ONCE])

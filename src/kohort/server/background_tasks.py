@@ -8,6 +8,7 @@ from typing import Final
 from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import Config
 from kohort.server.topics import Topics
 
@@ -82,7 +83,11 @@ class BackgroundTasks:
         A server that is killed between deleting a topic and forgetting its offsets leaves them.
         """
         await self._groups.loaded()
-        committed = {topic for group in self._groups.groups() for topic in group.offsets.topics}
+        slices = TimeSlices()
+        committed: set[str] = set()
+        for group in tuple(self._groups.groups()):
+            committed.update(group.offsets.topics)
+            await slices.give_way()
         gone = committed - {topic.name for topic in self._topics.all()}
         if gone:
             logger.info(

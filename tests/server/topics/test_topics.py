@@ -1,5 +1,6 @@
 """Topics: every change is one record, and what the log says is what there is after any restart."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.topics.metadata_log import METADATA_LOG
-from kohort.server.topics.topics import Topics, new_cluster_id
+from kohort.server.topics.topics import NewTopic, Topics, new_cluster_id
 from kohort.types import TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import START, Bench
@@ -101,6 +102,24 @@ def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Ben
     third = bench.topics.create("a.b", 1)
     assert len({first.id, second.id, third.id}) == 3
     assert third.partitions[0].end_offset == 0
+
+
+async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: Bench) -> None:
+    gone = asyncio.Event()
+    bench.topics.on_deleted.append(lambda names: [asyncio.create_task(wait_for(gone))])
+    bench.topics.create("a.b", 1)
+    bench.topics.delete("a.b")
+    await bench.topics.durable()
+    creating = asyncio.ensure_future(bench.topics.create_each([NewTopic("a.b", 1)]))
+    await asyncio.wait((creating,), timeout=0.05)
+    assert not creating.done()
+    gone.set()
+    (created,) = await creating
+    assert bench.topics.get("a.b") is created
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Bench) -> None:

@@ -114,8 +114,13 @@ class Topics:
         """Topics, and those being made, by all that no other topic's name may equal."""
         self.responses = ResponseCache()
         """Emptied by every change of a topic."""
-        self.on_deleted: list[Callable[[frozenset[str]], None]] = []
-        """Called with the names of topics that are gone, when no power loss can bring them back."""
+        self.on_deleted: list[Callable[[frozenset[str]], Sequence[asyncio.Task[None]] | None]] = []
+        """Called with the names of topics that are gone, when no power loss can bring them back.
+
+        No topic of these names is created before the tasks that are returned have ended.
+        """
+        self._forgetting: dict[str, list[asyncio.Task[None]]] = {}
+        """Those tasks, by topic."""
         self.changing = asyncio.Lock()
         """Held by each deletion of topics that waits in between."""
         self._changes: set[asyncio.Task[Any]] = set()
@@ -187,8 +192,12 @@ class Topics:
         news = names & self._to_tell
         self._to_tell -= news
         if news:
-            for tell in self.on_deleted:
-                tell(news)
+            tasks = [task for tell in self.on_deleted for task in tell(news) or ()]
+            self._forgetting = {
+                name: going_on
+                for name, before in (self._forgetting | dict.fromkeys(news, tasks)).items()
+                if (going_on := [task for task in before if not task.done()])
+            }
 
     async def confirmed(self, results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """The results of changes once they are durable; if that fails, they all bear its error."""
@@ -259,6 +268,9 @@ class Topics:
     async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._to_remove:
             await self.durable()
+        for name, *_ in wanted:
+            if name in self._forgetting:
+                await asyncio.wait(self._forgetting.pop(name))
         slices = TimeSlices()
         planned: list[TopicRecord | KafkaError] = []
         try:

@@ -1,0 +1,106 @@
+"""Work on very many committed offsets: how long the loop waits, and what a crash leaves to do."""
+
+import asyncio
+
+from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.records import OffsetCommits, pack_offset
+from kohort.log.base import LogConfig
+from kohort.log.memory import memory_log
+from kohort.runtime.group_log import append_records
+from kohort.runtime.groups import Groups
+from kohort.types import Timestamp, TopicPartition
+from runtime.fake_log import FakeLog
+from runtime.served import serving
+from runtime.virtual_time import LoopClock, virtual_time
+from turns import BOUND_MS, longest_turn_ms
+
+VALUE = pack_offset(7, -1, "", 0)
+
+
+def many(topics, partitions, group="g"):
+    """Commits of so many partitions of each topic."""
+    return [OffsetCommits(group, name, range(partitions), [VALUE] * partitions) for name in topics]
+
+
+def log_of(commits):
+    log = memory_log(TopicPartition("__consumer_offsets", 0), LogConfig())
+    for commit in commits:
+        append_records(log, [(commit,)], Timestamp(0))
+    return log
+
+
+async def loaded(log):
+    groups = Groups([log], GroupCoordinatorConfig(), LoopClock())
+    groups.start()
+    await groups.loaded()
+    return groups
+
+
+async def forgotten(groups, *names):
+    tasks = groups.topics_deleted(names)
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+async def test_the_offsets_of_a_deleted_topic():
+    log = log_of(many(["t", "u"], 150_000))
+    groups = await loaded(log)
+    worst, _ = await longest_turn_ms(forgotten(groups, "t"))
+    print(f"{worst:.0f} ms")
+    assert list(groups.group("g").offsets.topics) == ["u"]
+    await groups.close()
+    again = await loaded(log)
+    assert list(again.group("g").offsets.topics) == ["u"]
+    await again.close()
+    assert worst < BOUND_MS
+
+
+async def test_the_offsets_of_a_deleted_topic_in_very_many_groups():
+    log = log_of([commit for n in range(20_000) for commit in many(["t"], 2, f"g{n}")])
+    groups = await loaded(log)
+    worst, _ = await longest_turn_ms(forgotten(groups, "t"))
+    print(f"{worst:.0f} ms")
+    assert not list(groups.groups())
+    await groups.close()
+    assert worst < BOUND_MS
+
+
+async def test_a_crash_in_the_middle():
+    log = log_of(many(["t"], 5_000))
+    groups = await loaded(log)
+    (task,) = groups.topics_deleted(["t"])
+    for _ in range(4):
+        await asyncio.sleep(0)
+    task.cancel()  # as if it were killed here
+    again = await loaded(log)
+    assert 0 < len(again.group("g").offsets) < 5_000
+    await forgotten(again, "t")
+    assert again.group("g") is None
+    assert not list((await loaded(log)).groups())
+
+
+@virtual_time
+async def test_a_storage_that_fails_in_the_middle():
+    log = FakeLog()
+    append_records(log, [many(["t"], 5_000), many(["u"], 1)], Timestamp(0))
+    async with serving(log) as served:
+        (task,) = served.groups.topics_deleted(["t"])
+        await asyncio.sleep(0)
+        log.failure = OSError(28, "No space left on device")
+        await task
+        log.failure = None
+        await asyncio.sleep(10)
+        assert list(served.groups.group("g").offsets.topics) == ["u"]
+    async with serving(log) as again:
+        assert list(again.groups.group("g").offsets.topics) == ["u"]
+
+
+@virtual_time
+async def test_topics_that_are_deleted_while_it_goes_on():
+    log = FakeLog()
+    append_records(log, [many(["t", "u"], 5_000), many(["v"], 1)], Timestamp(0))
+    async with serving(log) as served:
+        (task,) = served.groups.topics_deleted(["t"])
+        assert served.groups.topics_deleted(["u"]) == [task]
+        await task
+        assert list(served.groups.group("g").offsets.topics) == ["v"]
