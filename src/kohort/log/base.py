@@ -166,6 +166,13 @@ class Log(Protocol):
         """
         ...
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        """The offset after the last batch of a `read` of `offset` that gave `size` bytes.
+
+        It is looked up in the index: a read may give a million batches.
+        """
+        ...
+
     def offset_for_timestamp(self, timestamp: int) -> Lookup:
         """Look for the first record with at least that timestamp (ms).
 

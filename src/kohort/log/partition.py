@@ -248,6 +248,13 @@ class PartitionLog:
             end = segment.position(self.high_watermark)
         return segment.read(offset, max_bytes, at_least_one, end)
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        for segment in self._segments[self._at(offset) :]:
+            position = segment.position(offset)
+            if position < segment.size:
+                return segment.offset_behind(position + size)
+        return self.end_offset
+
     def _found(self, error: CorruptLogError) -> CorruptLogError:
         self._problems.begin(self.topic_partition, str(error))
         return error

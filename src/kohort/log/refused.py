@@ -51,6 +51,9 @@ class RefusedLog:
     ) -> bytes | memoryview:
         self._refuse()
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        self._refuse()
+
     def offset_for_timestamp(self, timestamp: int) -> Lookup:
         self._refuse()
 

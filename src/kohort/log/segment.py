@@ -202,6 +202,15 @@ class Segment:
                 return position
         return self.log.size
 
+    def offset_behind(self, end: int) -> int:
+        """The offset after the last one of the batch that ends at position `end`."""
+        entry = self._index.offsets.floor(end - 1, column=1)
+        start = entry[1] if entry is not None and self._is_batch(entry) else 0
+        for position, header in self._headers(start):
+            if position + header.size >= end:
+                return header.last_offset + 1
+        return self.end_offset
+
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
         """(position, header) of every batch from `position` on. Raises CorruptLogError."""
         for found, header in self._headers(position):

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kohort.protocol.batches import Record, build
 from live.server.server import Server, frame, serving
-from live.server.test_memory import Client, join, produce
+from live.server.test_memory import Client, fetch, join, produce
 from server.handlers.test_produce_bounds import bomb
 
 BUDGET_S = 0.05
@@ -87,6 +88,16 @@ def test_no_request_holds_the_loop(
     warm.ask(groups(1))
     worst = Probe(server).worst_during(lambda: client.ask(data))
     print(f"{what}: {worst * 1000:.0f} ms")
+    assert worst < BUDGET_S
+
+
+def test_a_fetch_of_all_that_a_client_may_ask_for(server: Server) -> None:
+    client = Client(server)
+    for _ in range(40):
+        client.ask(produce("t2", build([Record(None, bytes(1_000_000), (), 1_000)])))
+    client.ask(fetch("t2"))
+    worst = Probe(server).worst_during(lambda: client.ask(fetch("t2")))
+    print(f"fetch of 55 MiB: {worst * 1000:.0f} ms")
     assert worst < BUDGET_S
 
 

@@ -9,9 +9,13 @@ from uuid import UUID, uuid4
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.protocol.batches import decode_records, iterate
+from kohort.protocol.batches import Record, build, decode_records, iterate
+from kohort.protocol.building import request
+from kohort.protocol.messages import decode_request, encode
+from kohort.server.handlers import fetch as fetch_handler
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
-from server.handlers.bench import Bench
+from server.handlers.bench import Bench, FakeExchange
+from turns import BOUND_MS, longest_turn_ms
 
 ALL = range(4, 19)
 NONE = ErrorCode.none
@@ -471,3 +475,36 @@ async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
     await task
     later = await fetch(bench, session_id=exchange.outcome.session_id, session_epoch=1)
     assert 1 in sizes(exchange.outcome) + sizes(later)
+
+
+class TestTurns:
+    class Exchange(FakeExchange):
+        """Keeps the pieces of the response, and does not decode them."""
+
+        def respond_encoded(self, body: Any, errors: Any = ()) -> None:
+            self.outcome = body
+
+    @pytest.mark.parametrize("batch_bytes", [100, 1 << 20])
+    async def test_as_much_as_a_client_may_ask_for(
+        self, bench: Bench, topic: str, batch_bytes: int
+    ) -> None:
+        """One turn reads 16 MiB, and does not step over each batch to see whether it is all."""
+        log = bench.topics.log(topic, 0)
+        assert log is not None
+        batch = build([Record(None, bytes(batch_bytes - 80), (), 1_000)])
+        while log.size < 40 << 20:
+            log.append(batch, bench.clock.now())
+        fields = {"max_bytes": 55 << 20, "min_bytes": 2**31 - 1, "max_wait_ms": 60_000}
+        partition = p(0, partition_max_bytes=55 << 20)
+        request_ = request(1, 12, **fields_for(bench, 12, (partition,), topic, **fields))
+        decoded = decode_request(1, 12, encode(request_))
+        exchange = self.Exchange(1, 12)
+
+        async def handle() -> None:
+            assert fetch_handler.handle(bench.services, exchange, decoded) is None
+
+        worst, _ = await longest_turn_ms(handle())
+        print(f"{worst:.0f} ms")
+        size = sum(map(len, exchange.outcome))
+        assert 15 << 20 < size < 17 << 20
+        assert worst < BOUND_MS
