@@ -3,7 +3,12 @@
 import asyncio
 
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.records import OffsetCommits, pack_offset
+from kohort.coordinator.records import (
+    OffsetCommitKey,
+    OffsetCommitRecord,
+    OffsetCommits,
+    pack_offset,
+)
 from kohort.log.base import LogConfig
 from kohort.log.memory import memory_log
 from kohort.runtime.group_log import append_records
@@ -104,3 +109,14 @@ async def test_topics_that_are_deleted_while_it_goes_on():
         assert served.groups.topics_deleted(["u"]) == [task]
         await task
         assert list(served.groups.group("g").offsets.topics) == ["v"]
+
+
+async def test_loading():
+    log = log_of(many(["t"], 150_000))
+    tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(100_000)]
+    append_records(log, [tombstones], Timestamp(0))
+    worst, groups = await longest_turn_ms(loaded(log))
+    print(f"{worst:.0f} ms")
+    assert len(groups.group("g").offsets) == 50_000
+    await groups.close()
+    assert worst < BOUND_MS

@@ -52,6 +52,12 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
             for partition in self._topics[topic]:
                 yield TopicPartition(topic, partition)
 
+    def snapshot(self) -> "CommittedOffsets":
+        """A copy that later commits do not change; it takes some milliseconds for a million."""
+        copy = CommittedOffsets()
+        copy._topics = {topic: known.copy() for topic, known in self._topics.items()}
+        return copy
+
     def __getitem__(self, key: TopicPartition) -> OffsetCommitValue:
         topic, partition = key
         known = self._topics.get(topic)

@@ -11,7 +11,7 @@ Whether a commit is accepted depends on the member and generation that it names:
 Source: ClassicGroup.validateOffsetCommit/validateOffsetDelete and OffsetMetadataManager of Kafka.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
@@ -48,6 +48,8 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
+FETCHED_AT_ONCE = 500
+"""Offsets of a response to an OffsetFetch of everything that are unpacked at once."""
 RECORD_OVERHEAD = 32
 """Most bytes of a record of an offset beside its group, topic and value."""
 _LAST_TIMESTAMP = 2**63 - 1
@@ -183,18 +185,30 @@ def validate_offset_commit(
 
 def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResponse:
     """Decide one OffsetFetch of one group; it restarts no session."""
-    offsets = {} if group is None else group.offsets
+    offsets: Mapping[TopicPartition, OffsetCommitValue] = {} if group is None else group.offsets
     ids = request.topic_ids
     if request.partitions is None:
-        shown = [
-            (p, value)
-            for p, value in offsets.items()
-            if not _is_of_namesake(value, ids.get(p.topic))
-        ]
-        return OffsetFetchResponse(offsets=tuple(_fetched(p, value) for p, value in shown))
+        if group is not None and len(offsets) > FETCHED_AT_ONCE:
+            return OffsetFetchResponse(offsets=_Everything(group.offsets.snapshot(), ids))
+        return OffsetFetchResponse(offsets=tuple(_Everything(offsets, ids)))
     return OffsetFetchResponse(
         offsets=tuple(_fetched(p, offsets.get(p), ids.get(p.topic)) for p in request.partitions)
     )
+
+
+class _Everything:
+    """All offsets of a group at one time, each unpacked when it is iterated over."""
+
+    def __init__(
+        self, offsets: Mapping[TopicPartition, OffsetCommitValue], ids: Mapping[str, UUID]
+    ) -> None:
+        self._offsets = offsets
+        self._ids = ids
+
+    def __iter__(self) -> Iterator[FetchedOffset]:
+        for partition, value in self._offsets.items():
+            if not _is_of_namesake(value, self._ids.get(partition.topic)):
+                yield _fetched(partition, value)
 
 
 def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> None:

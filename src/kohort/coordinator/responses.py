@@ -3,6 +3,7 @@
 Responses are immutable by convention, for speed, as `requests` are.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -83,7 +84,8 @@ class FetchedOffset:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchResponse:
     error: ErrorCode = NONE
-    offsets: tuple[FetchedOffset, ...] = ()
+    offsets: Iterable[FetchedOffset] = ()
+    """A tuple, unless they are very many: those are unpacked while they are iterated over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,6 +86,13 @@ class FakeExchange:
         self.answered.set()
 
 
+class Unread(FakeExchange):
+    """An exchange that keeps the pieces of its response in `outcome`, and does not decode them."""
+
+    def respond_encoded(self, body: Body, errors: Iterable[int] = ()) -> None:
+        self._finish(body)
+
+
 class HandClock:
     """Time that a test moves."""
 

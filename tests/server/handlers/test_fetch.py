@@ -14,7 +14,7 @@ from kohort.protocol.building import request
 from kohort.protocol.messages import decode_request, encode
 from kohort.server.handlers import fetch as fetch_handler
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
-from server.handlers.bench import Bench, FakeExchange
+from server.handlers.bench import Bench, Unread
 from turns import BOUND_MS, longest_turn_ms
 
 ALL = range(4, 19)
@@ -478,12 +478,6 @@ async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
 
 
 class TestTurns:
-    class Exchange(FakeExchange):
-        """Keeps the pieces of the response, and does not decode them."""
-
-        def respond_encoded(self, body: Any, errors: Any = ()) -> None:
-            self.outcome = body
-
     @pytest.mark.parametrize("batch_bytes", [100, 1 << 20])
     async def test_as_much_as_a_client_may_ask_for(
         self, bench: Bench, topic: str, batch_bytes: int
@@ -498,7 +492,7 @@ class TestTurns:
         partition = p(0, partition_max_bytes=55 << 20)
         request_ = request(1, 12, **fields_for(bench, 12, (partition,), topic, **fields))
         decoded = decode_request(1, 12, encode(request_))
-        exchange = self.Exchange(1, 12)
+        exchange = Unread(1, 12)
 
         async def handle() -> None:
             assert fetch_handler.handle(bench.services, exchange, decoded) is None

@@ -1,13 +1,19 @@
 """OffsetFetch of many groups: one response in the order of the request, and no group twice."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kohort.coordinator.responses import FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
-from server.handlers.bench import Bench
+from kohort.protocol.building import request
+from kohort.protocol.messages import decode_request, encode
+from kohort.server.handlers import offset_fetch
+from runtime.test_turns import loaded, log_of, many
+from server.handlers.bench import Bench, Unread
+from turns import BOUND_MS, longest_turn_ms
 
 
 class Committed:
@@ -59,3 +65,66 @@ async def test_a_group_that_is_named_again_is_refused_in_a_large_response(bench:
     assert 20 < asked < 100
     assert errors == [ErrorCode.none] * asked + [ErrorCode.invalid_request] * (400 - asked)
     assert (unknown, other) == (ErrorCode.not_coordinator, ErrorCode.none)
+
+
+OFFSETS = [
+    FetchedOffset("orders", 0, 7, 3, "some text"),
+    *(FetchedOffset("orders", n, n + 7) for n in range(1, 1_000)),
+    FetchedOffset("gone", 1, 5),
+    *(FetchedOffset("other", n, n) for n in range(3)),
+]
+
+
+class Everything:
+    """The offsets of a very large group."""
+
+    def __iter__(self) -> Iterator[FetchedOffset]:
+        return iter(OFFSETS)
+
+
+class Large:
+    """Every group has these offsets."""
+
+    def __init__(self, offsets: Any) -> None:
+        self.offsets = offsets
+
+    def submit(self, request: Any) -> None:
+        assert request.partitions is None
+        request.request_id(OffsetFetchResponse(offsets=self.offsets))
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_very_many_offsets_are_encoded_as_few_are(bench: Bench, version: int) -> None:
+    for name in ("orders", "other"):
+        bench.topics.create(name, 1)
+    asked = {"topics": None, "group_id": "g"} if version < 8 else {"groups": groups("g")}
+    packed = []
+    for offsets in (tuple(OFFSETS), Everything()):
+        bench.groups = Large(offsets)
+        exchange, task = bench.begin("offset_fetch", version, **asked)
+        assert task is not None
+        await task
+        packed.append(exchange.packed)
+    assert packed[0] == packed[1]
+
+
+@pytest.mark.parametrize("version", [8, 10])
+async def test_a_very_large_group_among_others(bench: Bench, version: int) -> None:
+    bench.topics.create("orders", 1)
+    bench.groups = Large(Everything())
+    response = await bench.ask("offset_fetch", version, groups=groups("a", "b"))
+    assert [each.group_id for each in response.groups] == ["a", "b"]
+    assert [len(each.topics) for each in response.groups] == [3 if version < 10 else 1] * 2
+
+
+async def test_all_offsets_of_a_very_large_group(bench: Bench) -> None:
+    bench.groups = await loaded(log_of(many(["t", "u"], 150_000)))
+    exchange = Unread(9, 9)
+    decoded = decode_request(9, 9, encode(request(9, 9, groups=groups("g"))))
+    worst, _ = await longest_turn_ms(
+        offset_fetch.handle(bench.services, exchange, decoded)  # type: ignore[arg-type]
+    )
+    print(f"{worst:.0f} ms")
+    assert sum(map(len, exchange.outcome)) > 300_000 * 20
+    await bench.groups.close()
+    assert worst < BOUND_MS

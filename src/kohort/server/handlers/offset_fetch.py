@@ -20,9 +20,10 @@ from kohort.errors import ErrorCode
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.protocol.messages import response as new_response
-from kohort.protocol.packing import pack_compact_array
+from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int16
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
+from kohort.server.responses import pack_topics
 from kohort.server.services import Services
 from kohort.types import TopicPartition
 
@@ -32,6 +33,8 @@ _Fields: TypeAlias = dict[str, Any]
 REPEATED_UP_TO: Final = 1024 * 1024
 """Size of a response up to which a group that is named again is fetched again, as in Kafka."""
 
+FIRST_WITH_THROTTLE: Final = 3
+FIRST_FLEXIBLE: Final = 6
 _HEAD: Final = b"\0\0\0\0"
 """The throttle time; from v8 on the groups and the tags follow."""
 _BEFORE_GROUP: Final = len(_HEAD) + 1
@@ -47,6 +50,8 @@ def handle(
     asked = request.groups if version >= 8 else (request,)
     if len(asked) != 1:
         return _fetch_many(services, exchange, request)
+    if asked[0].topics is None:
+        return _fetch_everything(services, exchange, request, asked[0])
     group = _Group(services, version, asked[0])
     _submit(services, request, version, group, exchange.callback(_respond, group))
     return None
@@ -76,6 +81,25 @@ def _respond(exchange: Exchange, group: "_Group", response: OffsetFetchResponse)
     exchange.respond(new_response(exchange.api_key, exchange.version, **fields))
 
 
+async def _fetch_everything(
+    services: Services, exchange: Exchange, request: Any, asked: Any
+) -> None:
+    """Fetch all offsets of one group, which may be very many: they are encoded in slices."""
+    version = exchange.version
+    group = _Group(services, version, asked)
+    response = await _fetched(services, request, version, group)
+    if isinstance(response.offsets, tuple):
+        _respond(exchange, group, response)
+        return
+    throttle = _HEAD if version >= FIRST_WITH_THROTTLE else b""
+    pieces = await group.pack_everything(response, TimeSlices())
+    if version >= 8:
+        pieces = [throttle, pack_compact_array(1), *pieces, _TAGS]
+    else:
+        pieces = [throttle, *pieces]
+    exchange.respond_encoded(pieces)
+
+
 async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> None:
     """Fetch one group after the other, each encoded before the next, giving way in between.
 
@@ -95,6 +119,11 @@ async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> N
         else:
             response = await _fetched(services, request, exchange.version, group)
         seen.add(group.id)
+        if not isinstance(response.offsets, tuple):
+            packed = await group.pack_everything(response, slices)
+            pieces += packed
+            size += sum(map(len, packed))
+            continue
         fields = {"groups": [group.entry(response)]}
         alone = new_response(exchange.api_key, exchange.version, **fields)
         errors |= errors_in(alone)
@@ -158,6 +187,22 @@ class _Group:
         """This group's part of the response."""
         fields = {"error_code": response.error, "topics": self._entries(response)}
         return fields | {"group_id": self.id} if self._version >= 8 else fields
+
+    async def pack_everything(
+        self, response: OffsetFetchResponse, slices: TimeSlices
+    ) -> list[bytes]:
+        """`entry` with all offsets that the group committed, encoded."""
+        version, topics = self._version, self._services.topics
+        packed = await pack_topics(
+            version,
+            response.offsets,
+            lambda name: None if (topic := topics.get(name)) is None else topic.id,
+            slices,
+        )
+        if version >= 8:
+            packed.insert(0, pack_compact_string(self.id))
+        packed.append(pack_int16(NONE) + (_TAGS if version >= FIRST_FLEXIBLE else b""))
+        return packed
 
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:

@@ -1,4 +1,4 @@
-"""Parts of responses that several handlers share, and the encoder for Produce."""
+"""Parts of responses that several handlers share, and encoders for large ones."""
 
 from kohort.server.responses.authorized_operations import (
     CLUSTER_OPERATIONS,
@@ -6,6 +6,7 @@ from kohort.server.responses.authorized_operations import (
     OPERATIONS_NOT_REQUESTED,
     TOPIC_OPERATIONS,
 )
+from kohort.server.responses.committed_offsets import pack_topics
 from kohort.server.responses.partition_responses import PartitionResponses
 from kohort.server.responses.produce import FIRST_WITH_IDS, PartitionProduceResponse, pack
 from kohort.server.responses.replicas import validate_replicas
@@ -21,5 +22,6 @@ __all__ = [
     "PartitionResponses",
     "ResponseCollector",
     "pack",
+    "pack_topics",
     "validate_replicas",
 ]
