@@ -3,11 +3,12 @@
 import pytest
 
 from kohort.errors import KohortError
-from kohort.log import lock
+from kohort.log import durability, lock
 from kohort.log.base import LogConfig
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
+from kohort.types import TopicPartition
 
 from .conftest import ORDERS, fill
 
@@ -75,3 +76,31 @@ def test_a_check_that_is_stopped_is_made_again(crashed):
         directory.open(ORDERS, LogConfig())
     directory.close()
     assert LocalDirectory(crashed).last_end is LastEnd.CRASHED
+
+
+@pytest.mark.parametrize("level", ["os", "fsync"])
+def test_a_clean_end_syncs_only_what_was_written(data, monkeypatch, level):
+    partitions = [TopicPartition("orders", number) for number in range(20)]
+    directory = LocalDirectory(data, durability=level)
+    logs = [directory.open(each, LogConfig()) for each in partitions]
+    for log in logs[:10]:
+        fill(log, 5)
+    directory.confirm_start()
+    directory.close()
+
+    directory = LocalDirectory(data, durability=level)
+    logs = [directory.open(each, LogConfig()) for each in partitions]
+    fill(logs[0], 1)  # has a file
+    fill(logs[10], 1)  # gets its first one
+    directory.confirm_start()
+    synced = []
+    monkeypatch.setattr(durability, "sync_path", synced.append)
+    directory.close()
+    of_logs = {path for path in synced if "/orders-" in path}
+    first, new = (f"{data}/orders-{number}" for number in (0, 10))
+    file = f"{0:020}.log"
+    assert of_logs >= {f"{first}/{file}", f"{new}/{file}", new}
+    assert {path.removeprefix(f"{data}/").partition("/")[0] for path in of_logs} == {
+        "orders-0", "orders-10",
+    }  # fmt: skip
+    assert synced.count(str(data)) <= 2

@@ -152,9 +152,12 @@ class FileBacking:
         *,
         durable: bool,
         saves_in_sync: bool,
+        has_new_names: bool,
         health: DiskHealth,
     ) -> None:
         """`durable`: files are synced before they are replaced; `health` gets the disk's failures.
+
+        `has_new_names`: the names of its files may not be on the disk.
 
         With `saves_in_sync`, the checkpoint is stored by `pending_save` only.
         """
@@ -165,7 +168,7 @@ class FileBacking:
         self._storing = Lock() if saves_in_sync else None
         self._health = health
         self._recovery_point = recovery_point
-        self._has_new_names = True
+        self._has_new_names = has_new_names
         self._pending: Checkpoint | None = None
         """Saved, but not stored yet."""
         self._syncing: deque[tuple[Segment, Future[None]]] | None = None

@@ -171,6 +171,8 @@ class LocalDirectory:
             checkpoint.recovery_point,
             durable=self._durable or synced_by_owner,
             saves_in_sync=in_commits,
+            # The first append makes the file of an empty segment.
+            has_new_names=last_end is not LastEnd.CLEAN or segments[-1].log.file() is None,
             health=DiskHealth(topic_partition, self.problems, self._lock.distrust),
         )
         for segment in segments[:-1]:
@@ -220,13 +222,18 @@ class LocalDirectory:
         self._closed = True
         failures: list[BaseException] = []
         syncing: list[Future[None]] = []
+        own_names: set[str] = set()  # of this directory: synced once, not for each log
         for log in self._logs.values():
             try:
-                syncing.append(self._executor.submit(sync_all, log.unsynced()))
+                paths = set(log.unsynced())
+                own_names |= paths & {self._path}
+                if paths := paths - own_names:
+                    syncing.append(self._executor.submit(sync_all, paths))
                 log.close()
             except OSError as error:
                 failures.append(error)
         self._logs.clear()
+        syncing.append(self._executor.submit(sync_all, own_names))
         self._executor.shutdown()
         failures += filter(None, (sync.exception() for sync in syncing))
         try:

@@ -534,6 +534,8 @@ class PartitionLog:
 
     def unsynced(self) -> list[str]:
         """The paths of files written since the last call."""
+        if not self.end_offset:
+            return []
         paths: list[str] = []
         for segment in reversed(self._segments):
             if segment.size and not segment.unsynced:

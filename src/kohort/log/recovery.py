@@ -21,7 +21,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import pairwise
 
@@ -68,7 +68,7 @@ def load(
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
         checkpoint = files.load_checkpoint(path)
-    segments = found_segments(path, open_files, interval)
+    segments = _segments(path, names, open_files, interval)
     try:
         segments = _Opening(path, segments, checkpoint, stop).check(
             crashed=last_end is LastEnd.CRASHED, holes=holes and last_end is LastEnd.CRASHED
@@ -100,7 +100,13 @@ def has_swaps(path: str) -> bool:
 
 def found_segments(path: str, open_files: OpenFiles, interval: int = 4096) -> list[Segment]:
     """The segments in the directory `path`, in order and unchecked. Raises OSError."""
-    matches = map(_SEGMENT.fullmatch, os.listdir(path))
+    return _segments(path, os.listdir(path), open_files, interval)
+
+
+def _segments(
+    path: str, names: Iterable[str], open_files: OpenFiles, interval: int
+) -> list[Segment]:
+    matches = map(_SEGMENT.fullmatch, names)
     bases = sorted(int(match[1]) for match in matches if match)
     segments = [_found(path, base, open_files, interval) for base in bases]
     for segment, following in pairwise(segments):

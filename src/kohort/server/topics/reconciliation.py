@@ -11,6 +11,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 from uuid import UUID
 
 from kohort.errors import KohortError
@@ -25,14 +26,18 @@ logger = logging.getLogger("kohort.topics")
 _MOST_NAMED = 5
 
 
-def ensure_metadata_directory(directories: PartitionDirectories) -> None:
-    """Make a place for the metadata log in a new data directory. Raises KohortError, OSError.
+Marks: TypeAlias = Mapping[TopicPartition, UUID | None]
+"""Directories with the name of a partition → the id of the topic in their mark."""
 
-    KohortError: the directory is not new.
+
+def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
+    """Make a place for the metadata log in a new data directory; the marks of all directories.
+
+    Raises OSError, and KohortError if the directory is not new.
     """
     marks = directories.marks()
     if METADATA in marks:
-        return
+        return marks
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
         raise KohortError(
@@ -40,9 +45,10 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
             "which topics there are; restore that directory from a copy"
         )
     directories.make({METADATA: METADATA_ID})
+    return {**marks, METADATA: METADATA_ID}
 
 
-def reconcile(directories: PartitionDirectories, state: ClusterState) -> None:
+def reconcile(directories: PartitionDirectories, state: ClusterState, marks: Marks) -> None:
     """Make the directories agree with `state`. Raises KohortError if they cannot, OSError."""
     if directories.cluster_id not in (None, state.cluster_id):
         raise KohortError(
@@ -54,7 +60,6 @@ def reconcile(directories: PartitionDirectories, state: ClusterState) -> None:
     known = {METADATA: METADATA_ID}
     for topic in state.topics.values():
         known |= places_of(topic)
-    marks = directories.marks()
     _mark_known(directories, known, marks)
     _set_strays_aside(directories, known, marks)
     missing = {
@@ -78,7 +83,7 @@ def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
 def _mark_known(
     directories: PartitionDirectories,
     known: Mapping[TopicPartition, UUID],
-    marks: Mapping[TopicPartition, UUID | None],
+    marks: Marks,
 ) -> None:
     unmarked = {each: known[each] for each in known if each in marks and marks[each] is None}
     if not unmarked:
@@ -101,7 +106,7 @@ def _mark_known(
 def _set_strays_aside(
     directories: PartitionDirectories,
     known: Mapping[TopicPartition, UUID],
-    marks: Mapping[TopicPartition, UUID | None],
+    marks: Marks,
 ) -> None:
     foreign = []
     for each, topic_id in marks.items():

@@ -128,14 +128,14 @@ class Topics:
         """Deleted topics that `on_deleted` has not been told of."""
         self._to_remove: dict[TopicPartition, UUID] = {}
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
-        ensure_metadata_directory(logs.directories)
+        marks = ensure_metadata_directory(logs.directories)
         log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
         self._metadata = MetadataLog(log, now, logs.directories.written_by)
         state = self._metadata.state
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
-        reconcile(logs.directories, state)
+        reconcile(logs.directories, state, marks)
         for record in state.topics.values():
             self._add(self._opened(record))
         self._metadata.flush()
