@@ -73,7 +73,7 @@ def test_the_check_for_expiry_is_divided_into_turns():
         values = [pack_offset(1, -1, "", 0, NO_TIMESTAMP, None)] * 1_000
         shard.replay(OffsetCommits(f"g{n}", "t", list(range(1_000)), values))
     turns = list(expiration.turns(shard.groups.values()))
-    assert [each for turn in turns for each in turn] == list(shard.groups)
-    assert max(map(len, turns)) == 4
+    assert [each for turn in turns for each in turn.groups] == list(shard.groups)
+    assert max(len(turn.groups) for turn in turns) == 4
     result = shard.handle(ExpireOffsets(("g0", "gone")), Instant(0), Timestamp(10**12))
     assert {record.key.group for record in result.records} == {"g0"}

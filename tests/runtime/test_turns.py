@@ -9,13 +9,15 @@ from kohort.coordinator.records import (
     OffsetCommits,
     pack_offset,
 )
+from kohort.coordinator.requests import DeleteGroup
+from kohort.errors import ErrorCode
 from kohort.log.base import LogConfig
 from kohort.log.memory import memory_log
 from kohort.runtime.group_log import append_records
 from kohort.runtime.groups import Groups
 from kohort.types import Timestamp, TopicPartition
 from runtime.fake_log import FakeLog
-from runtime.served import serving
+from runtime.served import answer, serving
 from runtime.virtual_time import LoopClock, virtual_time
 from turns import BOUND_MS, longest_turn_ms
 
@@ -119,4 +121,80 @@ async def test_loading():
     print(f"{worst:.0f} ms")
     assert len(groups.group("g").offsets) == 50_000
     await groups.close()
+    assert worst < BOUND_MS
+
+
+async def deleted(groups, group):
+    responded = asyncio.get_running_loop().create_future()
+    groups.submit(DeleteGroup(request_id=responded.set_result, group=group))
+    return await responded
+
+
+async def test_the_deletion_of_a_group():
+    log = log_of(many(["t", "u"], 150_000))
+    groups = await loaded(log)
+    worst, response = await longest_turn_ms(deleted(groups, "g"))
+    print(f"{worst:.0f} ms")
+    assert response.error is ErrorCode.none
+    assert groups.group("g") is None
+    await groups.close()
+    assert not list((await loaded(log)).groups())
+    assert worst < BOUND_MS
+
+
+@virtual_time
+async def test_a_group_that_is_made_again_while_the_former_is_deleted():
+    log = FakeLog()
+    append_records(log, [many(["t"], 5_000)], Timestamp(0))
+    async with serving(log) as served:
+        deleting = asyncio.ensure_future(deleted(served.groups, "g"))
+        await asyncio.sleep(0)
+        assert served.groups.group("g") is None
+        committed = served.commit("g", {("t", 10): 99, ("t", 4_999): 98})
+        assert (await deleting).error is ErrorCode.none
+        assert (await answer(committed)).results[0][1] is ErrorCode.none
+    async with serving(log) as again:
+        offsets = again.groups.group("g").offsets
+        assert {partition.partition: value.offset for partition, value in offsets.items()} == {
+            10: 99,
+            4_999: 98,
+        }
+
+
+@virtual_time
+async def test_a_deletion_that_the_storage_refuses_in_the_middle():
+    log = FakeLog()
+    append_records(log, [many(["t"], 5_000)], Timestamp(0))
+    async with serving(log) as served:
+        deleting = asyncio.ensure_future(deleted(served.groups, "g"))
+        for _ in range(10):
+            if len(log.batches) < 3:
+                await asyncio.sleep(0)
+        log.failure = OSError(28, "No space left on device")
+        assert (await deleting).error is ErrorCode.not_coordinator
+        log.failure = None
+        await asyncio.sleep(10)
+        assert 0 < len(served.groups.group("g").offsets) < 5_000
+        assert (await deleted(served.groups, "g")).error is ErrorCode.none
+    async with serving(log) as again:
+        assert not list(again.groups.groups())
+
+
+async def test_the_expiry_of_a_group():
+    log = log_of(many(["t", "u"], 150_000))
+    groups = Groups([log], GroupCoordinatorConfig(), LoopClock(), expiration_interval_ms=1)
+    groups.start()
+    await groups.loaded()
+
+    async def expired():
+        for _ in range(1_000_000):
+            if groups.group("g") is None:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it does not expire")
+
+    worst, _ = await longest_turn_ms(expired())
+    print(f"{worst:.0f} ms")
+    await groups.close()
+    assert not list((await loaded(log)).groups())
     assert worst < BOUND_MS

@@ -6,9 +6,16 @@ Source: ClassicGroup.asDescribedGroup, validateDeleteGroup and asListedGroup of 
 from collections.abc import Iterable
 
 from kohort.coordinator.classic import Group, MemberSession, State
+from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord
-from kohort.coordinator.requests import DeleteGroup, DescribeGroup, ListGroups
+from kohort.coordinator.requests import (
+    TOMBSTONES_AT_ONCE,
+    DeleteGroup,
+    DescribeGroup,
+    DiscardOffsets,
+    ListGroups,
+)
 from kohort.coordinator.responses import (
     DeleteGroupResponse,
     DescribedMember,
@@ -72,8 +79,32 @@ def delete_group(group: Group | None, request: DeleteGroup, step: Step) -> None:
         error = ErrorCode.non_empty_group
     else:
         error = ErrorCode.none
+        if len(group.offsets) > TOMBSTONES_AT_ONCE:
+            _delete_large_group(group, request, step)
+            return
         tombstones(group, step)
     step.reply(request.request_id, DeleteGroupResponse(error))
+
+
+def _delete_large_group(group: Group, request: DeleteGroup, step: Step) -> None:
+    """Delete the group at once, and its offsets in slices.
+
+    A group that is made under the same id meanwhile is another one: it has none of these offsets.
+    """
+    offsets, group.offsets = group.offsets, CommittedOffsets()
+    tombstones(group, step)
+    step.go_on_with(DiscardOffsets(request_id=request.request_id, group=group.id, offsets=offsets))
+
+
+def discard_offsets(group: Group | None, event: DiscardOffsets, step: Step) -> None:
+    """Write some of the tombstones; `group` is one that was made since."""
+    for partition in event.offsets.take(TOMBSTONES_AT_ONCE):
+        if group is None or partition not in group.offsets:
+            step.record(offset_tombstone(event.group, partition))
+    if event.offsets:
+        step.go_on_with(event)
+    else:
+        step.reply(event.request_id, DeleteGroupResponse())
 
 
 def tombstones(group: Group, step: Step) -> None:

@@ -52,6 +52,17 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
             for partition in self._topics[topic]:
                 yield TopicPartition(topic, partition)
 
+    def take(self, count: int) -> Iterator[TopicPartition]:
+        """Forget at most `count` offsets, and give their partitions."""
+        for _ in range(count):
+            if not self._topics:
+                return
+            topic, known = next(reversed(self._topics.items()))
+            partition, _ = known.popitem()
+            if not known:
+                del self._topics[topic]
+            yield TopicPartition(topic, partition)
+
     def snapshot(self) -> "CommittedOffsets":
         """A copy that later commits do not change; it takes some milliseconds for a million."""
         copy = CommittedOffsets()

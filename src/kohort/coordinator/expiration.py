@@ -12,6 +12,9 @@ without offsets expires too, unless it has a pending member id. If the time at w
 Empty is unknown, the time of the commit counts.
 """
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 from kohort.coordinator.admin import tombstones
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
 from kohort.coordinator.offsets import group_subscription, offset_tombstone
@@ -19,30 +22,48 @@ from kohort.coordinator.records import NO_TIMESTAMP, OffsetCommitValue
 from kohort.coordinator.step import Step
 from kohort.types import TopicPartition
 
+_Offsets: TypeAlias = Iterable[tuple[TopicPartition, OffsetCommitValue]]
+
 
 def expire_offsets(group: Group, step: Step) -> None:
     """Write tombstones for the expired offsets of one group, and for the group if it expired."""
-    empty = group.state is State.EMPTY
-    due = _due_when_empty(group, step) if empty else _due_when_stable(group, step)
-    if empty and not group.pending and len(due) == len(group.offsets):
+    due = _due(group, group.offsets.items(), step)
+    if group.state is State.EMPTY and not group.pending and len(due) == len(group.offsets):
         tombstones(group, step)
         return
     for partition in due:
         step.record(offset_tombstone(group.id, partition))
 
 
-def _due_when_empty(group: Group, step: Step) -> list[TopicPartition]:
+def expire_some_offsets(group: Group, partitions: Iterable[TopicPartition], step: Step) -> None:
+    """Write tombstones for those of these offsets that are expired."""
+    offsets = group.offsets
+    committed = (
+        (partition, offsets[partition]) for partition in partitions if partition in offsets
+    )
+    for partition in _due(group, committed, step):
+        step.record(offset_tombstone(group.id, partition))
+
+
+def _due(group: Group, offsets: _Offsets, step: Step) -> list[TopicPartition]:
+    """The partitions of those offsets of the group that are expired."""
+    if group.state is State.EMPTY:
+        return _due_when_empty(group, offsets, step)
+    return _due_when_stable(group, offsets, step)
+
+
+def _due_when_empty(group: Group, offsets: _Offsets, step: Step) -> list[TopicPartition]:
     since = NO_TIMESTAMP
     if group.logged is not None and group.logged.value.protocol_type:
         since = group.logged.value.current_state_timestamp
     return [
         partition
-        for partition, value in group.offsets.items()
+        for partition, value in offsets
         if _is_due(value, value.commit_timestamp if since == NO_TIMESTAMP else since, step)
     ]
 
 
-def _due_when_stable(group: Group, step: Step) -> list[TopicPartition]:
+def _due_when_stable(group: Group, offsets: _Offsets, step: Step) -> list[TopicPartition]:
     if group.state is not State.STABLE or group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return []
     subscribed = group_subscription(group)
@@ -50,7 +71,7 @@ def _due_when_stable(group: Group, step: Step) -> list[TopicPartition]:
         return []
     return [
         partition
-        for partition, value in group.offsets.items()
+        for partition, value in offsets
         if partition.topic not in subscribed and _is_due(value, value.commit_timestamp, step)
     ]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from kohort.coordinator.committed import CommittedOffsets
 from kohort.types import ConnectionId, RequestId, TopicPartition
 
 
@@ -157,6 +158,17 @@ class OffsetDelete:
     """Existing partitions only; the API layer refuses others."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardOffsets:
+    """Goes on with the deletion of a group that had very many offsets, until none is left."""
+
+    request_id: RequestId
+    """Of the `DeleteGroup`, which is answered at the end."""
+    group: str
+    offsets: CommittedOffsets
+    """Those without a tombstone so far. The group that they belonged to is gone."""
+
+
 Request: TypeAlias = (
     JoinGroup
     | SyncGroup
@@ -203,3 +215,11 @@ class ExpireOffsets:
 
     groups: tuple[str, ...] | None = None
     """The groups to check, None for all; ids of groups that are gone are ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireSomeOffsets:
+    """The check for expiry of some offsets of a group that has very many."""
+
+    group: str
+    partitions: tuple[TopicPartition, ...]

@@ -73,3 +73,5 @@ class Result(NamedTuple):
     timers: tuple[Timer | Cancel, ...] = ()
     journal: tuple[Rebalance, ...] = ()
     """Rebalances that ended with this event."""
+    rest: object = None
+    """Event to handle in a later turn, once the records are appended: work in slices."""

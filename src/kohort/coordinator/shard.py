@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.coordinator import expiration
-from kohort.coordinator.admin import delete_group, describe_group, list_groups
+from kohort.coordinator.admin import delete_group, describe_group, discard_offsets, list_groups
 from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.join import join_group, validate_join
@@ -47,7 +47,9 @@ from kohort.coordinator.requests import (
     ConnectionClosed,
     DeleteGroup,
     DescribeGroup,
+    DiscardOffsets,
     ExpireOffsets,
+    ExpireSomeOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -77,7 +79,15 @@ from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 PENDING_OVERHEAD: Final = 1_000
 """Memory of a pending id beside its strings: its timer and its places in tables."""
 
-Event = Request | TimerFired | ConnectionClosed | TopicsDeleted | ExpireOffsets
+Event = (
+    Request
+    | TimerFired
+    | ConnectionClosed
+    | TopicsDeleted
+    | ExpireOffsets
+    | ExpireSomeOffsets
+    | DiscardOffsets
+)
 
 
 class Shard:
@@ -327,6 +337,20 @@ class Shard:
                 expiration.expire_offsets(group, step)
         return step.result()
 
+    def _expire_some_offsets(
+        self, event: ExpireSomeOffsets, now: Instant, timestamp: Timestamp
+    ) -> Result:
+        step = Step(self.config, now, timestamp)
+        group = self.groups.get(event.group)
+        if group is not None:
+            expiration.expire_some_offsets(group, event.partitions, step)
+        return step.result()
+
+    def _discard_offsets(self, event: DiscardOffsets, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
+        discard_offsets(self.groups.get(event.group), event, step)
+        return step.result()
+
 
 _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result]]] = {
     JoinGroup: Shard._join_group,
@@ -343,6 +367,8 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result
     ConnectionClosed: Shard._connection_closed,
     TopicsDeleted: Shard._topics_deleted,
     ExpireOffsets: Shard._expire_offsets,
+    ExpireSomeOffsets: Shard._expire_some_offsets,
+    DiscardOffsets: Shard._discard_offsets,
 }
 
 

@@ -12,7 +12,10 @@ from kohort.types import Instant, RequestId, Timestamp
 class Step:
     """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
 
-    __slots__ = ("_journal", "_records", "_replies", "_timers", "config", "now", "timestamp")
+    __slots__ = (
+        "_journal", "_records", "_replies", "_rest", "_timers",
+        "config", "now", "timestamp",
+    )  # fmt: skip
 
     def __init__(self, config: GroupCoordinatorConfig, now: Instant, timestamp: Timestamp) -> None:
         """`now` is what deadlines are counted from, `timestamp` what is logged."""
@@ -23,6 +26,7 @@ class Step:
         self._replies: list[Reply] = []
         self._timers: list[Timer | Cancel] = []
         self._journal: list[Rebalance] = []
+        self._rest: object = None
 
     def record(self, record: Record) -> None:
         self._records.append(record)
@@ -38,6 +42,10 @@ class Step:
 
     def journal_rebalance(self, rebalance: Rebalance) -> None:
         self._journal.append(rebalance)
+
+    def go_on_with(self, event: object) -> None:
+        """Handle `event` in a later turn, once the records are appended."""
+        self._rest = event
 
     def restart_session(
         self, group: Group, session: MemberSession, timeout_ms: int | None = None
@@ -59,5 +67,9 @@ class Step:
 
     def result(self) -> Result:
         return Result(
-            tuple(self._records), tuple(self._replies), tuple(self._timers), tuple(self._journal)
+            tuple(self._records),
+            tuple(self._replies),
+            tuple(self._timers),
+            tuple(self._journal),
+            self._rest,
         )

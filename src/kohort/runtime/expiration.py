@@ -1,23 +1,42 @@
 """The check for expired offsets, divided into turns of the loop."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from kohort.coordinator.classic import Group
+from kohort.coordinator.requests import ExpireOffsets, ExpireSomeOffsets
 
 EXPIRED_TOGETHER: Final = 4_000
 """Offsets, or groups without any, that are checked for expiry in one turn."""
+EXPIRED_AT_ONCE: Final = 1_000
+"""Offsets of a larger group that are checked in one turn: all of them may be due."""
 
 
-def turns(groups: Iterable[Group]) -> Iterator[tuple[str, ...]]:
-    """Ids of the groups to check in each turn; a group is never divided."""
+def turns(groups: Iterable[Group]) -> Iterator[ExpireOffsets | ExpireSomeOffsets]:
+    """The events of each turn: several small groups, or a part of a large one.
+
+    The turns are taken while this goes on: a large group may have few offsets after its parts.
+    """
     ids: list[str] = []
     size = 0
     for group in groups:
+        offsets = len(group.offsets)
+        if offsets > EXPIRED_TOGETHER:
+            yield from _parts(group)
+            offsets = len(group.offsets)
+            if offsets > EXPIRED_TOGETHER:
+                continue
         ids.append(group.id)
-        size += 1 + len(group.offsets)
+        size += 1 + offsets
         if size >= EXPIRED_TOGETHER:
-            yield tuple(ids)
+            yield ExpireOffsets(tuple(ids))
             ids, size = [], 0
     if ids:
-        yield tuple(ids)
+        yield ExpireOffsets(tuple(ids))
+
+
+def _parts(group: Group) -> Iterator[ExpireSomeOffsets]:
+    partitions = iter(group.offsets.snapshot())
+    while some := tuple(islice(partitions, EXPIRED_AT_ONCE)):
+        yield ExpireSomeOffsets(group.id, some)

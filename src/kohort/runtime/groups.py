@@ -13,7 +13,6 @@ from kohort.coordinator.partition import partition_for
 from kohort.coordinator.requests import (
     Committer,
     ConnectionClosed,
-    ExpireOffsets,
     JoinGroup,
     ListGroups,
     OffsetColumns,
@@ -195,9 +194,9 @@ class Groups:
         while True:
             await asyncio.sleep(self._expiration_s)
             for host in self._hosts:
-                for ids in expiration.turns(tuple(host.shard.groups.values())):
-                    host.post(ExpireOffsets(ids))
-                    await asyncio.sleep(0)
+                for event in expiration.turns(tuple(host.shard.groups.values())):
+                    host.post(event)
+                    await host.appended()
 
     def _list_groups(self, request: ListGroups) -> ListGroupsResponse:
         if not self.is_loaded:

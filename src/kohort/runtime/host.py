@@ -165,10 +165,14 @@ class ShardHost:
 
     async def _go_on(self, steps: Iterator[None]) -> None:
         for _ in steps:
-            appended = asyncio.Event()
-            self._once_logged(partial(_set, appended))
-            await appended.wait()
-            await asyncio.sleep(0)
+            await self.appended()
+
+    async def appended(self) -> None:
+        """Return in a later turn, when all decided so far is in the log or the shard dropped."""
+        appended = asyncio.Event()
+        self._once_logged(partial(_set, appended))
+        await appended.wait()
+        await asyncio.sleep(0)
 
     def _once_logged(self, function: RespondToCommit) -> None:
         """Call `function` with `none`, or an error, once all decided so far is in the log."""
@@ -326,6 +330,16 @@ class ShardHost:
             self._after_append += result.replies
         else:
             self._tell((*result.journal, *result.replies))
+        if result.rest is not None:
+            self._once_logged(partial(self._go_on_with, self.shard, cast("Event", result.rest)))
+
+    def _go_on_with(self, shard: Shard, event: Event, failure: ErrorCode) -> None:
+        if not failure:
+            asyncio.get_running_loop().call_soon(self._post_to, shard, event)
+
+    def _post_to(self, shard: Shard, event: Event) -> None:
+        if self.shard is shard:
+            self.post(event)
 
     def _tell(self, news: Iterable[News]) -> None:
         for item in news:

@@ -12,7 +12,7 @@ a new shard from them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from kohort.coordinator.classic import Group, State
@@ -124,6 +124,8 @@ class Bench:
         """Have the shard decide on an event."""
         result = self.shard.handle(event, self.now, self.timestamp)
         self._apply(result)
+        if result.rest is not None:
+            self.post(cast("Event", result.rest))
         return result
 
     def advance(self, ms: int) -> list[TimerKey]:
