@@ -246,3 +246,20 @@ async def test_closing_logs_and_answers_what_is_decided():
         await served.groups.close()
         assert [error.name for error in waiting + commit(served, 8)] == ["none", "not_coordinator"]
         assert len(log.batches) == 1
+
+
+@virtual_time
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_due_timers_wait_while_commits_come(repeated):
+    async with serving() as served:
+        (member_id,) = await served.settled(session_timeout_ms=6_000)
+        committer = Committer("other", -1, "", None)
+        groups = served.groups
+        commit = groups.committing(committer.group) if repeated else groups.commit
+        deadline = groups.group("g").sessions[member_id].deadline
+        await asyncio.sleep((deadline - served.clock.now() - 1) / 1_000)
+        for offset in range(20):
+            commit(lambda _: None, committer, 8, columns(offset))
+            await asyncio.sleep(0.000_5)
+        assert served.clock.now() > deadline
+        assert served.heartbeat("g", member_id, 1).error == "none"

@@ -26,7 +26,7 @@ from kohort.log.base import Log
 from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
-from kohort.runtime.host import Commit, HostState, ShardHost
+from kohort.runtime.host import Commit, HostState, RespondToCommit, ShardHost
 from kohort.runtime.journal import Journal
 from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import ConnectionId
@@ -155,7 +155,7 @@ class Groups:
 
     def commit(
         self,
-        respond: "Callable[[ErrorCode], None]",
+        respond: RespondToCommit,
         committer: Committer,
         version: int,
         topics: Sequence[OffsetColumns],
@@ -169,7 +169,18 @@ class Groups:
 
     def committing(self, group: str) -> Commit:
         """The function that commits for this group, for callers with many commits."""
-        return self._host(group).commit
+        commit, timers = self._host(group).commit, self._timers
+
+        def again(
+            respond: RespondToCommit,
+            committer: Committer,
+            version: int,
+            topics: Sequence[OffsetColumns],
+        ) -> None:
+            timers.had_request = True
+            commit(respond, committer, version, topics)
+
+        return again
 
     def connection_closed(self, connection: ConnectionId) -> None:
         """Await no longer the pending ids that were handed out on this connection."""
