@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import struct
+import tracemalloc
 
 import pytest
 import uvloop
@@ -517,6 +518,26 @@ async def test_max_connections_per_ip() -> None:
         first.leave()
         await wire.until(lambda: not wire.listener.statistics().connections)
         assert (await (await wire.peer()).ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+
+
+async def test_a_closed_connection_that_is_still_known_keeps_no_received_bytes() -> None:
+    """The coordinator knows the connection of a pending member id until the id expires."""
+    large = struct.pack(">i", 20_000_000) + bytes(10_000_000)
+    async with Wire() as wire:
+        wire.groups.answers[JoinGroup] = JoinGroupResponse(member_id="m")
+        peer = await wire.peer()
+        tracemalloc.start()
+        try:
+            await peer.ask("join_group", 4, **JOIN)
+            peer.send(large)
+            await wire.until(lambda: wire.listener.statistics().bytes_in > len(large))
+            assert tracemalloc.get_traced_memory()[0] > len(large)
+            peer.leave()
+            await wire.until(lambda: not wire.listener.statistics().connections)
+            assert not wire.groups.submitted[0].connection.is_open
+            assert tracemalloc.get_traced_memory()[0] < len(large) / 10
+        finally:
+            tracemalloc.stop()
 
 
 async def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:

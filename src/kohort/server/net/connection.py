@@ -166,7 +166,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_open = False
-        self._repeated = None
+        # The coordinator knows the connection of a pending member id for as long as that is valid.
+        # No bytes are kept so long.
+        self._repeated = self._transport = None
+        self._reader = FrameReader(self._reader.limit)
+        self._out.clear()
         self._give_memory_back()
         self._unread.set(self, 0)
         for task in self._tasks:
