@@ -1,11 +1,15 @@
 """DeleteTopics v1-6."""
 
+import asyncio
+import logging
+import time
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.runtime.time_slice import SLICE_S
 from server.handlers.bench import Bench
 
 
@@ -105,3 +109,33 @@ async def test_names_no_topic_can_have_are_unknown(bench: Bench) -> None:
     results = await delete(bench, "bad name", "")
     assert [each.error_code for each in results] == [ErrorCode.unknown_topic_or_partition] * 2
     assert await delete(bench) == []
+
+
+async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All its topics are deleted in the log at once, so all have to go in memory too."""
+    names = ["a", "b", "c"]
+    for name in names:
+        bench.topics.create(name, 1)
+    _, task = bench.begin("delete_topics", 5, topic_names=names, timeout_ms=5_000)
+    assert task is not None
+
+    class GoesAway(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            task.cancel()  # what a connection that is lost does
+            time.sleep(2 * SLICE_S)  # the slice is used up: other tasks run
+
+    caplog.set_level(logging.INFO, "kohort.topics")
+    handler = GoesAway()
+    logger = logging.getLogger("kohort.topics")
+    logger.addHandler(handler)
+    try:
+        await asyncio.wait([task])
+    finally:
+        logger.removeHandler(handler)
+    assert task.cancelled()
+    await bench.topics.create_each([])  # the next change waits for the one before
+    assert list(bench.topics.all()) == []
+    bench.restart()
+    assert list(bench.topics.all()) == []

@@ -29,23 +29,26 @@ class TopicToDelete(NamedTuple):
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    times = Counter(_topics_to_delete(request, exchange.version))
+    results = await services.topics.change(_delete(services, exchange.version, request))
+    exchange.respond(response(API_KEY, exchange.version, responses=results))
+
+
+async def _delete(services: Services, version: int, request: Any) -> list[dict[str, Any]]:
+    times = Counter(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
-    async with services.topics.changing:
-        for wanted, count in times.items():
-            result = _result(services, exchange.version, request, wanted, count, indexes)
-            if not result["error_code"]:
-                indexes[result["name"]] = len(results)
-            results.append(result)
-            await slices.give_way()
-        refused = await services.topics.delete_each(list(indexes))
-        for name, error in refused.items():
-            failed = {"error_code": error.code, "error_message": error.message or None}
-            results[indexes[name]] |= failed
-        results = await services.topics.confirmed(results)
-    exchange.respond(response(API_KEY, exchange.version, responses=results))
+    for wanted, count in times.items():
+        result = _result(services, version, request, wanted, count, indexes)
+        if not result["error_code"]:
+            indexes[result["name"]] = len(results)
+        results.append(result)
+        await slices.give_way()
+    refused = await services.topics.delete_each(list(indexes))
+    for name, error in refused.items():
+        failed = {"error_code": error.code, "error_message": error.message or None}
+        results[indexes[name]] |= failed
+    return await services.topics.confirmed(results)
 
 
 def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:

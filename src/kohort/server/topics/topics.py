@@ -10,7 +10,7 @@ A change happens in this order, so that a power loss at any point leaves topics 
 4. the record is on the disk (`durable`), and only then the response is sent;
 5. the directories of a deleted topic are removed, and groups forget its offsets.
 
-Changes by clients follow one another (`changing`), and wait for the disk in other threads.
+Changes by clients follow one another (`change`), and wait for the disk in other threads.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class Topics:
         """
         self._forgetting: dict[str, list[asyncio.Task[None]]] = {}
         """Those tasks, by topic."""
-        self.changing = asyncio.Lock()
+        self._changing = asyncio.Lock()
         """Held by each deletion of topics that waits in between."""
         self._changes: set[asyncio.Task[Any]] = set()
         self._to_tell: set[str] = set()
@@ -263,7 +263,7 @@ class Topics:
 
         Other tasks run in between. A cancelled caller does not end the work early.
         """
-        return await self._to_the_end(self._create_each(wanted))
+        return await self.change(self._create_each(wanted))
 
     async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._to_remove:
@@ -380,7 +380,7 @@ class Topics:
     async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """`delete` of many topics that exist; returns why those that are left were not deleted.
 
-        To be called with `changing` held. Gives way to others while it works.
+        To be run by `change`. Gives way to others while it works.
         """
         slices = TimeSlices()
         refused: dict[str, KafkaError] = {}
@@ -440,14 +440,14 @@ class Topics:
 
         A cancelled caller does not end the work early.
         """
-        return await self._to_the_end(self._grow(name, total))
+        return await self.change(self._grow(name, total))
 
-    async def _to_the_end(self, change: Coroutine[Any, Any, R]) -> R:
-        """Run a change after all others, and to its end, whatever happens to who waits for it."""
+    async def change(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a change after all others. A cancelled caller does not end it early."""
 
         async def run() -> R:
-            async with self.changing:
-                return await change
+            async with self._changing:
+                return await work
 
         task = asyncio.create_task(run())
         self._changes.add(task)
