@@ -1,11 +1,13 @@
 """Metadata v0-13."""
 
+import asyncio
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.server.topics import NewTopic
 from server.handlers.bench import Bench
 
 ALL = range(14)
@@ -57,6 +59,20 @@ async def test_a_missing_topic_is_created_and_answered_at_once(bench: Bench, ver
     bench.fill("new")
     bench.restart()
     assert bench.topics.get("new") is not None
+
+
+async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(bench: Bench) -> None:
+    """Kafka's Metadata never says TOPIC_ALREADY_EXISTS, which no client retries."""
+    creating = asyncio.ensure_future(bench.topics.create_each([NewTopic("new", 1)]))
+    asked = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
+    exchange, task = bench.begin("metadata", 12, **asked)
+    assert task is not None
+    _, deleting = bench.begin("delete_topics", 5, topic_names=["new"], timeout_ms=5_000)
+    assert deleting is not None
+    await asyncio.gather(creating, task, deleting)
+    assert by_name(exchange.outcome)["new"].error_code is UNKNOWN
+    answer = await bench.ask("metadata", 12, **asked)
+    assert by_name(answer)["new"].error_code is ErrorCode.none
 
 
 async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> None:

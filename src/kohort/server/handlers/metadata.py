@@ -62,11 +62,13 @@ async def _create_and_respond(
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
     wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
     outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
-    refused = {
+    refused: dict[str, ErrorCode] = {
         name: outcome.code
         for name, outcome in zip(wanted, outcomes, strict=True)
-        # Another request may have made the topic meanwhile.
-        if isinstance(outcome, KafkaError) and topics.get(name) is None
+        # Another request may have made the topic meanwhile, and a third one deleted it.
+        if isinstance(outcome, KafkaError)
+        and outcome.code is not ErrorCode.topic_already_exists
+        and topics.get(name) is None
     }
     try:
         await topics.durable()
