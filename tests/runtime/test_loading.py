@@ -257,8 +257,8 @@ async def test_a_shard_that_cannot_be_loaded_keeps_no_other_from_loading(monkeyp
 
 
 @virtual_time
-async def test_a_shard_serves_while_others_load():
-    served = Served([*(FakeLog(n) for n in range(49)), large_log(49)])
+async def test_the_smallest_shards_are_loaded_first_and_serve_while_others_load():
+    served = Served([FakeLog(0), large_log(1), *(FakeLog(n) for n in range(2, 50))])
     served.groups.start()
     await turns()
     assert served.groups.statistics()["shards"] == {"active": 49, "loading": 1}
