@@ -4,20 +4,34 @@ The handler itself sets the error of partitions that do not exist. The coordinat
 same, because an error of the whole group goes before them.
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Sequence
+from struct import Struct
+from typing import Any, Final
 
 from kohort.coordinator.requests import OffsetDelete
 from kohort.coordinator.responses import NONE, OffsetDeleteResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
+from kohort.protocol.packing import pack_array, pack_int16, pack_int32, pack_string
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
 from kohort.types import TopicPartition
 
+AT_ONCE: Final = 1_000
+"""Partitions that one turn of the loop deals with."""
+_PARTITION: Final = Struct(">ih").pack
+_PARTITION_BYTES: Final = 6
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
+    if sum(len(topic.partitions) for topic in request.topics) > AT_ONCE:
+        return _delete_many(services, exchange, request)
     responses = PartitionResponses()
     partitions = _existing(services, request, responses)
     services.groups.submit(
@@ -27,6 +41,88 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             partitions=partitions,
         )
     )
+    return None
+
+
+async def _delete_many(services: Services, exchange: Exchange, request: Any) -> None:
+    """The same for very many partitions, some in each turn, with the response packed."""
+    slices = TimeSlices()
+    existing: list[TopicPartition] = []
+    counts: list[tuple[str, int]] = []
+    missing: dict[str, bytearray] = {}
+    for topic in request.topics:
+        before = len(existing)
+        for start in range(0, len(topic.partitions), AT_ONCE):
+            _sort_out(services, topic, start, existing, missing)
+            await slices.give_way()
+        if len(existing) > before:
+            counts.append((topic.name, len(existing) - before))
+    packed = bytearray()
+    errors: set[int] = {ErrorCode.unknown_topic_or_partition} if missing else set()
+    for start in range(0, max(len(existing), 1), AT_ONCE):
+        response = await _deleted(services, request, existing[start : start + AT_ONCE])
+        if response.error is not NONE:
+            _respond(exchange, PartitionResponses(), response)
+            return
+        for partition, error in response.results:
+            packed += _PARTITION(partition.partition, error)
+            errors.add(error)
+        await slices.give_way()
+    topics = _entries(counts, packed, missing)
+    pieces = [pack_int16(NONE) + pack_int32(0) + pack_array(len(topics))]
+    for name, partitions in topics:
+        pieces.append(pack_string(name) + pack_array(len(partitions) // _PARTITION_BYTES))
+        pieces.append(bytes(partitions))
+    exchange.respond_encoded(pieces, errors)
+
+
+def _sort_out(
+    services: Services,
+    asked: Any,
+    start: int,
+    existing: list[TopicPartition],
+    missing: dict[str, bytearray],
+) -> None:
+    topic = services.topics.get(asked.name)
+    count = len(topic.partitions) if topic is not None else 0
+    for each in asked.partitions[start : start + AT_ONCE]:
+        if 0 <= each.partition_index < count:
+            existing.append(TopicPartition(asked.name, each.partition_index))
+        else:
+            unknown = _PARTITION(each.partition_index, ErrorCode.unknown_topic_or_partition)
+            missing.setdefault(asked.name, bytearray()).extend(unknown)
+
+
+async def _deleted(
+    services: Services, request: Any, partitions: Sequence[TopicPartition]
+) -> OffsetDeleteResponse:
+    waiter: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
+
+    def respond(response: OffsetDeleteResponse) -> None:
+        if not waiter.done():
+            waiter.set_result(response)
+
+    services.groups.submit(
+        OffsetDelete(request_id=respond, group=request.group_id, partitions=tuple(partitions))
+    )
+    return await waiter
+
+
+def _entries(
+    counts: Sequence[tuple[str, int]], packed: bytearray, missing: dict[str, bytearray]
+) -> Sequence[tuple[str, bytearray]]:
+    """The packed partitions of each topic, in the order of `PartitionResponses.merged_with`."""
+    at = 0
+    expected: list[tuple[str, bytearray]] = []
+    for name, count in counts:
+        end = at + count * _PARTITION_BYTES
+        expected.append((name, packed[at:end]))
+        at = end
+    if not missing:
+        return expected
+    for name, partitions in expected:
+        missing.setdefault(name, bytearray()).extend(partitions)
+    return list(missing.items())
 
 
 def _existing(
