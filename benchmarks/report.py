@@ -29,6 +29,7 @@ ORDER = (
     "throughput",
     "latency",
     "footprint",
+    "loading",
     "decode",
     "consume",
     "joining",
