@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -111,31 +113,72 @@ async def test_names_no_topic_can_have_are_unknown(bench: Bench) -> None:
     assert await delete(bench) == []
 
 
-async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    """All its topics are deleted in the log at once, so all have to go in memory too."""
-    names = ["a", "b", "c"]
+class EachDeletion(logging.Handler):
+    """Calls a function when a topic was deleted, and lets other tasks run before the next one."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        super().__init__()
+        self._function = function
+
+    def emit(self, _record: logging.LogRecord) -> None:
+        self._function()
+        time.sleep(2 * SLICE_S)  # the slice is used up
+
+
+@contextmanager
+def at_each_deletion(function: Callable[[], object]) -> Iterator[None]:
+    handler, logger = EachDeletion(function), logging.getLogger("kohort.topics")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def begin_deletion(bench: Bench, names: Sequence[str]) -> "asyncio.Task[None]":
+    """Begin to delete topics that are created first."""
     for name in names:
         bench.topics.create(name, 1)
     _, task = bench.begin("delete_topics", 5, topic_names=names, timeout_ms=5_000)
     assert task is not None
+    return task
 
-    class GoesAway(logging.Handler):
-        def emit(self, _record: logging.LogRecord) -> None:
-            task.cancel()  # what a connection that is lost does
-            time.sleep(2 * SLICE_S)  # the slice is used up: other tasks run
 
-    caplog.set_level(logging.INFO, "kohort.topics")
-    handler = GoesAway()
-    logger = logging.getLogger("kohort.topics")
-    logger.addHandler(handler)
-    try:
+async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Bench) -> None:
+    """All its topics are deleted in the log at once, so all have to go in memory too."""
+    task = begin_deletion(bench, ["a", "b", "c"])
+    with at_each_deletion(task.cancel):
         await asyncio.wait([task])
-    finally:
-        logger.removeHandler(handler)
+        await bench.topics.create_each([])  # the next change waits for the one before
     assert task.cancelled()
-    await bench.topics.create_each([])  # the next change waits for the one before
     assert list(bench.topics.all()) == []
+    bench.restart()
+    assert list(bench.topics.all()) == []
+
+
+async def test_no_topic_is_altered_that_the_log_has_deleted(bench: Bench) -> None:
+    """The record of an altered topic would bring it back at the next start."""
+    task = begin_deletion(bench, ["a", "b", "c"])
+    begun: list[Any] = []
+
+    def alter() -> None:
+        resource = {
+            "resource_type": 2,
+            "resource_name": "c",
+            "configs": [{"name": "retention.ms", "config_operation": 0, "value": "7"}],
+        }
+        fields = {"resources": [resource], "validate_only": False}
+        begun.append(bench.begin("incremental_alter_configs", 1, **fields))
+
+    with at_each_deletion(alter):
+        await task
+    for exchange, altering in begun:
+        if altering is not None:
+            await altering
+        (result,) = exchange.outcome.responses
+        assert result.error_code is ErrorCode.unknown_topic_or_partition
     bench.restart()
     assert list(bench.topics.all()) == []

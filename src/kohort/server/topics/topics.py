@@ -375,7 +375,8 @@ class Topics:
         """
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
-        self._deleted(topic)
+        self._hide((topic,))
+        self._retire(topic)
 
     async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """`delete` of many topics that exist; returns why those that are left were not deleted.
@@ -393,21 +394,28 @@ class Topics:
             except KafkaError as error:
                 refused |= {topic.name: error for topic in topics}
                 continue
+            self._hide(topics)
             for topic in topics:
-                self._deleted(topic)
+                self._retire(topic)
                 await slices.give_way()
         return refused
 
-    def _deleted(self, topic: Topic) -> None:
-        name = topic.name
+    def _hide(self, topics: Iterable[Topic]) -> None:
+        """Show deleted topics to nobody, in the turn in which the log has their deletion.
+
+        A record of a change of such a topic would create it again.
+        """
         self.responses.clear()
-        del self._topics[name], self._names[topic.id]
-        self._disclaim(name)
+        for topic in topics:
+            del self._topics[topic.name], self._names[topic.id]
+
+    def _retire(self, topic: Topic) -> None:
+        self._disclaim(topic.name)
         for log in topic.partitions:
             self._logs.retire(log.topic_partition)
             self._to_remove[log.topic_partition] = topic.id
-        self._to_tell.add(name)
-        _log.info("deleted a topic", extra=fields(topic=name))
+        self._to_tell.add(topic.name)
+        _log.info("deleted a topic", extra=fields(topic=topic.name))
 
     def plan_partitions(self, name: str, total: int) -> Topic:
         """The topic, if it can grow to `total` partitions. Raises as `add_partitions` does."""
