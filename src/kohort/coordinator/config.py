@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-MAX_COMMIT_BYTES: Final = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 1_048_588
+"""Default of `message.max.bytes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +23,10 @@ class GroupCoordinatorConfig:
     offset_metadata_max_bytes: int = 4_096
     """Counted in UTF-16 units, as Java counts the chars of a string."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
-    max_commit_bytes: int = MAX_COMMIT_BYTES
-    """Largest batch that one OffsetCommit may become in the log."""
+    max_commit_bytes: int = MAX_MESSAGE_BYTES
+    """Largest batch that one OffsetCommit may become in the log: 18,000 partitions at most."""
     max_pending_bytes: int = 4 * 1024 * 1024
     """Memory of pending member ids, per partition of `__consumer_offsets`."""
-    max_record_bytes: int = 1_048_588
+    max_record_bytes: int = MAX_MESSAGE_BYTES
     """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
     """

@@ -52,6 +52,8 @@ FETCHED_AT_ONCE = 500
 """Offsets of a response to an OffsetFetch of everything that are unpacked at once."""
 RECORD_OVERHEAD = 32
 """Most bytes of a record of an offset beside its group, topic and value."""
+LEAST_RECORD_BYTES = 1 + 24 + RECORD_OVERHEAD
+"""Bytes of a record with an empty group id: a topic of one character, the shortest value."""
 _LAST_TIMESTAMP = 2**63 - 1
 _EMPTY = State.EMPTY
 _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
@@ -66,6 +68,11 @@ def commit_offsets(
 ) -> Result:
     """Decide one OffsetCommit."""
     error = validate_offset_commit(group, request, request.version)
+    if (
+        error is NONE
+        and len(request.offsets) * _least_bytes(request.group) > config.max_commit_bytes
+    ):
+        error = ErrorCode.invalid_commit_offset_size
     if error is not NONE:
         refused = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
         return Result(replies=(Reply(request.request_id, OffsetCommitResponse(refused)),))
@@ -149,6 +156,11 @@ def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinator
         group_bytes = len(group) if group.isascii() else 3 * len(group)
         size += len(partitions) * (len(values[0]) + len(topic) + group_bytes + RECORD_OVERHEAD)
     return size > config.max_commit_bytes
+
+
+def _least_bytes(group: str) -> int:
+    """Bytes that an offset of this group takes in the log at least."""
+    return len(group) + LEAST_RECORD_BYTES
 
 
 def _keep_alive(group: Group, member_id: str, now: Instant) -> None:

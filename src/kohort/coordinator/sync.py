@@ -120,7 +120,8 @@ def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
 
 
 def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) -> None:
-    assigned = dict(request.assignments)
+    members = group.sessions
+    assigned = {member: data for member, data in request.assignments if member in members}
     value = GroupMetadataValue(
         round_.protocol_type,
         round_.generation,

@@ -28,11 +28,11 @@ from kohort.protocol.packing import (
 )
 from kohort.protocol.schema import Shape, fixed_size, shape
 
-MAX_ELEMENTS: Final = 1 << 20
+MAX_ELEMENTS: Final = 1 << 18
 """Array elements of one request, all arrays together.
 
-A frame of 100 MB of empty strings would keep the loop busy for half a minute; no client comes near
-this.
+A frame of 100 MB of empty strings would take minutes and gigabytes. No client comes near this: a
+cluster of Apache Kafka is said to have at most 200,000 partitions.
 """
 
 MAX_PATCHES: Final = 1 << 12

@@ -19,13 +19,15 @@ from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.lenient_decoding import MAX_PATCHES
 from kohort.protocol.packing import skip_tagged_fields
-from kohort.protocol.reading import Read, reader
-from kohort.protocol.writing import encode
+from kohort.protocol.reading import Read, large_reader, reader
+from kohort.protocol.writing import encode, encode_in_pieces
 
 __all__ = [
     "Entity",
+    "decode_large_request",
     "decode_request",
     "encode",
+    "encode_in_pieces",
     "frame_head",
     "read_header",
     "request",
@@ -87,6 +89,16 @@ def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
     Bytes behind it are ignored, as in Kafka. Raises only `MalformedError`, whatever the bytes are.
     """
     return _request_reader(api_key, version)(data, at)
+
+
+def decode_large_request(api_key: int, version: int, data: bytes, at: int) -> Any:
+    """`decode_request`, slower, for a thread beside the event loop: it does not hold up others."""
+    return _large_request_reader(api_key, version)(data, at)
+
+
+@cache
+def _large_request_reader(api_key: int, version: int) -> Read:
+    return large_reader(load_request_schema(api_key, version))
 
 
 @cache

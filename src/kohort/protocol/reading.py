@@ -10,6 +10,7 @@ from kio.serial.errors import SerialError
 from kohort.protocol.bounds_check import bounds_check
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.lenient_decoding import MAX_ELEMENTS, normalized
+from kohort.protocol.stepwise_reading import ReadStep, stepwise_reader
 
 Read: TypeAlias = Callable[[bytes, int], Any]
 """(data, offset) -> entity; bytes behind it are ignored, as in Kafka.
@@ -24,8 +25,17 @@ _UNREADABLE: Final = (SerialError, ValueError, KeyError, IndexError, OverflowErr
 @cache
 def reader(entity_type: Any) -> Read:
     """A function that reads messages of this class."""
+    return _checked(entity_type, entity_reader(entity_type))
+
+
+@cache
+def large_reader(entity_type: Any) -> Read:
+    """A slower function that reads the same, and lets other threads run meanwhile."""
+    return _checked(entity_type, stepwise_reader(entity_type))
+
+
+def _checked(entity_type: Any, read_unchecked: ReadStep) -> Read:
     is_in_bounds = bounds_check(entity_type)
-    read_unchecked = entity_reader(entity_type)
 
     def read(data: bytes, at: int) -> Any:
         try:

@@ -20,6 +20,7 @@ from kohort.protocol.schema import Shape, shape
 Write: TypeAlias = Callable[[Any, Callable[[bytes], None]], None]
 """(entity, append): hands the entity's bytes on, piece by piece."""
 
+_PARTS_PER_PIECE: Final = 4_096
 _CODES: Final = {
     "int8": "b", "uint8": "B", "bool": "?", "int16": "h", "uint16": "H", "int32": "i",
     "uint32": "I", "int64": "q",
@@ -41,6 +42,25 @@ def encode(entity: Any) -> bytes:
     entity_type: Any = type(entity)
     _writer(entity_type)(entity, parts.append)
     return b"".join(parts)
+
+
+def encode_in_pieces(entity: Any) -> list[bytes]:
+    """`encode`, slower, for a thread beside the event loop: joining few bytes at a time.
+
+    A single join of a million parts would hold up the other threads for 50 ms.
+    """
+    pieces: list[bytes] = []
+    parts: list[bytes] = []
+
+    def append(part: bytes) -> None:
+        parts.append(part)
+        if len(parts) >= _PARTS_PER_PIECE:
+            pieces.append(b"".join(parts))
+            parts.clear()
+
+    entity_type: Any = type(entity)
+    _writer(entity_type)(entity, append)
+    return [*pieces, b"".join(parts)]
 
 
 @cache

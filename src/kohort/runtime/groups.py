@@ -4,8 +4,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 
+from kohort.coordinator.admin import list_groups
 from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
@@ -28,12 +30,16 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.host import Commit, HostState, RespondToCommit, ShardHost
 from kohort.runtime.journal import Journal
+from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import ConnectionId
 
 logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+_LISTED_AT_ONCE = 500
 
 
 class Groups:
@@ -65,6 +71,7 @@ class Groups:
         self._expiration_s = expiration_interval_ms / 1_000
         self._expiration: asyncio.Task[None] | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._listing: set[asyncio.Task[None]] = set()
         self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[ShardHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
@@ -106,6 +113,8 @@ class Groups:
         self._timers.close()
         if self._expiration is not None:
             self._expiration.cancel()
+        for task in self._listing:
+            task.cancel()
         for host in self._hosts:
             await host.close()
 
@@ -123,7 +132,7 @@ class Groups:
         """
         self._timers.had_request = True
         if isinstance(request, ListGroups):
-            cast("Callable[[Response], None]", request.request_id)(self._list_groups(request))
+            self._list_groups(request)
         else:
             host = self._host(request.group)
             if isinstance(request, JoinGroup) and request.connection is not None:
@@ -209,15 +218,28 @@ class Groups:
                     host.post(event)
                     await host.appended()
 
-    def _list_groups(self, request: ListGroups) -> ListGroupsResponse:
+    def _list_groups(self, request: ListGroups) -> None:
+        respond = cast("Callable[[Response], None]", request.request_id)
         if not self.is_loaded:
-            return ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress)
+            respond(ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress))
+        elif sum(len(host.shard.groups) for host in self._hosts) <= _LISTED_AT_ONCE:
+            respond(list_groups(self.groups(), request))
+        else:
+            task = asyncio.ensure_future(self._list_in_slices(request, respond))
+            self._listing.add(task)
+            task.add_done_callback(self._listing.discard)
+
+    async def _list_in_slices(
+        self, request: ListGroups, respond: "Callable[[Response], None]"
+    ) -> None:
         listed: list[ListedGroup] = []
+        slices = TimeSlices()
         for host in self._hosts:
-            now, timestamp = self._clock.now(), self._clock.timestamp()
-            for reply in host.shard.handle(request, now, timestamp).replies:
-                listed += cast("ListGroupsResponse", reply.response).groups
-        return ListGroupsResponse(groups=tuple(listed))
+            following = iter(tuple(host.shard.groups.values()))
+            while some := tuple(islice(following, _LISTED_AT_ONCE)):
+                listed += list_groups(some, request).groups
+                await slices.give_way()
+        respond(ListGroupsResponse(groups=tuple(listed)))
 
     def _host(self, group: str) -> ShardHost:
         return self._hosts[partition_for(group, len(self._hosts))]

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
-from kohort.coordinator.config import MAX_COMMIT_BYTES, GroupCoordinatorConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
@@ -247,7 +247,9 @@ def group_config(config: Config) -> GroupCoordinatorConfig:
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
         max_record_bytes=config["message.max.bytes"],
         # A batch may begin with other commits, and must fit into a segment.
-        max_commit_bytes=min(MAX_COMMIT_BYTES, config["offsets.topic.segment.bytes"] // 2 - 4_096),
+        max_commit_bytes=min(
+            config["message.max.bytes"], config["offsets.topic.segment.bytes"] // 2 - 4_096
+        ),
         max_pending_bytes=config["group.pending.max.bytes"]
         // config["offsets.topic.num.partitions"],
     )

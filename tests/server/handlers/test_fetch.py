@@ -502,3 +502,65 @@ class TestTurns:
         size = sum(map(len, exchange.outcome))
         assert 15 << 20 < size < 17 << 20
         assert worst < BOUND_MS
+
+
+MANY = 1_500
+"""More partitions than are read in one turn."""
+
+
+@pytest.fixture
+def wide(bench: Bench) -> Bench:
+    bench.topics.create("orders", MANY)
+    return bench
+
+
+async def test_very_many_partitions_have_one_response(wide: Bench) -> None:
+    wide.fill("orders", 3, records=10)
+    wide.fill("orders", MANY - 1, records=10)
+    answer = await fetch(wide, *(p(n) for n in range(MANY)))
+    assert [each.partition_index for each in found(answer)] == list(range(MANY))
+    filled = [index for index, batches in enumerate(sizes(answer)) if batches]
+    assert filled == [3, MANY - 1]
+
+
+async def test_of_very_many_partitions_only_the_first_batch_exceeds_the_limit(wide: Bench) -> None:
+    for partition in (3, MANY - 1):
+        wide.fill("orders", partition, size=1_000)
+    answer = await fetch(wide, *(p(n) for n in range(MANY)), max_bytes=10)
+    assert [index for index, batches in enumerate(sizes(answer)) if batches] == [3]
+
+
+async def test_a_fetch_of_very_many_partitions_waits_for_an_append(wide: Bench) -> None:
+    exchange, task = begin(wide, *(p(n) for n in range(MANY)))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not exchange.answered.is_set()
+    wide.fill("orders", 7, records=10)
+    assert task is not None
+    await asyncio.wait_for(task, 10)
+    assert [index for index, batches in enumerate(sizes(exchange.outcome)) if batches] == [7]
+
+
+async def test_an_append_between_two_slices_of_a_pass_is_not_missed(wide: Bench) -> None:
+    exchange, task = begin(wide, *(p(n) for n in range(MANY)))
+    for turn in range(3):
+        await asyncio.sleep(0)
+        wide.fill("orders", turn)
+    assert task is not None
+    await asyncio.wait_for(task, 10)
+    assert any(sizes(exchange.outcome))
+
+
+async def test_a_session_of_very_many_partitions(wide: Bench) -> None:
+    first = await fetch(wide, *(p(n) for n in range(MANY)), session_epoch=0)
+    assert first.session_id
+    session = {"session_id": first.session_id, "max_wait_ms": WAIT_MS}
+    wide.fill("orders", 9)
+    second = await fetch(wide, **session, session_epoch=1)
+    assert [each.partition_index for each in found(second)] == [9]
+    exchange, task = begin(wide, p(9, 1), **session, session_epoch=2)
+    assert task is not None
+    await asyncio.sleep(0)
+    wide.fill("orders", 11)
+    await asyncio.wait_for(task, 10)
+    assert [each.partition_index for each in found(exchange.outcome)] == [11]

@@ -198,9 +198,10 @@ def _apply(configs: dict[str, str], change: ConfigChange, broker: BrokerConfig) 
         words = _list_of(configs, change, broker)
         given = split_list(value or "") or ("",)
         if operation is Operation.APPEND:
-            words += [word for word in given if word not in words]
+            words = list(dict.fromkeys((*words, *given)))
         else:
-            words = [word for word in words if word not in given]
+            removed = frozenset(given)
+            words = [word for word in words if word not in removed]
         configs[name] = ",".join(words)
 
 

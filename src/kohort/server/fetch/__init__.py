@@ -1,28 +1,32 @@
 """Fetch on the server: sessions (KIP-227), reading within limits, the encoded response."""
 
-from kohort.server.fetch.context import NO_SESSION, FetchContext
+from kohort.server.fetch.context import MAX_PARTITIONS_OF_SESSION, NO_SESSION, FetchContext
 from kohort.server.fetch.partitions import PartitionKey
 from kohort.server.fetch.reading import (
     FetchLimits,
+    FetchPartitionData,
     PartitionRequest,
     ReadResult,
     TopicKey,
     read_all,
 )
-from kohort.server.fetch.response import FIRST_WITH_IDS, pack, pack_error
+from kohort.server.fetch.response import FIRST_WITH_IDS, joined, pack, pack_error
 from kohort.server.fetch.sessions import FINAL_EPOCH, FetchSessions
 
 __all__ = [
     "FINAL_EPOCH",
     "FIRST_WITH_IDS",
+    "MAX_PARTITIONS_OF_SESSION",
     "NO_SESSION",
     "FetchContext",
     "FetchLimits",
+    "FetchPartitionData",
     "FetchSessions",
     "PartitionKey",
     "PartitionRequest",
     "ReadResult",
     "TopicKey",
+    "joined",
     "pack",
     "pack_error",
     "read_all",

@@ -16,6 +16,8 @@ from kohort.types import Instant
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
+MAX_PARTITIONS_OF_SESSION: Final = 20_000
+"""A client that fetches more gets no session: looking at all of them must take one turn only."""
 
 
 class FetchSession:
@@ -47,11 +49,16 @@ class FetchSession:
         offsets = (fetched.high_watermark, fetched.log_start_offset)
         return self._sent.get((fetched.request.topic, fetched.request.partition)) == offsets
 
-    def news(self, fetched: Iterable[FetchPartitionData]) -> list[FetchPartitionData]:
-        """The partitions that are news to the client; they count as sent from now on."""
-        return [each for each in fetched if self._is_news(each)]
+    def news(
+        self, fetched: Iterable[FetchPartitionData], *, settle: bool = True
+    ) -> list[FetchPartitionData]:
+        """The partitions that are news to the client; they count as sent from now on.
 
-    def _is_news(self, fetched: FetchPartitionData) -> bool:
+        Without `settle` they are read again by the next request: others ran since they were read.
+        """
+        return [each for each in fetched if self._is_news(each, settle)]
+
+    def _is_news(self, fetched: FetchPartitionData, settle: bool) -> bool:
         if not self.partitions.wants(fetched.request):
             return True
         key = (fetched.request.topic, fetched.request.partition)
@@ -63,7 +70,7 @@ class FetchSession:
         if fetched.records:
             self.partitions.put_last(key)
             return True
-        if fetched.is_all:
+        if settle and fetched.is_all:
             self.partitions.watch(fetched, settled=True)
         return not known
 
@@ -99,12 +106,21 @@ class FetchContext(ABC):
         self._read = fetched
 
     @abstractmethod
+    def watch(self) -> None:
+        """Notice when what was taken last changes; nothing else may have run since it was read."""
+
+    @property
+    @abstractmethod
+    def changes(self) -> int:
+        """Times that a watched partition changed."""
+
+    @abstractmethod
     async def more(self, missing: int, deadline: float) -> None:
         """Wait as `Partitions.more`."""
 
     @abstractmethod
-    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
-        """The session id, and the partitions of the response."""
+    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
+        """The session id and the partitions of the response; `settle`: see `FetchSession.news`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -115,10 +131,20 @@ class FullFetch(FetchContext):
     """A Fetch that names all its partitions; `open_session` may make a session of them."""
 
     def __init__(
-        self, wanted: Iterable[PartitionRequest], open_session: _OpenSession | None
+        self,
+        wanted: Iterable[PartitionRequest],
+        open_session: _OpenSession | None,
+        *,
+        distinct: bool = False,
     ) -> None:
-        self._wanted = list({(each.topic, each.partition): each for each in wanted}.values())
-        self._open_session = open_session
+        """`distinct`: `wanted` has each partition once."""
+        self._wanted = (
+            list(wanted)
+            if distinct
+            else list({(each.topic, each.partition): each for each in wanted}.values())
+        )
+        large = len(self._wanted) > MAX_PARTITIONS_OF_SESSION
+        self._open_session = None if large else open_session
         self._partitions: Partitions | None = None
         """None until it waits: most responses are sent after the first pass."""
         self._found: dict[PartitionRequest, FetchPartitionData] = {}
@@ -131,7 +157,10 @@ class FullFetch(FetchContext):
     def any_settled(self) -> bool:
         return self._partitions is not None and self._partitions.any_settled
 
-    async def more(self, missing: int, deadline: float) -> None:
+    def watch(self) -> None:
+        self._watched()
+
+    def _watched(self) -> Partitions:
         if self._partitions is None:
             self._partitions = Partitions(self._wanted)
         for each in self._read:
@@ -139,9 +168,16 @@ class FullFetch(FetchContext):
             # without an append, the response has the partition as it was found
             self._partitions.watch(each, settled=each.is_all)
         self._read = ()
-        await self._partitions.more(missing, deadline)
+        return self._partitions
 
-    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
+    @property
+    def changes(self) -> int:
+        return 0 if self._partitions is None else self._partitions.changes
+
+    async def more(self, missing: int, deadline: float) -> None:
+        await self._watched().more(missing, deadline)
+
+    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
         found = self._read
         if self._found:
             found = list((self._found | {each.request: each for each in self._read}).values())
@@ -151,7 +187,7 @@ class FullFetch(FetchContext):
         if session is None:
             return NO_SESSION, found
         self._partitions = None  # they are the session's from now on
-        session.news(found)
+        session.news(found, settle=settle)
         return session.id, found
 
     def close(self) -> None:
@@ -173,15 +209,22 @@ class IncrementalFetch(FetchContext):
     def any_settled(self) -> bool:
         return self._session.partitions.any_settled
 
-    async def more(self, missing: int, deadline: float) -> None:
+    def watch(self) -> None:
         partitions = self._session.partitions
         for each in self._read:
             partitions.watch(each, settled=each.is_all and self._session.knows(each))
         self._read = ()
-        await partitions.more(missing, deadline)
 
-    def finish(self) -> tuple[int, Sequence[FetchPartitionData]]:
-        return self._session.id, self._session.news(self._read)
+    @property
+    def changes(self) -> int:
+        return self._session.partitions.changes
+
+    async def more(self, missing: int, deadline: float) -> None:
+        self.watch()
+        await self._session.partitions.more(missing, deadline)
+
+    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
+        return self._session.id, self._session.news(self._read, settle=settle)
 
     def close(self) -> None:
         pass  # the session goes on

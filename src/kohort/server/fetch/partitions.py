@@ -25,7 +25,7 @@ PartitionKey: TypeAlias = tuple[TopicKey, int]
 class Partitions:
     """The partitions that one client fetches."""
 
-    __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches")
+    __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches", "changes")
 
     def __init__(self, wanted: Iterable[PartitionRequest] = ()) -> None:
         self._wanted: dict[PartitionKey, PartitionRequest] = {}
@@ -34,6 +34,8 @@ class Partitions:
         self._waiting: dict[asyncio.Future[None], int] = {}
         """Fetches that wait, and the bytes that each is still short of."""
         self._closed = False
+        self.changes = 0
+        """Times that a watched log changed."""
         for each in wanted:
             self.want(each)
 
@@ -94,6 +96,7 @@ class Partitions:
     def changed(self, watch: "_Watch", grown: int) -> None:
         """A log grew by so many bytes; one that did not grow was trimmed, cleaned or removed."""
         self._due[watch.key] = None
+        self.changes += 1
         if not self._waiting:
             del self._watches[watch.key]
             watch.stop()

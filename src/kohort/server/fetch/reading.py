@@ -90,13 +90,18 @@ def find(topics: Topics, key: TopicKey) -> Topic | None:
     return topics.get(key) if isinstance(key, str) else None if key is None else topics.by_id(key)
 
 
-def read_all(topics: Topics, wanted: Iterable[PartitionRequest], limits: FetchLimits) -> ReadResult:
+def read_all(
+    topics: Topics, wanted: Iterable[PartitionRequest], limits: FetchLimits, before: int = 0
+) -> ReadResult:
     """Read the partitions in their order until the limits are reached; all get their offsets.
+
+    `before` is the number of bytes that were read for the same response already.
 
     The first batch that is read is whole, whatever its size: else a consumer with small limits
     would never get past it (KIP-74).
     """
-    left, size, failed, waitable = max(0, min(limits.max_bytes, READ_AT_ONCE)), 0, False, False
+    left = max(0, min(limits.max_bytes, READ_AT_ONCE) - before)
+    size, failed, waitable = 0, False, False
     fetched: list[FetchPartitionData] = []
     key: TopicKey = None
     topic: Topic | None = None
@@ -105,7 +110,9 @@ def read_all(topics: Topics, wanted: Iterable[PartitionRequest], limits: FetchLi
             key = each.topic
             topic = find(topics, key)
         try:
-            one = _read(topic, each, min(each.max_bytes, left), size == 0, limits.from_replica)
+            one = _read(
+                topic, each, min(each.max_bytes, left), size + before == 0, limits.from_replica
+            )
         except KafkaError as error:
             one = FetchPartitionData(each, error.code)
             failed = failed or error.code not in UNKNOWN

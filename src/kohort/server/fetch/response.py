@@ -25,6 +25,9 @@ from kohort.server.fetch.reading import UNKNOWN, FetchPartitionData, TopicKey
 
 Pieces: TypeAlias = list[bytes | memoryview]
 
+_SMALL: Final = 4_096
+_JOINED_AT_ONCE: Final = 4_096
+
 READ_COMMITTED: Final = 1
 FIRST_WITH_SESSIONS: Final = 7
 FIRST_FLEXIBLE: Final = 12
@@ -78,6 +81,24 @@ def pack(
     if flexible:
         parts.append(_NO_TAGS)
     return parts
+
+
+def joined(pieces: Pieces) -> Pieces:
+    """The same bytes in few pieces: small ones are joined, large ones are not copied."""
+    few: Pieces = []
+    small: Pieces = []
+    for piece in pieces:
+        if len(piece) <= _SMALL:
+            small.append(piece)
+            if len(small) < _JOINED_AT_ONCE:
+                continue
+            few.append(b"".join(small))
+            small = []
+        else:
+            few += (b"".join(small), piece)
+            small = []
+    few.append(b"".join(small))
+    return few
 
 
 def pack_error(version: int, error: ErrorCode) -> bytes:

@@ -25,6 +25,7 @@ from typing import Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.fetch.context import (
     INITIAL_EPOCH,
+    MAX_PARTITIONS_OF_SESSION,
     FetchContext,
     FetchSession,
     FullFetch,
@@ -62,8 +63,9 @@ class FetchSessions:
         *,
         by_id: bool,
         now: Instant,
+        more: int = 0,
     ) -> FetchContext:
-        """Begin one request.
+        """Begin one request; `more`: how many partitions it names, each once, if they are many.
 
         Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new session.
@@ -71,14 +73,22 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(session_id)
             if epoch == FINAL_EPOCH:
-                return FullFetch(wanted, None)
-            return FullFetch(wanted, lambda partitions: self._open(partitions, by_id, now))
+                return FullFetch(wanted, None, distinct=more > 0)
+            return FullFetch(
+                wanted,
+                lambda partitions: self._open(partitions, by_id, now),
+                distinct=more > 0,
+            )
         session = self._resume(session_id, epoch, by_id)
+        if more > MAX_PARTITIONS_OF_SESSION:
+            self._end(session_id)
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.last_used = now
         before = len(session.partitions)
         session.update(wanted, forgotten)
         self._partitions += len(session.partitions) - before
-        if self._partitions > MAX_PARTITIONS:
+        too_many = len(session.partitions) > MAX_PARTITIONS_OF_SESSION
+        if too_many or self._partitions > MAX_PARTITIONS:
             self._end(session_id)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         return IncrementalFetch(session)

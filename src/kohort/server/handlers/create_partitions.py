@@ -5,25 +5,23 @@ next Metadata. The number of partitions of `__consumer_offsets` decides where a 
 cannot grow.
 """
 
-from collections import Counter
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 
-API_KEY = 37
-
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    times = Counter(topic.name for topic in request.topics)
-    results = [
-        await _result(services, request, topic)
-        for topic in request.topics
-        if times[topic.name] == 1
-    ]
+    times = await counted(topic.name for topic in request.topics)
+    slices, results = TimeSlices(), []
+    for topic in request.topics:
+        if times[topic.name] == 1:
+            results.append(await _result(services, request, topic))
+            await slices.give_way()
     results += [
         {
             "name": name,
@@ -35,7 +33,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     ]
     if not request.validate_only:
         results = await services.topics.confirmed(results)
-    exchange.respond(response(API_KEY, exchange.version, results=results))
+    await respond_large(services, exchange, {"results": results}, len(results))
 
 
 async def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:

@@ -9,36 +9,38 @@ brokers are refused, with Kafka's words. A request whose time is up when it come
 does nothing.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import describe_topic_configs
+from kohort.server.handlers.in_steps import counted, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, TopicRecord
 
-API_KEY = 19
+MAX_CONFIGS = 1_000
+"""Configs of a topic that are looked at; there are fewer."""
+ENTRIES = 30
+"""Configs of a topic, in the response."""
 DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    times = Counter(topic.name for topic in request.topics)
+    times = await counted(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if times[topic.name] == 1]
     results = await _results(services, request, wanted)
     results += [_duplicate(name) for name, count in times.items() if count > 1]
     if not request.validate_only:
         results = await services.topics.confirmed(results)
-    exchange.respond(response(API_KEY, exchange.version, topics=results))
+    await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 
 async def _results(services: Services, request: Any, wanted: Sequence[Any]) -> list[dict[str, Any]]:
-    slices, excess = TimeSlices(), _excess(services, wanted)
+    slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
     validated: list[TopicRecord | KafkaError] = []
     for topic in wanted:
         validated.append(_validated(services, request, topic, excess))
@@ -90,7 +92,8 @@ async def _created(
 
 
 def _configs(topic: Any) -> dict[str, str | None]:
-    return {config.name: config.value for config in topic.configs}
+    # So many have an unknown name among them; of duplicates the last one counts.
+    return {config.name: config.value for config in topic.configs[-MAX_CONFIGS:]}
 
 
 def _partitions(services: Services, topic: Any) -> int:
@@ -151,9 +154,13 @@ def _validate_assignments(services: Services, topic: Any) -> None:
         )
 
 
-def _excess(services: Services, topics: Sequence[Any]) -> KafkaError | None:
+def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
     """Why none of the topics is made: together they are too many partitions for one request."""
-    if sum(max(0, _partitions(services, topic)) for topic in topics) <= MAX_PARTITIONS_PER_REQUEST:
+    partitions = 0
+    for topic in topics:
+        partitions += max(0, _partitions(services, topic))
+        yield
+    if partitions <= MAX_PARTITIONS_PER_REQUEST:
         return None
     return KafkaError(
         ErrorCode.policy_violation, ("Excessively large number of partitions per request.")

@@ -3,31 +3,33 @@
 v2 is flexible. A group that is named twice has one result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kohort.coordinator.requests import DeleteGroup
 from kohort.coordinator.responses import DeleteGroupResponse
-from kohort.protocol.messages import response as new_response
+from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
-from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group, and respond once all of them have."""
     groups = tuple(dict.fromkeys(request.groups_names))
-    collector = ResponseCollector(exchange.callback(_respond, groups))
-    for group in groups:
-        services.groups.submit(DeleteGroup(request_id=collector.callback(), group=group))
-    collector.seal()
+    responses = await ask_each(services, (partial(_request, group) for group in groups))
+    await respond_large(services, exchange, partial(_fields, groups, responses), len(groups))
 
 
-def _respond(
-    exchange: Exchange, groups: Sequence[str], responses: Sequence[DeleteGroupResponse]
-) -> None:
+def _fields(
+    groups: Sequence[str], responses: Sequence[DeleteGroupResponse]
+) -> dict[str, list[dict[str, Any]]]:
     results = [
         {"group_id": group, "error_code": response.error}
         for group, response in zip(groups, responses, strict=True)
     ]
-    exchange.respond(new_response(exchange.api_key, exchange.version, results=results))
+    return {"results": results}
+
+
+def _request(group: str, respond: Callable[[Any], None]) -> DeleteGroup:
+    return DeleteGroup(request_id=respond, group=group)

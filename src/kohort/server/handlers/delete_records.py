@@ -9,11 +9,15 @@ from typing import Any, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.protocol.messages import response
+from kohort.server.handlers.in_steps import (
+    Steps,
+    in_slices,
+    respond_in_steps,
+    respond_in_thread,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
-API_KEY = 21
 ALL = -1
 
 
@@ -23,27 +27,41 @@ Partitions: TypeAlias = list[dict[str, Any]]
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    topics: list[dict[str, Any]] = []
     deleted: list[tuple[dict[str, Any], Log]] = []
+    steps = _steps(services, request, deleted)
+    if services.config["durability"] == "fsync":
+        return _respond_when_durable(services, exchange, steps, deleted)
+    return respond_in_steps(services, exchange, steps)
+
+
+def _steps(services: Services, request: Any, deleted: list[tuple[dict[str, Any], Log]]) -> Steps:
+    """`deleted` receives the partitions of the response whose records are deleted."""
+    topics: list[dict[str, Any]] = []
     for topic in request.topics:
         # Of two offsets for one partition Kafka takes the last, and responds once.
-        offsets = {each.partition_index: each.offset for each in topic.partitions}
+        offsets: dict[int, int] = {}
+        for each in topic.partitions:
+            offsets[each.partition_index] = each.offset
+            yield
         partitions: Partitions = []
         for index, before in offsets.items():
             partitions.append(_respond(services, topic.name, index, before))
             log = services.topics.log(topic.name, index)
             if log is not None and "error_code" not in partitions[-1]:
                 deleted.append((partitions[-1], log))
+            yield
         topics.append({"name": topic.name, "partitions": partitions})
-    if deleted and services.config["durability"] == "fsync":
-        return _respond_when_durable(exchange, topics, deleted)
-    exchange.respond(response(API_KEY, exchange.version, topics=topics))
-    return None
+        yield
+    return {"topics": topics}
 
 
 async def _respond_when_durable(
-    exchange: Exchange, topics: list[dict[str, Any]], deleted: list[tuple[dict[str, Any], Log]]
+    services: Services,
+    exchange: Exchange,
+    steps: Steps,
+    deleted: list[tuple[dict[str, Any], Log]],
 ) -> None:
+    fields = await in_slices(steps)
     outcomes = await asyncio.gather(*(log.durable() for _, log in deleted), return_exceptions=True)
     for (partition, _), outcome in zip(deleted, outcomes, strict=True):
         if isinstance(outcome, KafkaError | OSError):
@@ -54,7 +72,7 @@ async def _respond_when_durable(
             }
         elif outcome is not None:
             raise outcome
-    exchange.respond(response(API_KEY, exchange.version, topics=topics))
+    await respond_in_thread(services, exchange, fields)
 
 
 def _respond(services: Services, topic: str, partition: int, before: int) -> dict[str, Any]:

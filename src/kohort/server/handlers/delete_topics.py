@@ -4,19 +4,17 @@ v5 has an error message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETIO
 known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topics
 
-API_KEY = 20
 FIRST_WITH_IDS = 6
 FIRST_WITH_DISABLED = 3
 
@@ -30,11 +28,11 @@ class TopicToDelete(NamedTuple):
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     results = await services.topics.change(_delete(services, exchange.version, request))
-    exchange.respond(response(API_KEY, exchange.version, responses=results))
+    await respond_large(services, exchange, {"responses": results}, len(results))
 
 
 async def _delete(services: Services, version: int, request: Any) -> list[dict[str, Any]]:
-    times = Counter(_topics_to_delete(request, version))
+    times = await counted(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}

@@ -25,6 +25,7 @@ from kohort.server.config import (
     describe_topic_configs,
     validate_broker_id,
 )
+from kohort.server.handlers.in_steps import Pieces
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
@@ -54,7 +55,7 @@ async def _describe_many(services: Services, exchange: Exchange, request: Any) -
     count = (pack_compact_array if flexible else pack_array)(len(request.resources))
     tags = b"\0" if flexible else b""
     before = len(_THROTTLE) + (1 if flexible else 4)
-    pieces = [_THROTTLE + count]
+    pieces = Pieces(_THROTTLE + count)
     errors: set[int] = set()
     slices = TimeSlices()
     for resource in request.resources:
@@ -65,7 +66,7 @@ async def _describe_many(services: Services, exchange: Exchange, request: Any) -
         encoded = encode(alone)
         pieces.append(encoded[before : len(encoded) - len(tags)])
     pieces.append(tags)
-    exchange.respond_encoded(pieces, errors)
+    exchange.respond_encoded(list(pieces), errors)
 
 
 def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
         entries = list(_entries(services, resource.resource_type, resource.resource_name))
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message, "configs": ()}
-    names = resource.configuration_keys
+    names = frozenset(resource.configuration_keys or ())
     wanted = [entry for entry in entries if not names or entry.name in names]
     return result | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
 

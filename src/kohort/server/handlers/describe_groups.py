@@ -5,48 +5,78 @@ v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v
 which is "Dead" before.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
 from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
-from kohort.protocol.messages import response as new_response
+from kohort.errors import ErrorCode
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
-from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED, ResponseCollector
+from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
+_TOGETHER: Final = 100
+"""Groups whose shards are asked before the first of them has responded."""
+REPEATED_UP_TO: Final = 10_000
+"""Members in a response up to which a group that is named again is described again."""
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Ask the shard of every group, and respond once all of them have."""
+
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    """Ask the shard of every group, and respond once all of them have.
+
+    In a large response, a group that is named again gets INVALID_REQUEST: a kilobyte of names must
+    not become hundreds of megabytes.
+    """
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
-    collector = ResponseCollector(
-        exchange.callback(_respond, GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED)
-    )
-    for group in request.groups:
-        services.groups.submit(
-            DescribeGroup(request_id=collector.callback(), version=version, group=group)
-        )
-    collector.seal()
+    operations = GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+    rows: list[dict[str, Any]] = []
+    members = 0
+    seen: set[str] = set()
+    slices, following = TimeSlices(), iter(request.groups)
+    while some := tuple(islice(following, _TOGETHER)):
+        new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
+        responses = iter(await ask_each(services, _requests(version, new)))
+        for group in some:
+            refused = group in seen and members > REPEATED_UP_TO
+            described = _repeated(group) if refused else next(responses)
+            members += len(described.members)
+            rows.append(_row(described, operations))
+        seen.update(some)
+        await slices.give_way()
+    await respond_large(services, exchange, {"groups": rows}, len(rows) + members)
 
 
-def _respond(
-    exchange: Exchange, operations: int, responses: Sequence[DescribeGroupResponse]
-) -> None:
-    groups = [
-        {
-            "error_code": each.error,
-            "error_message": each.error_message,
-            "group_id": each.group,
-            "group_state": each.state,
-            "protocol_type": each.protocol_type,
-            "protocol_data": each.protocol,
-            "members": map(_member, each.members),
-            "authorized_operations": operations if each.error is NONE else OPERATIONS_NOT_REQUESTED,
-        }
-        for each in responses
-    ]
-    exchange.respond(new_response(exchange.api_key, exchange.version, groups=groups))
+def _requests(
+    version: int, groups: list[str]
+) -> Iterator[Callable[[Callable[[Any], None]], DescribeGroup]]:
+    for group in groups:
+        yield partial(_request, version, group)
+
+
+def _request(version: int, group: str, respond: Callable[[Any], None]) -> DescribeGroup:
+    return DescribeGroup(request_id=respond, version=version, group=group)
+
+
+def _repeated(group: str) -> DescribeGroupResponse:
+    return DescribeGroupResponse(error=ErrorCode.invalid_request, group=group)
+
+
+def _row(of: DescribeGroupResponse, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": of.error,
+        "error_message": of.error_message,
+        "group_id": of.group,
+        "group_state": of.state,
+        "protocol_type": of.protocol_type,
+        "protocol_data": of.protocol,
+        "members": map(_member, of.members),
+        "authorized_operations": operations if of.error is NONE else OPERATIONS_NOT_REQUESTED,
+    }
 
 
 def _member(of: DescribedMember) -> dict[str, Any]:

@@ -4,17 +4,18 @@ A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `ne
 first that did not fit. An empty list asks for all topics.
 """
 
+from bisect import bisect_left
+from collections.abc import Coroutine, Generator
 from typing import Any, NamedTuple
 
 from kohort.errors import ErrorCode
-from kohort.protocol.messages import response
 from kohort.server.handlers import metadata
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.responses import TOPIC_OPERATIONS
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
 
-API_KEY = 75
 MAX_PARTITIONS = 2_000
 """Default of Kafka's max.request.partition.size.limit."""
 
@@ -26,38 +27,42 @@ class Cursor(NamedTuple):
     partition_index: int = 0
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    return respond_in_steps(services, exchange, _steps(services, request))
+
+
+def _steps(services: Services, request: Any) -> Steps:
     cursor = (
         Cursor()
         if request.cursor is None
         else Cursor(request.cursor.topic_name, request.cursor.partition_index)
     )
-    named = sorted({topic.name for topic in request.topics})
-    names = [
-        name
-        for name in named or sorted(t.name for t in services.topics.all())
-        if name >= cursor.topic_name
-    ]
+    named: dict[str, None] = {}
+    for topic in request.topics:
+        named[topic.name] = None
+        yield
+    wanted = sorted(named) if named else sorted(topic.name for topic in services.topics.all())
+    names = wanted[bisect_left(wanted, cursor.topic_name) :]
     lost = named and request.cursor is not None and names[:1] != [cursor.topic_name]
     if lost or cursor.partition_index < 0:
         refused = [
             {"error_code": ErrorCode.invalid_request, "name": topic.name}
             for topic in request.topics
         ]
-        exchange.respond(response(API_KEY, 0, topics=refused))
-        return
+        return {"topics": refused}
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    topics, next_cursor = _page(services, names, cursor, limit)
-    exchange.respond(
-        response(API_KEY, 0, topics=topics, next_cursor=next_cursor and next_cursor._asdict())
-    )
+    topics, next_cursor = yield from _page(services, names, cursor, limit)
+    return {"topics": topics, "next_cursor": next_cursor and next_cursor._asdict()}
 
 
 def _page(
     services: Services, names: list[str], cursor: Cursor, limit: int
-) -> tuple[list[dict[str, Any]], Cursor | None]:
+) -> Generator[None, None, tuple[list[dict[str, Any]], Cursor | None]]:
     found: list[dict[str, Any]] = []
     for name in names:
+        yield
         first = cursor.partition_index if name == cursor.topic_name else 0
         entry = _entry(services, name)
         partitions = entry["partitions"][first:]

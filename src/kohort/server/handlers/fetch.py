@@ -14,20 +14,26 @@ away. Without transactions both isolation levels see the same.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
 from kohort.errors import KafkaError
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.fetch import (
     FINAL_EPOCH,
     FIRST_WITH_IDS,
+    MAX_PARTITIONS_OF_SESSION,
     NO_SESSION,
     FetchContext,
     FetchLimits,
+    FetchPartitionData,
     PartitionKey,
     PartitionRequest,
     ReadResult,
     TopicKey,
+    joined,
     pack,
     pack_error,
     read_all,
@@ -35,15 +41,25 @@ from kohort.server.fetch import (
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+MANY: Final = 1_000
+"""Partitions that are read in one turn."""
+UNWATCHED_S: Final = 0.5
+AT_ONCE: Final = 200
+"""Partitions that are read between two looks at the time."""
+
 
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    try:
-        context = _begin(services, exchange.version, request)
-    except KafkaError as error:
-        exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))
+    if _names_many(request):
+        return _handle_large(services, exchange, request)
+    by_id = exchange.version >= FIRST_WITH_IDS
+    wanted, forgotten = _wanted(request, by_id), _forgotten(request, by_id)
+    context = _begin(services, exchange, request, wanted, forgotten)
+    if context is None:
         return None
+    if len(context.due) > MANY:
+        return _respond_to_large(services, exchange, request, context)
     limits = _limits(services, exchange, request)
     reading = _read(services, context, limits)
     if _is_enough(reading, limits, context):
@@ -53,16 +69,56 @@ def handle(
     return _respond_later(services, exchange, request, context)
 
 
-def _begin(services: Services, version: int, request: Any) -> FetchContext:
-    by_id = version >= FIRST_WITH_IDS
-    return services.fetch_sessions.begin(
-        getattr(request, "session_id", NO_SESSION),
-        getattr(request, "session_epoch", FINAL_EPOCH),
-        _wanted(request, by_id),
-        _forgotten(request, by_id),
-        by_id=by_id,
-        now=services.clock.now(),
+def _names_many(request: Any) -> bool:
+    forgotten = getattr(request, "forgotten_topics_data", ())
+    return (
+        len(request.topics) + len(forgotten) > MANY
+        or sum(len(topic.partitions) for topic in (*request.topics, *forgotten)) > MANY
     )
+
+
+async def _handle_large(services: Services, exchange: Exchange, request: Any) -> None:
+    by_id = exchange.version >= FIRST_WITH_IDS
+    wanted = await _distinct(_wanted(request, by_id))
+    forgotten = [*dict.fromkeys(_forgotten(request, by_id))]
+    many = len(wanted) + len(forgotten)
+    context = _begin(services, exchange, request, wanted, forgotten, many)
+    if context is not None:
+        await _respond_to_large(services, exchange, request, context)
+
+
+async def _distinct(wanted: Iterable[PartitionRequest]) -> list[PartitionRequest]:
+    """Each partition once, as it is named last."""
+    slices, following = TimeSlices(), iter(wanted)
+    distinct: dict[PartitionKey, PartitionRequest] = {}
+    while some := list(islice(following, MANY)):
+        distinct.update({(each.topic, each.partition): each for each in some})
+        await slices.give_way()
+    return list(distinct.values())
+
+
+def _begin(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    wanted: Iterable[PartitionRequest],
+    forgotten: Iterable[PartitionKey],
+    many: int = 0,
+) -> FetchContext | None:
+    """None if the session is at fault: the response is sent."""
+    try:
+        return services.fetch_sessions.begin(
+            getattr(request, "session_id", NO_SESSION),
+            getattr(request, "session_epoch", FINAL_EPOCH),
+            wanted,
+            forgotten,
+            by_id=exchange.version >= FIRST_WITH_IDS,
+            now=services.clock.now(),
+            more=many,
+        )
+    except KafkaError as error:
+        exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))
+        return None
 
 
 def _wanted(request: Any, by_id: bool) -> Iterator[PartitionRequest]:
@@ -119,6 +175,78 @@ def _respond(exchange: Exchange, request: Any, context: FetchContext) -> None:
     body = pack(
         exchange.version, partitions, session_id=session_id, isolation_level=isolation_level
     )
+    exchange.respond_encoded(body, {each.error for each in partitions})
+
+
+async def _respond_to_large(
+    services: Services, exchange: Exchange, request: Any, context: FetchContext
+) -> None:
+    """Read very many partitions in slices, again and again until it is enough or the time is up.
+
+    Each slice is watched before others have their turn, so no append is missed: if one came during
+    a pass, another pass follows at once. So many partitions that no session takes them are not
+    watched, but read again after `UNWATCHED_S`.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.max_wait.total_seconds()
+    try:
+        while True:
+            await asyncio.sleep(0)
+            limits, changes = _limits(services, exchange, request), context.changes
+            due = context.due
+            watched = len(due) <= MAX_PARTITIONS_OF_SESSION
+            reading = await _read_in_slices(services, context, limits, due, watched=watched)
+            await asyncio.sleep(0)
+            if _is_enough(reading, limits, context) or loop.time() >= deadline:
+                context.took(reading.partitions)
+                await _respond_in_thread(services, exchange, request, context)
+                return
+            missing = limits.min_bytes - reading.size
+            del reading
+            if not watched:
+                await asyncio.sleep(min(UNWATCHED_S, deadline - loop.time()))
+            elif context.changes == changes:
+                await context.more(missing, deadline)
+    finally:
+        context.close()
+
+
+async def _read_in_slices(
+    services: Services,
+    context: FetchContext,
+    limits: FetchLimits,
+    due: Sequence[PartitionRequest],
+    *,
+    watched: bool,
+) -> ReadResult:
+    """One pass over what is due."""
+    slices = TimeSlices()
+    partitions: list[FetchPartitionData] = []
+    size, failed, waitable = 0, False, False
+    for start in range(0, len(due), AT_ONCE):
+        await slices.give_way()
+        reading = read_all(services.topics, due[start : start + AT_ONCE], limits, size)
+        if watched:
+            context.took(reading.partitions)
+            context.watch()
+        partitions += reading.partitions
+        size += reading.size
+        failed, waitable = failed or reading.failed, waitable or reading.waitable
+    return ReadResult(partitions, size, failed, waitable)
+
+
+async def _respond_in_thread(
+    services: Services, exchange: Exchange, request: Any, context: FetchContext
+) -> None:
+    session_id, partitions = context.finish(settle=False)
+    encode = partial(
+        pack,
+        exchange.version,
+        partitions,
+        session_id=session_id,
+        isolation_level=request.isolation_level,
+    )
+    body = await services.heavy_work.run(lambda: joined(encode()))
     exchange.respond_encoded(body, {each.error for each in partitions})
 
 

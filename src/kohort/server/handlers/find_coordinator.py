@@ -9,10 +9,12 @@ share key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
 import re
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -21,19 +23,25 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Respond with this node, or 42, for every key."""
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:
         coordinator = _coordinator(services, request.key, key_type, version)
         exchange.respond(response(exchange.api_key, version, **coordinator))
-    else:
-        keys = request.coordinator_keys
-        coordinators = [
-            {"key": key} | _coordinator(services, key, key_type, version) for key in keys
-        ]
-        exchange.respond(response(exchange.api_key, version, coordinators=coordinators))
+        return None
+    return respond_in_steps(services, exchange, _steps(services, request, version))
+
+
+def _steps(services: Services, request: Any, version: int) -> Steps:
+    coordinators = []
+    for key in request.coordinator_keys:
+        coordinators.append({"key": key} | _coordinator(services, key, request.key_type, version))
+        yield
+    return {"coordinators": coordinators}
 
 
 def _coordinator(services: Services, key: str, key_type: int, version: int) -> dict[str, Any]:

@@ -7,10 +7,10 @@ to do instead.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     ConfigChange,
     Operation,
@@ -18,19 +18,23 @@ from kohort.server.config import (
     altered_topic_configs,
     validate_broker_id,
 )
+from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
 
-API_KEY = 44
+MAX_CONFIGS: Final = 1_000
+"""Configs of a resource that are looked at; a topic has fewer."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    results = [_result(services, request, each, times) for each in request.resources]
-    exchange.respond(
-        response(API_KEY, exchange.version, responses=await services.topics.confirmed(results))
-    )
+    times = await counted((each.resource_type, each.resource_name) for each in request.resources)
+    slices, results = TimeSlices(), []
+    for each in request.resources:
+        results.append(_result(services, request, each, times))
+        await slices.give_way()
+    results = await services.topics.confirmed(results)
+    await respond_large(services, exchange, {"responses": results}, len(results))
 
 
 def _result(
@@ -48,7 +52,8 @@ def _result(
 
 
 def _alter(services: Services, request: Any, resource: Any) -> None:
-    changes = [_change(each) for each in resource.configs]
+    # So many have a duplicate or an unknown name among them.
+    changes = [_change(each) for each in resource.configs[:MAX_CONFIGS]]
     match resource.resource_type:
         case ResourceType.TOPIC:
             _alter_topic(services, resource.resource_name, changes, request.validate_only)

@@ -6,7 +6,8 @@ names the protocol type and has null where no protocol was chosen (KIP-559), "" 
 the reason (KIP-800), v9 SkipAssignment.
 """
 
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
@@ -14,6 +15,12 @@ from kohort.protocol import response_fast_path
 from kohort.server.handlers import cut_reason, milliseconds
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+
+MAX_PROTOCOLS: Final = 1_000
+"""Protocols of a member that take part in the vote; every join of the group looks at all of them.
+
+Clients offer the assignors that they have, two or three.
+"""
 
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -33,7 +40,9 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             member_id=request.member_id,
             instance_id=request.group_instance_id if version >= 5 else None,
             protocol_type=request.protocol_type,
-            protocols=tuple((each.name, each.metadata) for each in request.protocols),
+            protocols=tuple(
+                (each.name, each.metadata) for each in islice(request.protocols, MAX_PROTOCOLS)
+            ),
             reason=cut_reason(request.reason) if version >= 8 else None,
             fresh_id="" if request.member_id else services.new_id(),
             connection=exchange.connection,

@@ -5,18 +5,30 @@ member id or instance id (KIP-345), with an error for each; v4 is flexible; v5 b
 (KIP-800).
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
-from kohort.coordinator.responses import NONE, LeaveGroupResponse
+from kohort.coordinator.responses import NONE, LeaveGroupResponse, LeftMember
 from kohort.protocol.messages import response as new_response
 from kohort.server.handlers import cut_reason
+from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+TOGETHER: Final = 500
+"""Members that leave by one decision of the shard, and so cause at most one rebalance."""
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
+    if exchange.version >= 3 and len(request.members) > TOGETHER:
+        return _leave_in_parts(services, exchange, request)
     services.groups.submit(
         LeaveGroup(
             request_id=exchange.callback(_respond),
@@ -25,18 +37,44 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             members=_members(exchange.version, request),
         )
     )
+    return None
+
+
+async def _leave_in_parts(services: Services, exchange: Exchange, request: Any) -> None:
+    """Have `TOGETHER` members leave after the others: each part is one decision of the shard."""
+    following, members = iter(request.members), []
+    error = NONE
+    while error is NONE and (some := tuple(islice(following, TOGETHER))):
+        (response,) = await ask_each(services, [partial(_part, exchange.version, request, some)])
+        error = response.error
+        members += response.members
+        await asyncio.sleep(0)
+    fields = {"error_code": error, "members": map(_member, members)}
+    await respond_large(services, exchange, fields, len(members))
+
+
+def _part(
+    version: int, request: Any, members: Sequence[Any], respond: Callable[[Any], None]
+) -> LeaveGroup:
+    return LeaveGroup(
+        request_id=respond,
+        version=version,
+        group=request.group_id,
+        members=tuple(_leaving(version, each) for each in members),
+    )
 
 
 def _members(version: int, request: Any) -> tuple[LeavingMember, ...]:
     if version < 3:
         return (LeavingMember(member_id=request.member_id, instance_id=None),)
-    return tuple(
-        LeavingMember(
-            member_id=each.member_id,
-            instance_id=each.group_instance_id,
-            reason=cut_reason(each.reason) if version >= 5 else None,
-        )
-        for each in request.members
+    return tuple(_leaving(version, each) for each in request.members)
+
+
+def _leaving(version: int, each: Any) -> LeavingMember:
+    return LeavingMember(
+        member_id=each.member_id,
+        instance_id=each.group_instance_id,
+        reason=cut_reason(each.reason) if version >= 5 else None,
     )
 
 
@@ -47,12 +85,13 @@ def _respond(exchange: Exchange, response: LeaveGroupResponse) -> None:
             error = response.members[0].error
         exchange.respond(new_response(exchange.api_key, version, error_code=error))
         return
-    members = [
-        {
-            "member_id": each.member_id,
-            "group_instance_id": each.instance_id,
-            "error_code": each.error,
-        }
-        for each in response.members
-    ]
+    members = map(_member, response.members)
     exchange.respond(new_response(exchange.api_key, version, error_code=error, members=members))
+
+
+def _member(of: LeftMember) -> dict[str, Any]:
+    return {
+        "member_id": of.member_id,
+        "group_instance_id": of.instance_id,
+        "error_code": of.error,
+    }

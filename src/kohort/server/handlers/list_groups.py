@@ -4,38 +4,54 @@ v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (
 (KIP-848).
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
 
+from kohort.coordinator.admin import GROUP_TYPE
+from kohort.coordinator.classic import State
 from kohort.coordinator.requests import ListGroups
-from kohort.coordinator.responses import ListGroupsResponse
-from kohort.protocol.messages import response as new_response
+from kohort.coordinator.responses import ListedGroup
+from kohort.server.handlers.in_steps import ask_each, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+KNOWN: Final = (*(state.lower() for state in State), GROUP_TYPE)
+"""Names of states and types that a group may have."""
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to all shards."""
     version = exchange.version
-    services.groups.submit(
-        ListGroups(
-            request_id=exchange.callback(_respond),
-            states=request.states_filter if version >= 4 else (),
-            types=request.types_filter if version >= 5 else (),
-        )
-    )
+    states = await _known(request.states_filter) if version >= 4 else ()
+    types = await _known(request.types_filter) if version >= 5 else ()
+    new_request = partial(_request, states, types)
+    (listed,) = await ask_each(services, [new_request])
+    fields = {"error_code": listed.error, "groups": map(_row, listed.groups)}
+    await respond_large(services, exchange, fields, len(listed.groups))
 
 
-def _respond(exchange: Exchange, response: ListGroupsResponse) -> None:
-    groups = [
-        {
-            "group_id": each.group,
-            "protocol_type": each.protocol_type,
-            "group_state": each.state,
-            "group_type": each.type,
-        }
-        for each in response.groups
-    ]
-    entity = new_response(
-        exchange.api_key, exchange.version, error_code=response.error, groups=groups
-    )
-    exchange.respond(entity)
+def _request(
+    states: tuple[str, ...], types: tuple[str, ...], respond: Callable[[Any], None]
+) -> ListGroups:
+    return ListGroups(request_id=respond, states=states, types=types)
+
+
+async def _known(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of a filter that a group may have, or one that none has: the filter lists nothing.
+
+    The filter is empty, and lists everything, only if it has no names at all.
+    """
+    if len(names) <= len(KNOWN):
+        return tuple(names)
+    times = await counted(name.lower() for name in names)
+    return tuple(name for name in KNOWN if name in times) or (names[0],)
+
+
+def _row(of: ListedGroup) -> dict[str, Any]:
+    return {
+        "group_id": of.group,
+        "protocol_type": of.protocol_type,
+        "group_state": of.state,
+        "group_type": of.type,
+    }

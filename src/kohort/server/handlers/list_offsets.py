@@ -7,20 +7,25 @@ tiered here: all of it is local.
 """
 
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.protocol.messages import response
 from kohort.runtime.lookups import look_up
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import (
+    AT_ONCE,
+    Steps,
+    counted,
+    in_slices,
+    respond_in_steps,
+    respond_large,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import LEADER_EPOCH, judge
-
-API_KEY = 2
 
 
 class SpecialTimestamp(IntEnum):
@@ -62,45 +67,40 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     """Respond at once with ends of logs; records are looked for in slices."""
-    times = Counter(
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    )
-    searches = [
-        (topic.name, each)
-        for topic in request.topics
-        for each in topic.partitions
-        if _is_search(each.timestamp) and times[topic.name, each.partition_index] == 1
-    ]
-    if searches:
-        return _look_up_and_respond(services, exchange, request, times, searches)
-    _respond(services, exchange, request, times, {})
-    return None
+    if sum(1 + len(topic.partitions) for topic in request.topics) > AT_ONCE or any(
+        _is_search(each.timestamp) for topic in request.topics for each in topic.partitions
+    ):
+        return _look_up_and_respond(services, exchange, request)
+    times = Counter(_named(request))
+    return respond_in_steps(services, exchange, _steps(services, exchange, request, times, {}))
 
 
-async def _look_up_and_respond(
-    services: Services,
-    exchange: Exchange,
-    request: Any,
-    times: Counter[tuple[str, int]],
-    searches: Sequence[tuple[str, Any]],
-) -> None:
-    slices = TimeSlices()
+def _named(request: Any) -> Iterator[tuple[str, int]]:
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield topic.name, each.partition_index
+
+
+async def _look_up_and_respond(services: Services, exchange: Exchange, request: Any) -> None:
+    slices, times = TimeSlices(), await counted(_named(request))
     placed: Placed = {}
-    for topic, wanted in searches:
-        placed[topic, wanted.partition_index] = await _look_up(
-            services, exchange, topic, wanted, slices
-        )
-        await slices.give_way()
-    _respond(services, exchange, request, times, placed)
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if _is_search(wanted.timestamp) and times[key] == 1:
+                placed[key] = await _look_up(services, exchange, topic.name, wanted, slices)
+            await slices.give_way()
+    fields = await in_slices(_steps(services, exchange, request, times, placed))
+    await respond_large(services, exchange, fields, len(request.topics) + len(times))
 
 
-def _respond(
+def _steps(
     services: Services,
     exchange: Exchange,
     request: Any,
     times: Counter[tuple[str, int]],
     placed: Placed,
-) -> None:
+) -> Steps:
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in request.topics:
         found_by_partition = topics.setdefault(topic.name, {})
@@ -114,17 +114,13 @@ def _respond(
                 "partition_index": each.partition_index,
                 **found._asdict(),
             }
-    exchange.respond(
-        response(
-            API_KEY,
-            exchange.version,
-            topics=[
-                {"name": name, "partitions": found_by_partition.values()}
-                for name, found_by_partition in topics.items()
-                if found_by_partition
-            ],
-        )
-    )
+            yield
+    entries = []
+    for name, found_by_partition in topics.items():
+        if found_by_partition:
+            entries.append({"name": name, "partitions": found_by_partition.values()})
+        yield
+    return {"topics": entries}
 
 
 async def _look_up(

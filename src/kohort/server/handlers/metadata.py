@@ -8,14 +8,18 @@ Kafka responds UNKNOWN_TOPIC_OR_PARTITION to the first request for a topic that 
 create, and clients retry. Here the topic exists before the response is sent, which describes it.
 """
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import counted, in_slices, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from kohort.server.services import Services
@@ -32,6 +36,10 @@ API_KEY = 3
 FIRST_WITH_IDS = 12
 AT_ONCE = 100
 """Topics that are described and encoded in one turn."""
+PARTITIONS_AT_ONCE = 1_000
+"""Partitions that are encoded in one turn; a topic with more is encoded in a thread."""
+MANY = 1_000
+"""Topics of a request that are looked at in one turn."""
 FIRST_FLEXIBLE = 9
 ALWAYS_CREATES = 3
 """Last version in which a client cannot forbid the creation of what it asks for."""
@@ -40,8 +48,10 @@ ALWAYS_CREATES = 3
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if len(request.topics or ()) > MANY:
+        return _handle_many(services, exchange, request)
     if _is_malformed(request, exchange.version):
-        exchange.respond(_refusal(exchange.version, request))
+        exchange.respond(response(API_KEY, exchange.version, **_refusal(request)))
         return None
     question = (API_KEY, exchange.version, request)
     known = services.topics.responses.get(question)
@@ -53,6 +63,56 @@ def handle(
     ):
         return _create_and_respond(services, exchange, request, missing)
     return _respond(services, exchange, request, {})
+
+
+async def _handle_many(services: Services, exchange: Exchange, request: Any) -> None:
+    """`handle` of a request with so many topics that each look at all of them is in slices."""
+    version = exchange.version
+    if await in_slices(_look_for_malformed(request, version)):
+        await respond_in_thread(services, exchange, partial(_refusal, request))
+        return
+    # A topic that is named again is described once.
+    times = await counted((each.name, getattr(each, "topic_id", None)) for each in request.topics)
+    request = await services.heavy_work.run(partial(_only, request, times))
+    missing: list[str] = []
+    if _may_create(services, version, request):
+        missing = await in_slices(_look_for_missing(services, request.topics))
+    if missing:
+        await _create_and_respond(services, exchange, request, missing)
+        return
+    later = _respond(services, exchange, request, {})
+    if later is not None:
+        await later
+
+
+def _look_for_malformed(request: Any, version: int) -> Generator[None, None, bool]:
+    for topic in request.topics:
+        if _is_malformed_topic(topic, version):
+            return True
+        yield
+    return False
+
+
+def _look_for_missing(
+    services: Services, wanted: Iterable[Any]
+) -> Generator[None, None, list[str]]:
+    missing = []
+    for each in wanted:
+        missing += _missing_topics(services, (each,))
+        yield
+    return missing
+
+
+def _only(request: Any, times: Mapping[tuple[str | None, UUID | None], int]) -> Any:
+    """The request with each topic once, in the order in which they are named first."""
+    left = set(times)
+    topics = []
+    for each in request.topics:
+        key = (each.name, getattr(each, "topic_id", None))
+        if key in left:
+            left.remove(key)
+            topics.append(each)
+    return replace(request, topics=tuple(topics))
 
 
 async def _create_and_respond(
@@ -80,14 +140,18 @@ async def _create_and_respond(
 
 
 def _is_malformed(request: Any, version: int) -> bool:
-    if version < 10 or request.topics is None:
+    return any(_is_malformed_topic(each, version) for each in request.topics or ())
+
+
+def _is_malformed_topic(topic: Any, version: int) -> bool:
+    if version < 10:
         return False
     if version < FIRST_WITH_IDS:  # the fields are there, but Kafka has never served them
-        return any(each.topic_id is not None or each.name is None for each in request.topics)
-    return any(each.topic_id is None and each.name is None for each in request.topics)
+        return topic.topic_id is not None or topic.name is None
+    return topic.topic_id is None and topic.name is None
 
 
-def _refusal(version: int, request: Any) -> Any:
+def _refusal(request: Any) -> dict[str, Any]:
     topics = [
         {
             "error_code": ErrorCode.invalid_request,
@@ -96,15 +160,14 @@ def _refusal(version: int, request: Any) -> Any:
         }
         for each in request.topics
     ]
-    return response(
-        API_KEY, version, topics=topics, controller_id=-1, error_code=ErrorCode.invalid_request
-    )
+    return {"topics": topics, "controller_id": -1, "error_code": ErrorCode.invalid_request}
 
 
 def _may_create(services: Services, version: int, request: Any) -> bool:
     allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
-    by_name = request.topics and not any(getattr(each, "topic_id", None) for each in request.topics)
-    return bool(allowed and by_name and services.config["auto.create.topics.enable"])
+    if not allowed or not request.topics or not services.config["auto.create.topics.enable"]:
+        return False
+    return not any(getattr(each, "topic_id", None) for each in request.topics)
 
 
 def _missing_topics(services: Services, wanted: Iterable[Any]) -> list[str]:
@@ -120,12 +183,29 @@ def _respond(
     services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
 ) -> Coroutine[Any, Any, None] | None:
     entries = _entries(services, exchange.version, request, refused)
-    first = list(islice(entries, AT_ONCE))
-    following = next(entries, None)
-    if following is not None:
-        return _respond_in_slices(services, exchange, request, chain(first, (following,), entries))
-    _end(services, exchange, request, first, _encode(services, exchange.version, request, first))
+    first = _some(entries)
+    following = tuple(islice(entries, 1))
+    if following or _partitions(first) > PARTITIONS_AT_ONCE:
+        return _respond_in_slices(services, exchange, request, chain(first, following, entries))
+    body = _encode(services, exchange.version, request, first)
+    _end(services, exchange, request, len(first), _errors(first), body)
     return None
+
+
+def _some(entries: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The next entries, as many as are encoded in one turn."""
+    some: list[dict[str, Any]] = []
+    partitions = 0
+    for entry in entries:
+        some.append(entry)
+        partitions += len(entry.get("partitions", ()))
+        if len(some) >= AT_ONCE or partitions >= PARTITIONS_AT_ONCE:
+            break
+    return some
+
+
+def _partitions(entries: Iterable[dict[str, Any]]) -> int:
+    return sum(len(entry.get("partitions", ())) for entry in entries)
 
 
 async def _respond_in_slices(
@@ -134,25 +214,30 @@ async def _respond_in_slices(
     """Encode some topics after the other, giving way in between, and join their bytes."""
     version, cleared = exchange.version, services.topics.responses.cleared
     empty = _encode(services, version, request, [])
-    pieces, found = [], []
+    pieces, described = [], 0
+    errors: set[ErrorCode] = set()
     slices = TimeSlices()
     start = 0
-    while some := list(islice(entries, AT_ONCE)):
-        encoded = _encode(services, version, request, some)
+    while some := _some(entries):
+        encode_some = partial(_encode, services, version, request, some)
+        large = _partitions(some) > PARTITIONS_AT_ONCE
+        encoded = await services.heavy_work.run(encode_some) if large else encode_some()
         # The number of topics is below 126: the last byte of it is the first one that differs.
         start = start or next(at for at, byte in enumerate(empty) if encoded[at] != byte) + 1
         pieces.append(encoded[start : len(encoded) - (len(empty) - start)])
-        found += [entry.get("error_code", ErrorCode.none) for entry in some]
+        described += len(some)
+        errors |= _errors(some)
         await slices.give_way()
     flexible = version >= FIRST_FLEXIBLE
     head = empty[: start - (1 if flexible else 4)]
-    count = (pack_compact_array if flexible else pack_array)(len(found))
+    count = (pack_compact_array if flexible else pack_array)(described)
     body = b"".join((head, count, *pieces, empty[start:]))
     _end(
         services,
         exchange,
         request,
-        [{"error_code": error} if error else {} for error in found],
+        described,
+        errors,
         body,
         keep=services.topics.responses.cleared == cleared,
     )
@@ -176,18 +261,23 @@ def _encode(services: Services, version: int, request: Any, entries: list[dict[s
     )
 
 
+def _errors(entries: Iterable[dict[str, Any]]) -> set[ErrorCode]:
+    return {entry["error_code"] for entry in entries if "error_code" in entry}
+
+
 def _end(
     services: Services,
     exchange: Exchange,
     request: Any,
-    entries: list[dict[str, Any]],
+    described: int,
+    errors: set[ErrorCode],
     body: bytes,
     *,
     keep: bool = True,
 ) -> None:
-    errors = {entry["error_code"] for entry in entries if "error_code" in entry}
     # A request that names a topic many times is not to be kept.
-    if keep and not errors and len(request.topics or ()) <= len(entries):
+    asked = len(request.topics or ())
+    if keep and not errors and asked <= described and asked <= MANY:
         services.topics.responses.put((API_KEY, exchange.version, request), body)
     exchange.respond_encoded(body, errors)
 
@@ -210,22 +300,32 @@ def _found(
     if wanted is None or (version == 0 and not wanted):
         yield from (describe(topic, node_id) for topic in tuple(topics.all()))
         return
-    ids = dict.fromkeys(
-        each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None
-    )
-    if ids:
-        for topic_id in ids:
+    if any(getattr(each, "topic_id", None) is not None for each in wanted):
+        ids = (getattr(each, "topic_id", None) for each in wanted)
+        for topic_id in _distinct(each for each in ids if each is not None):
             topic = topics.by_id(topic_id)
             unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
             yield unknown if topic is None else describe(topic, node_id)
         return
-    for name in dict.fromkeys(each.name for each in wanted):
+    for name in _distinct(each.name for each in wanted):
         topic = topics.get(name)
         yield (
             _missing(name, refused.get(name))
             if topic is None or name in refused
             else describe(topic, node_id)
         )
+
+
+T = TypeVar("T")
+
+
+def _distinct(items: Iterable[T]) -> Iterator[T]:
+    """Each item once, in the order of their first occurrences, one by one."""
+    seen: set[T] = set()
+    for item in items:
+        if item not in seen:
+            seen.add(item)
+            yield item
 
 
 def describe(topic: Topic, node_id: int) -> dict[str, Any]:

@@ -14,47 +14,106 @@ split into columns, one value for each partition, and stays in columns up to the
 (`_from_bytes`).
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import lru_cache, partial
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from kohort.coordinator.offsets import LEAST_RECORD_BYTES
 from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.request_fast_path import Columns, read_member, read_offset_commit
 from kohort.server.handlers import milliseconds
+from kohort.server.handlers.in_steps import ask_each, in_slices
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.types import TopicPartition
+
+Existing: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
+"""Returns the offsets of partitions that exist, after a step for each of them."""
+
+AT_ONCE: Final = 2_000
+"""Partitions of a decoded request that are looked at in one turn."""
+FAST_PATH_BYTES: Final = 512 * 1024
+"""Larger requests are decoded in the thread for heavy work."""
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
-    version = exchange.version
     responses = PartitionResponses()
-    offsets = _existing(services, version, request, responses)
-    if not offsets:
-        _respond(exchange, responses, OffsetCommitResponse(()))
-        return
-    services.groups.submit(
-        OffsetCommit(
-            request_id=exchange.callback(_respond, responses),
-            version=version,
-            group=request.group_id,
-            generation=request.generation_id_or_member_epoch,
-            member_id=request.member_id,
-            instance_id=request.group_instance_id if version >= 7 else None,
-            offsets=offsets,
-            retention_ms=milliseconds(request.retention_time) if version <= 4 else -1,
-        )
+    steps = _existing(services, exchange.version, request, responses)
+    try:
+        for _ in range(AT_ONCE):
+            next(steps)
+    except StopIteration as end:
+        offsets: tuple[OffsetToCommit, ...] = end.value
+        if offsets:
+            respond = exchange.callback(_respond, responses)
+            services.groups.submit(_commit(exchange.version, request, offsets, respond))
+        else:
+            _respond(exchange, responses, OffsetCommitResponse(()))
+        return None
+    return _commit_large(services, exchange, request, responses, steps)
+
+
+async def _commit_large(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    responses: PartitionResponses,
+    steps: "Existing",
+) -> None:
+    offsets = await in_slices(steps)
+    response = OffsetCommitResponse(())
+    if offsets:
+        # More than that is refused as a whole, with one error for all partitions.
+        most = services.config["message.max.bytes"] // LEAST_RECORD_BYTES + 1
+        new_request = partial(_commit, exchange.version, request, offsets[:most])
+        (response,) = await ask_each(services, [new_request])
+    encode = partial(_encoded_large, exchange.version, responses, response, offsets)
+    exchange.respond_encoded(*await services.heavy_work.run(encode))
+
+
+def _encoded_large(
+    version: int,
+    responses: PartitionResponses,
+    response: OffsetCommitResponse,
+    offsets: Sequence[OffsetToCommit],
+) -> tuple[bytes, set[int]]:
+    results = list(response.results)
+    for each in offsets[len(results) :]:
+        results.append((TopicPartition(each.topic, each.partition), results[0][1]))
+    return _encoded(version, responses, OffsetCommitResponse(tuple(results)))
+
+
+def _commit(
+    version: int,
+    request: Any,
+    offsets: tuple[OffsetToCommit, ...],
+    respond: Callable[[OffsetCommitResponse], None],
+) -> OffsetCommit:
+    return OffsetCommit(
+        request_id=respond,
+        version=version,
+        group=request.group_id,
+        generation=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id if version >= 7 else None,
+        offsets=offsets,
+        retention_ms=milliseconds(request.retention_time) if version <= 4 else -1,
     )
 
 
 def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
     """Handle a usual request; False, and nothing was done, for any other."""
+    if len(frame) > FAST_PATH_BYTES:
+        return False
     by_id = exchange.version >= 10
     read = read_offset_commit(frame, body_at, by_id=by_id)
     if read is None:
@@ -119,9 +178,10 @@ def _respond_columns(exchange: Exchange, topics: Sequence[Columns], error: Error
 
 def _existing(
     services: Services, version: int, request: Any, responses: PartitionResponses
-) -> tuple[OffsetToCommit, ...]:
+) -> "Existing":
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
+        yield
         topic_id: UUID | None = asked.topic_id if version >= 10 else None
         topic = (
             services.topics.get(asked.name)
@@ -137,34 +197,40 @@ def _existing(
             )
             responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
             continue
-        count = len(topic.partitions)
-        here = [each for each in asked.partitions if 0 <= each.partition_index < count]
-        if len(here) < len(asked.partitions):
-            missing = (
-                p.partition_index for p in asked.partitions if not 0 <= p.partition_index < count
-            )
-            responses.add_errors(key, missing, ErrorCode.unknown_topic_or_partition)
-        responses.expect(key, len(here))
         # The id goes with every offset, so that one of a topic deleted since is never taken for its
         # namesake's.
         name, id_, has_epoch = topic.name, topic.id, version >= 6
-        offsets += [
-            OffsetToCommit(
-                name,
-                each.partition_index,
-                each.committed_offset,
-                each.committed_leader_epoch if has_epoch else -1,
-                each.committed_metadata,
-                id_,
+        count, before, missing = len(topic.partitions), len(offsets), []
+        for each in asked.partitions:
+            yield
+            if not 0 <= each.partition_index < count:
+                missing.append(each.partition_index)
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    name,
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch if has_epoch else -1,
+                    each.committed_metadata,
+                    id_,
+                )
             )
-            for each in here
-        ]
+        if missing:
+            responses.add_errors(key, missing, ErrorCode.unknown_topic_or_partition)
+        responses.expect(key, len(offsets) - before)
     return tuple(offsets)
 
 
 def _respond(
     exchange: Exchange, responses: PartitionResponses, response: OffsetCommitResponse
 ) -> None:
+    exchange.respond_encoded(*_encoded(exchange.version, responses, response))
+
+
+def _encoded(
+    version: int, responses: PartitionResponses, response: OffsetCommitResponse
+) -> tuple[bytes, set[int]]:
     topics = responses.merged_with(response.results)
-    errors = {error for _, _, partitions in topics for _, error in partitions}
-    exchange.respond_encoded(response_fast_path.offset_commit(exchange.version, topics), errors)
+    errors: set[int] = {error for _, _, partitions in topics for _, error in partitions}
+    return response_fast_path.offset_commit(version, topics), errors

@@ -10,7 +10,8 @@ entry from v8.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -18,10 +19,11 @@ from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.error_codes import errors_in
-from kohort.protocol.messages import encode
+from kohort.protocol.messages import encode, encode_in_pieces
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int16
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask_each, in_slices
 from kohort.server.net import Exchange
 from kohort.server.responses import pack_topics
 from kohort.server.services import Services
@@ -52,6 +54,8 @@ def handle(
         return _fetch_many(services, exchange, request)
     if asked[0].topics is None:
         return _fetch_everything(services, exchange, request, asked[0])
+    if _is_large(asked[0]):
+        return _fetch_large(services, exchange, request, asked[0])
     group = _Group(services, version, asked[0])
     _submit(services, request, version, group, exchange.callback(_respond, group))
     return None
@@ -87,7 +91,7 @@ async def _fetch_everything(
     """Fetch all offsets of one group, which may be very many: they are encoded in slices."""
     version = exchange.version
     group = _Group(services, version, asked)
-    response = await _fetched(services, request, version, group)
+    response = await _fetched(services, request, version, group, asked)
     if isinstance(response.offsets, tuple):
         _respond(exchange, group, response)
         return
@@ -100,6 +104,65 @@ async def _fetch_everything(
     exchange.respond_encoded(pieces)
 
 
+def _is_large(asked: Any) -> bool:
+    """Whether so many partitions are named that the shard is asked for some after the others."""
+    topics = asked.topics or ()
+    return len(topics) > AT_ONCE or sum(len(each.partition_indexes) for each in topics) > AT_ONCE
+
+
+async def _fetch_large(services: Services, exchange: Exchange, request: Any, asked: Any) -> None:
+    group = _Group(services, exchange.version, asked)
+    response = await _fetched_in_parts(services, request, exchange.version, group)
+    encode_response = partial(
+        _encoded_in_pieces, exchange.api_key, exchange.version, group, response
+    )
+    body, errors = await services.heavy_work.run(encode_response)
+    exchange.respond_encoded(body, errors)
+
+
+def _encoded_in_pieces(
+    api_key: int, version: int, group: "_Group", response: OffsetFetchResponse
+) -> tuple[list[bytes], set[int]]:
+    entry = group.entry(response)
+    entity = new_response(api_key, version, **({"groups": [entry]} if version >= 8 else entry))
+    return encode_in_pieces(entity), errors_in(entity)
+
+
+async def _fetched_in_parts(
+    services: Services, request: Any, version: int, group: "_Group"
+) -> OffsetFetchResponse:
+    """The response of the shard, which is asked for `AT_ONCE` partitions after the others."""
+    wanted = await in_slices(group.wanted())
+    topic_ids = group.topic_ids()
+    require_stable = request.require_stable if version >= 7 else False
+    offsets: list[FetchedOffset] = []
+    for start in range(0, max(len(wanted), 1), AT_ONCE):
+        some = tuple(wanted[start : start + AT_ONCE])
+        part = partial(_part, group.id, some, require_stable, topic_ids)
+        (response,) = await ask_each(services, [part])
+        if response.error is not NONE:
+            return OffsetFetchResponse(error=response.error)
+        offsets += response.offsets
+        await asyncio.sleep(0)
+    return OffsetFetchResponse(offsets=tuple(offsets))
+
+
+def _part(
+    group: str,
+    partitions: tuple[TopicPartition, ...],
+    require_stable: bool,
+    topic_ids: Mapping[str, UUID],
+    respond: Callable[[Any], None],
+) -> OffsetFetch:
+    return OffsetFetch(
+        request_id=respond,
+        group=group,
+        partitions=partitions,
+        require_stable=require_stable,
+        topic_ids=topic_ids,
+    )
+
+
 async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> None:
     """Fetch one group after the other, each encoded before the next, giving way in between.
 
@@ -107,35 +170,42 @@ async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> N
     not become hundreds of megabytes.
     """
     slices = TimeSlices()
-    pieces: list[bytes] = [_HEAD + pack_compact_array(len(request.groups))]
+    pieces = Pieces(_HEAD + pack_compact_array(len(request.groups)))
     errors: set[int] = set()
     seen: set[str] = set()
-    size = 0
     for asked in request.groups:
         await slices.give_way()
         group = _Group(services, exchange.version, asked)
-        if group.id in seen and size > REPEATED_UP_TO:
+        if group.id in seen and pieces.size > REPEATED_UP_TO:
             response = OffsetFetchResponse(error=ErrorCode.invalid_request)
         else:
-            response = await _fetched(services, request, exchange.version, group)
+            response = await _fetched(services, request, exchange.version, group, asked)
         seen.add(group.id)
         if not isinstance(response.offsets, tuple):
-            packed = await group.pack_everything(response, slices)
-            pieces += packed
-            size += sum(map(len, packed))
+            for piece in await group.pack_everything(response, slices):
+                pieces.append(piece)
             continue
-        fields = {"groups": [group.entry(response)]}
-        alone = new_response(exchange.api_key, exchange.version, **fields)
-        errors |= errors_in(alone)
-        pieces.append(encode(alone)[_BEFORE_GROUP : -len(_TAGS)])
-        size += len(pieces[-1])
+        encode_group = partial(_encoded, exchange.api_key, exchange.version, group, response)
+        many = len(response.offsets) > AT_ONCE
+        alone, found = await services.heavy_work.run(encode_group) if many else encode_group()
+        errors |= found
+        pieces.append(alone[_BEFORE_GROUP : -len(_TAGS)])
     pieces.append(_TAGS)
-    exchange.respond_encoded(pieces, errors)
+    exchange.respond_encoded(list(pieces), errors)
+
+
+def _encoded(
+    api_key: int, version: int, group: "_Group", response: OffsetFetchResponse
+) -> tuple[bytes, set[int]]:
+    alone = new_response(api_key, version, groups=[group.entry(response)])
+    return encode(alone), errors_in(alone)
 
 
 async def _fetched(
-    services: Services, request: Any, version: int, group: "_Group"
+    services: Services, request: Any, version: int, group: "_Group", asked: Any
 ) -> OffsetFetchResponse:
+    if _is_large(asked):
+        return await _fetched_in_parts(services, request, version, group)
     waiter: asyncio.Future[OffsetFetchResponse] = asyncio.get_running_loop().create_future()
 
     def respond(response: OffsetFetchResponse) -> None:
@@ -154,7 +224,7 @@ class _Group:
         self._version = version
         self.id: str = asked.group_id
         self._everything = asked.topics is None
-        self._topics = [(each, self._name(each)) for each in asked.topics or ()]
+        self._topics = asked.topics or ()
 
     def _name(self, topic: Any) -> str | None:
         """None for an id that no topic has."""
@@ -163,8 +233,21 @@ class _Group:
         known = self._services.topics.by_id(topic.topic_id) if topic.topic_id is not None else None
         return None if known is None else known.name
 
-    def _known(self) -> list[tuple[Any, str]]:
-        return [(each, name) for each, name in self._topics if name is not None]
+    def _known(self) -> Iterator[tuple[Any, str]]:
+        for each in self._topics:
+            name = self._name(each)
+            if name is not None:
+                yield each, name
+
+    def wanted(self) -> Generator[None, None, Sequence[TopicPartition]]:
+        """The partitions to ask for, after one step for each of them."""
+        wanted: list[TopicPartition] = []
+        for each, name in self._known():
+            yield
+            for index in each.partition_indexes:
+                wanted.append(TopicPartition(name, index))
+                yield
+        return wanted
 
     def partitions(self) -> tuple[TopicPartition, ...] | None:
         """What to ask the coordinator for, None for everything."""
@@ -207,7 +290,7 @@ class _Group:
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:
             return (
-                [_refused(each, response.error) for each, _ in self._topics]
+                [_refused(each, response.error) for each in self._topics]
                 if self._version == 1
                 else []
             )
@@ -215,8 +298,8 @@ class _Group:
             return self._committed(response.offsets)
         unknown = [
             _refused(each, ErrorCode.unknown_topic_id)
-            for each, name in self._topics
-            if name is None
+            for each in self._topics
+            if self._name(each) is None
         ]
         return [*self._asked_for(response.offsets), *unknown]
 

@@ -3,26 +3,32 @@
 v3 says who asks, which makes no difference without replicas; v4 is flexible.
 """
 
+from collections.abc import Coroutine
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.messages import response
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import LEADER_EPOCH, judge
 
-API_KEY = 23
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    return respond_in_steps(services, exchange, _steps(services, request))
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    topics = [
-        {
-            "topic": topic.topic,
-            "partitions": [_end(services, topic.topic, each) for each in topic.partitions],
-        }
-        for topic in request.topics
-    ]
-    exchange.respond(response(API_KEY, exchange.version, topics=topics))
+def _steps(services: Services, request: Any) -> Steps:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(_end(services, topic.topic, each))
+            yield
+        topics.append({"topic": topic.topic, "partitions": partitions})
+        yield
+    return {"topics": topics}
 
 
 def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:

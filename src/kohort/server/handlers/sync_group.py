@@ -4,17 +4,50 @@ v1 adds the throttle time, v3 static members (KIP-345); v4 is flexible; v5 names
 protocol, for the coordinator to check and to confirm (KIP-559).
 """
 
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
 from kohort.protocol import response_fast_path
+from kohort.server.handlers.in_steps import AT_ONCE, in_slices
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
+    if len(request.assignments) > AT_ONCE:
+        return _submit_later(services, exchange, request)
+    _submit(services, exchange, request, tuple(map(_assignment, request.assignments)))
+    return None
+
+
+async def _submit_later(services: Services, exchange: Exchange, request: Any) -> None:
+    assignments = await in_slices(_assignments(request))
+    _submit(services, exchange, request, assignments)
+
+
+def _assignments(request: Any) -> Generator[None, None, tuple[tuple[str, bytes], ...]]:
+    assignments = []
+    for each in request.assignments:
+        assignments.append(_assignment(each))
+        yield
+    return tuple(assignments)
+
+
+def _assignment(of: Any) -> tuple[str, bytes]:
+    return of.member_id, of.assignment
+
+
+def _submit(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    assignments: tuple[tuple[str, bytes], ...],
+) -> None:
     version = exchange.version
     services.groups.submit(
         SyncGroup(
@@ -26,7 +59,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             instance_id=request.group_instance_id if version >= 3 else None,
             protocol_type=request.protocol_type if version >= 5 else None,
             protocol_name=request.protocol_name if version >= 5 else None,
-            assignments=tuple((each.member_id, each.assignment) for each in request.assignments),
+            assignments=assignments,
         )
     )
 

@@ -319,8 +319,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._serve(alone)
         except MalformedError as error:
-            self._metrics.malformed += 1
-            self.hang_up(str(error), logging.WARNING)
+            self._refuse(error)
         except Exception as error:  # a handler's bug must reach neither the loop nor the terminal
             self.fail(error)
         finally:
@@ -383,8 +382,15 @@ class Connection(asyncio.Protocol):
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, MalformedError):
+            self._refuse(error)
+        elif error is not None:
             self.fail(error)
+
+    def _refuse(self, error: MalformedError) -> None:
+        self._metrics.malformed += 1
+        self.hang_up(str(error), logging.WARNING)
 
     # Bytes
 

@@ -10,19 +10,35 @@ A handler module has `handle(services, exchange, request)` and may have `FAST_PA
 for each version: `(services, exchange, frame, offset of the body) -> whether it took the request`.
 A fast path that returns False has done nothing, and the request is decoded. It may leave a
 `RepeatedRequest` with the exchange.
+
+*Large requests.* A frame of more than `LARGE` bytes is decoded in the thread for heavy work, so
+that the other connections are served meanwhile. Produce is the exception: its bytes are records,
+which are not decoded here. Decoded requests of more than `VERY_LARGE` bytes exist one at a time,
+because they take ten to fifty times the memory of their bytes. One that waits for others (a parked
+JoinGroup, a Fetch that waits for records) does not hold up the next.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
-from kohort.protocol.apis import API_VERSIONS, APIS
-from kohort.protocol.messages import decode_request
+from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.messages import decode_large_request, decode_request
 from kohort.server.net.exchange import Exchange
 from kohort.server.services import Services
 
 Handle: TypeAlias = Callable[[Services, Exchange, Any], Coroutine[Any, Any, None] | None]
 FastPath: TypeAlias = Callable[[Services, Exchange, bytes, int], bool]
+
+LARGE: Final = 16 * 1024
+"""Bytes of a frame that is decoded on the loop; 16,000 empty strings take 10 ms."""
+VERY_LARGE: Final = 1024 * 1024
+"""Bytes of a frame that is decoded beside other decoded requests."""
+
+_PRODUCE: Final = BY_NAME["produce"].key
+_FETCH: Final = BY_NAME["fetch"].key
 
 _SERVED_API_VERSIONS: Final = APIS[API_VERSIONS]
 
@@ -34,6 +50,7 @@ class Dispatcher:
         self._services = services
         self._handlers: dict[int, Handle] = {}
         self._fast_paths: dict[tuple[int, int], FastPath] = {}
+        self._very_large = asyncio.Lock()
 
     def load(self, api_key: int) -> Handle:
         """Import the handler module of an API, if that has not happened yet; its `handle`."""
@@ -61,4 +78,26 @@ class Dispatcher:
         handle = self._handlers.get(api_key) or self.load(api_key)
         if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
             return handle(self._services, exchange, None)
+        if len(frame) > LARGE and api_key != _PRODUCE:
+            return self._handle_large(handle, exchange, frame, body_at)
         return handle(self._services, exchange, decode_request(api_key, version, frame, body_at))
+
+    async def _handle_large(
+        self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
+    ) -> None:
+        if len(frame) <= VERY_LARGE:
+            later = await self._decode_and_handle(handle, exchange, frame, body_at)
+        else:
+            async with self._very_large:
+                later = await self._decode_and_handle(handle, exchange, frame, body_at)
+                if later is not None and exchange.api_key != _FETCH:
+                    await later
+                    return
+        if later is not None:
+            await later
+
+    async def _decode_and_handle(
+        self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
+    ) -> Coroutine[Any, Any, None] | None:
+        decode = partial(decode_large_request, exchange.api_key, exchange.version, frame, body_at)
+        return handle(self._services, exchange, await self._services.heavy_work.run(decode))

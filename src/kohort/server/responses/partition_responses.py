@@ -37,6 +37,16 @@ class PartitionResponses:
         if partitions:
             self._expected.append((topic, partitions))
 
+    @property
+    def elements(self) -> int:
+        """Topics and partitions of the response."""
+        topics = len(self._errors) + len(self._expected)
+        return (
+            topics
+            + sum(map(len, self._errors.values()))
+            + sum(count for _, count in self._expected)
+        )
+
     def merged_with(
         self, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> list[TopicResponse]:

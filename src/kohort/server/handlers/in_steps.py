@@ -1,0 +1,143 @@
+"""Requests with many elements: handled in slices, and their responses encoded in a thread.
+
+A handler of such an API is a generator. It yields after each element of the request, and returns
+the fields of the response. A small request runs to its end at once, without a task.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kohort.coordinator.requests import Request
+from kohort.protocol.error_codes import errors_in
+from kohort.protocol.messages import encode_in_pieces, response
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.net import Exchange
+from kohort.server.responses import ResponseCollector
+from kohort.server.services import Services
+
+AT_ONCE: Final = 500
+"""Elements that are handled and encoded at once; each takes up to 20 µs."""
+_PER_CHECK: Final = 20
+"""Elements between two looks at the time."""
+
+T = TypeVar("T")
+NewRequest: TypeAlias = Callable[[Callable[[Any], None]], Request]
+"""(function that receives the response) -> request to the shard of a group."""
+Fields: TypeAlias = dict[str, Any]
+"""Fields of a response, as `messages.response` takes them."""
+NewFields: TypeAlias = Callable[[], Fields]
+"""Fields that take long to build: the thread calls it."""
+Steps: TypeAlias = Generator[None, None, Fields]
+
+
+def respond_in_steps(
+    services: Services, exchange: Exchange, steps: Steps
+) -> Coroutine[Any, Any, None] | None:
+    """Respond with what `steps` returns: at once, or later if it has more than `AT_ONCE` steps."""
+    try:
+        for _ in range(AT_ONCE):
+            next(steps)
+    except StopIteration as end:
+        exchange.respond(response(exchange.api_key, exchange.version, **end.value))
+        return None
+    return _respond_later(services, exchange, steps)
+
+
+async def _respond_later(services: Services, exchange: Exchange, steps: Steps) -> None:
+    await respond_in_thread(services, exchange, await in_slices(steps))
+
+
+async def in_slices(steps: Generator[None, None, T]) -> T:
+    """What `steps` returns, giving way to others in between."""
+    slices = TimeSlices()
+    while True:
+        try:
+            for _ in range(_PER_CHECK):
+                next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        await slices.give_way()
+
+
+async def counted(items: Iterable[T]) -> "Counter[T]":
+    """How often each of the items occurs, counted in slices."""
+    times: Counter[T] = Counter()
+    slices, following = TimeSlices(), iter(items)
+    while some := tuple(islice(following, AT_ONCE)):
+        times.update(some)
+        await slices.give_way()
+    return times
+
+
+async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[Any]:
+    """The responses of the groups' shards, in order; the requests are submitted in slices."""
+    finished: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def finish(responses: Sequence[Any]) -> None:
+        if not finished.done():  # it is cancelled when the connection is lost
+            finished.set_result(responses)
+
+    collector, slices = ResponseCollector(finish), TimeSlices()
+    for new_request in requests:
+        services.groups.submit(new_request(collector.callback()))
+        await slices.give_way()
+    collector.seal()
+    return list(await finished)
+
+
+async def respond_large(
+    services: Services, exchange: Exchange, fields: Fields | NewFields, elements: int
+) -> None:
+    """Respond with fields that have so many elements: at once, or encoded in the thread."""
+    if elements > AT_ONCE:
+        await respond_in_thread(services, exchange, fields)
+    else:
+        exchange.respond(_entity(exchange.api_key, exchange.version, fields))
+
+
+async def respond_in_thread(
+    services: Services, exchange: Exchange, fields: Fields | NewFields
+) -> None:
+    """Respond with these fields, building and encoding the response in the heavy-work thread."""
+    encode = partial(_encoded, exchange.api_key, exchange.version, fields)
+    body, errors = await services.heavy_work.run(encode)
+    exchange.respond_encoded(body, errors)
+
+
+def _encoded(
+    api_key: int, version: int, fields: Fields | NewFields
+) -> tuple[list[bytes], set[int]]:
+    entity = _entity(api_key, version, fields)
+    return encode_in_pieces(entity), errors_in(entity)
+
+
+def _entity(api_key: int, version: int, fields: Fields | NewFields) -> Any:
+    return response(api_key, version, **(fields if isinstance(fields, dict) else fields()))
+
+
+class Pieces:
+    """Bytes of a response in the making: many small pieces become few large ones."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.size = 0
+        self._few: list[bytes] = []
+        self._many: list[bytes] = []
+        for piece in pieces:
+            self.append(piece)
+
+    def append(self, piece: bytes) -> None:
+        """Add bytes at the end."""
+        self.size += len(piece)
+        self._many.append(piece)
+        if len(self._many) >= AT_ONCE:
+            self._few.append(b"".join(self._many))
+            self._many = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._few
+        yield b"".join(self._many)
