@@ -50,13 +50,18 @@ def serving(directory: Path, settings: Mapping[str, str] | None = None) -> Itera
 
 def frame(api: str, version: int, /, *, client_id: str = "budget", **fields: Any) -> bytes:
     """A request as it is sent, with correlation id 1."""
-    content = (
+    body = encode(request(BY_NAME[api].key, version, **fields))
+    return framed(api, version, body, client_id)
+
+
+def framed(api: str, version: int, body: bytes, client_id: str = "budget") -> bytes:
+    """A request of that body as it is sent, with correlation id 1."""
+    head = (
         struct.pack(">hhih", BY_NAME[api].key, version, 1, len(client_id))
         + client_id.encode()
         + (b"\0" if BY_NAME[api].flexible(version) else b"")
-        + encode(request(BY_NAME[api].key, version, **fields))
     )
-    return struct.pack(">i", len(content)) + content
+    return b"".join((struct.pack(">i", len(head) + len(body)), head, body))
 
 
 def until(condition: Any, seconds: float = 30) -> None:
