@@ -1,6 +1,9 @@
 """The stall budget for large requests: each API, at the size of a request that costs most."""
 
+import json
+import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ LARGEST_REQUEST_MB = 500
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings = {"storage": "memory", "num.partitions": "10", "offsets.topic.num.partitions": "4"}
+    settings["http.listen"] = "127.0.0.1:0"
     with serving(tmp_path_factory.mktemp("large"), settings) as server:
         topics = [{"name": f"t{n}"} for n in range(100)]
         Client(server).ask(frame("metadata", 8, topics=topics, allow_auto_topic_creation=True))
@@ -37,6 +41,36 @@ def test_no_large_request_holds_the_loop(server: Server, api: str, kind: str, si
     print(f"{api}, {kind}, {len(data) / 1e6:.2f} MB: {worst * 1000:.0f} ms, {grown:.0f} MB")
     assert worst < BUDGET_S
     assert grown < len(data) / 1e6 + LARGEST_REQUEST_MB
+
+
+def commit(group: str, topic: str, first: int, count: int) -> bytes:
+    offsets = [{"partition_index": first + n, "committed_offset": n} for n in range(count)]
+    topics = [{"name": topic, "partitions": offsets}]
+    return frame("offset_commit", 8, group_id=group, topics=topics)
+
+
+def test_many_groups_and_a_large_group_over_http(server: Server) -> None:
+    client = Client(server)
+    wide = {"name": "wide", "num_partitions": 10_000, "replication_factor": 1}
+    client.ask(frame("create_topics", 7, topics=[wide], timeout=60_000))
+    for first in range(0, 10_000, 5_000):
+        client.ask(commit("large", "wide", first, 5_000))
+    for n in range(5_000):
+        client.ask(commit(f"small{n}", "t0", 0, 1))
+    address = f"http://{server.process.logged_address('http')}"
+    shown: list[dict[str, Any]] = []
+
+    def look(path: str) -> None:
+        with urllib.request.urlopen(f"{address}{path}", timeout=20) as response:
+            shown.append(json.load(response))
+
+    look("/groups/small1")
+    for path in ("/groups", "/groups/large"):
+        worst = Probe(server).worst_during(lambda path=path: look(path))  # type: ignore[misc]
+        print(f"{path}: {worst * 1000:.0f} ms")
+        assert worst < BUDGET_S
+    assert len(shown[1]["groups"]) > 5_000
+    assert [each["partition"] for each in shown[2]["offsets"]] == list(range(10_000))
 
 
 def test_every_api_has_its_worst_request() -> None:

@@ -1,5 +1,6 @@
 """Groups as JSON, from shards that were driven through the protocol."""
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,7 @@ def stable(assignment: bytes = ASSIGNED, **options: Any) -> Bench:
 
 
 def view(bench: Bench) -> dict[str, Any]:
-    shown = group_view.details(bench.group(), TOPICS, bench.journal)
+    shown = asyncio.run(group_view.details(bench.group(), TOPICS, bench.journal))()
     return json.loads(json.dumps(shown))  # type: ignore[no-any-return]
 
 

@@ -93,5 +93,5 @@ async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
 
 
 async def test_groups_as_json(observer: Observer) -> None:
-    assert json.loads(observer.groups("").body) == {"groups": []}
-    assert observer.group("none").status is HTTPStatus.NOT_FOUND
+    assert json.loads((await observer.groups("")).body) == {"groups": []}
+    assert (await observer.group("none")).status is HTTPStatus.NOT_FOUND

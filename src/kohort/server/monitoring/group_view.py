@@ -3,7 +3,9 @@
 Reads what the coordinator holds, on the loop thread, and changes nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
@@ -11,6 +13,7 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 
@@ -27,12 +30,15 @@ def summary(group: Group) -> dict[str, Any]:
     }
 
 
-def details(group: Group, topics: Topics, journal: Sequence[Rebalance]) -> dict[str, Any]:
-    """Everything about one group."""
-    offsets = [
-        offset(partition, value, topics) for partition, value in sorted(group.offsets.items())
-    ]
-    return {
+async def details(
+    group: Group, topics: Topics, journal: Sequence[Rebalance]
+) -> Callable[[], dict[str, Any]]:
+    """Everything about one group, by a function that computes for long: a thread calls it.
+
+    The group itself and its members are shown as they are at one moment. The offsets are looked at
+    in slices, giving way to others.
+    """
+    shown = {
         "group_id": group.id,
         "state": str(group.state),
         "type": TYPE,
@@ -40,33 +46,55 @@ def details(group: Group, topics: Topics, journal: Sequence[Rebalance]) -> dict[
         "protocol": group.protocol or None,
         "generation": group.generation,
         "leader": group.leader or None,
-        "members": members(group),
-        "offsets": offsets,
+    }
+    found = members(group)
+    slices, offsets = TimeSlices(), []
+    for partition in tuple(group.offsets):
+        value = group.offsets.get(partition)
+        if value is not None:  # it was deleted meanwhile
+            offsets.append(offset(partition, value, topics))
+        await slices.give_way()
+    return partial(_details, shown, found, offsets, journal)
+
+
+def _details(
+    shown: Mapping[str, Any],
+    found: Sequence[tuple[dict[str, Any], bytes]],
+    offsets: Sequence[dict[str, Any]],
+    journal: Sequence[Rebalance],
+) -> dict[str, Any]:
+    return {
+        **shown,
+        "members": [
+            member | {"assignment": assignment(shown["protocol_type"], data)}
+            for member, data in found
+        ],
+        "offsets": sorted(offsets, key=itemgetter("topic", "partition")),
         "lag": sum(one["lag"] or 0 for one in offsets),
         "journal": [rebalance(one) for one in journal],
     }
 
 
-def members(group: Group) -> list[dict[str, Any]]:
-    """The members with what the last synced generation assigned to them."""
+def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
+    """The members with the bytes that the last synced generation assigned to them."""
     logged = {} if group.logged is None else group.logged.members
     return [
-        {
-            "member_id": session.member_id,
-            "instance_id": session.instance_id,
-            "client_id": session.client_id,
-            "client_host": session.client_host,
-            "assignment": assignment(
-                group, logged[member_id].assignment if member_id in logged else b""
-            ),
-        }
+        (
+            {
+                "member_id": session.member_id,
+                "instance_id": session.instance_id,
+                "client_id": session.client_id,
+                "client_host": session.client_host,
+            },
+            logged[member_id].assignment if member_id in logged else b"",
+        )
         for member_id, session in group.sessions.items()
     ]
 
 
-def assignment(group: Group, data: bytes) -> list[dict[str, Any]] | None:
+def assignment(protocol_type: str, data: bytes) -> list[dict[str, Any]] | None:
     """Assigned partitions by topic; None if the bytes are not those of a consumer."""
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     if not data:
         return []

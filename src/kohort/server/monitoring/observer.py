@@ -5,13 +5,15 @@ import importlib
 import os
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.host import HostState
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.config import Config
 from kohort.server.monitoring import group_view
@@ -106,22 +108,26 @@ class Observer:
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
-    def groups(self, _: str) -> HttpResponse:
-        """Every group."""
+    async def groups(self, _: str) -> HttpResponse:
+        """Every group: looked at in slices, and written in another thread."""
         if not self._groups.is_loaded:
             return self.health("")
-        listed = sorted(self._groups.groups(), key=lambda group: group.id)
-        return json_response({"groups": [group_view.summary(group) for group in listed]})
+        slices, summaries = TimeSlices(), []
+        for group in tuple(self._groups.groups()):
+            summaries.append(group_view.summary(group))
+            await slices.give_way()
+        return await asyncio.to_thread(_listed, summaries)
 
-    def group(self, group_id: str) -> HttpResponse:
-        """One group."""
+    async def group(self, group_id: str) -> HttpResponse:
+        """One group: looked at in slices, and written in another thread."""
         groups = self._groups
         if not groups.is_loaded:
             return self.health("")
         group = groups.group(group_id)
         if group is None:
             return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
-        return json_response(group_view.details(group, self._topics, groups.journal(group_id)))
+        details = await group_view.details(group, self._topics, tuple(groups.journal(group_id)))
+        return await asyncio.to_thread(lambda: json_response(details()))
 
     def _reasons(self) -> list[str]:
         shards = self._groups.statistics()["shards"]
@@ -135,6 +141,10 @@ class Observer:
         if config["storage"] == "local":
             reasons += _unwritable(config["log.dir"])
         return reasons
+
+
+def _listed(summaries: list[dict[str, Any]]) -> HttpResponse:
+    return json_response({"groups": sorted(summaries, key=itemgetter("group_id"))})
 
 
 async def _import_metrics() -> None:
