@@ -34,8 +34,9 @@ CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.fixture
-def failing(bench: Bench, topic: str) -> Bench:
+async def failing(bench: Bench, topic: str) -> Bench:
     """Its metadata log cannot be synced."""
+    await bench.topics.durable()
     bench.directory.fail("unsynced", METADATA, IO_ERROR)
     return bench
 

@@ -237,6 +237,28 @@ class Log(Protocol):
         """The files and directories that were written to since this was last called."""
         ...
 
+    def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
+        """Take back the records from `durable_end` on, and report the failure.
+
+        For a log that was opened with `synced_by_owner`, when the owner's sync failed.
+        """
+        ...
+
+    def sync_failed(self, error: OSError) -> None:
+        """Report that `retry_sync` failed."""
+        ...
+
+    def retry_sync(self) -> Callable[[], None]:
+        """Function that writes and syncs the end of the log once more, in another thread.
+
+        Both raise OSError if the disk does not work yet.
+        """
+        ...
+
+    def sync_resumed(self) -> None:
+        """Report that `retry_sync` succeeded."""
+        ...
+
     def close(self) -> None:
         """Flush and close the files. Idempotent."""
         ...

@@ -81,7 +81,19 @@ RETRY_AFTER_S = 0.5
 RETRY_AFTER_AT_MOST_S = 30.0
 
 
-class Syncable(Protocol):
+class Retryable(Protocol):
+    """What cannot be made durable now: one log."""
+
+    def sync_failed(self, error: OSError) -> None:
+        """It may not be: take back what is not durable. Called again if `retry_sync` fails."""
+        ...
+
+    def retry_sync(self) -> Callable[[], None]:
+        """Write that shows whether the disk works again; called in a thread. Raises OSError."""
+        ...
+
+
+class Syncable(Retryable, Protocol):
     """What is made durable: one log."""
 
     def begin_sync(self) -> Callable[[], None]:
@@ -90,14 +102,6 @@ class Syncable(Protocol):
 
     def synced(self) -> None:
         """What `begin_sync` gave is durable."""
-        ...
-
-    def sync_failed(self, error: OSError) -> None:
-        """It may not be: take back what is not durable. Called again if `retry_sync` fails."""
-        ...
-
-    def retry_sync(self) -> Callable[[], None]:
-        """Write that shows whether the disk works again; called in a thread. Raises OSError."""
         ...
 
     def sync_resumed(self) -> None:
@@ -175,17 +179,22 @@ class GroupCommit:
         self._retrying = asyncio.get_running_loop().create_task(self._retry())
 
     async def _retry(self) -> None:
-        loop, delay = asyncio.get_running_loop(), RETRY_AFTER_S
-        while True:
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, RETRY_AFTER_AT_MOST_S)
-            try:
-                await loop.run_in_executor(self._executor, self._log.retry_sync())
-            except OSError as error:
-                self._log.sync_failed(error)
-                continue
-            self.failure = None
-            self._log.sync_resumed()
+        await resumed(self._log, self._executor)
+        self.failure = None
+        self._log.sync_resumed()
+
+
+async def resumed(log: "Retryable", executor: Executor | None) -> None:
+    """Return when the disk takes what `log` writes again; it is tried less and less often."""
+    loop, delay = asyncio.get_running_loop(), RETRY_AFTER_S
+    while True:
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, RETRY_AFTER_AT_MOST_S)
+        try:
+            await loop.run_in_executor(executor, log.retry_sync())
+        except OSError as error:
+            log.sync_failed(error)
+        else:
             return
 
 

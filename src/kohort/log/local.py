@@ -62,6 +62,8 @@ class LocalDirectory:
         self._files = OpenFiles(max_open_files)
         self._stray_retention_ms = stray_retention_ms
         self._logs: dict[TopicPartition, PartitionLog | RefusedLog] = {}
+        self._retired: set[TopicPartition] = set()
+        """Logs that were closed without a sync, and may be opened again."""
         self._closed = False
         self._stopped = False
         self.problems = Problems()
@@ -140,6 +142,9 @@ class LocalDirectory:
             os.mkdir(path)
         # A new directory needs no check, whatever happened to the old ones.
         last_end = LastEnd.CLEAN if is_new else self._lock.last_end
+        if topic_partition in self._retired:
+            self._retired.discard(topic_partition)
+            last_end = last_end if is_new else LastEnd.KILLED
         try:
             return self._loaded(topic_partition, config, path, last_end, synced_by_owner)
         except (CorruptLogError, OSError) as error:
@@ -200,9 +205,11 @@ class LocalDirectory:
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
             self.problems.forget(topic_partition)
+            self._retired.add(topic_partition)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)
+        self._retired.discard(topic_partition)
         self.directories.remove(topic_partition, topic_id)
 
     def names(self) -> Iterable[TopicPartition]:

@@ -502,6 +502,10 @@ class PartitionLog:
             self._durable_at, self.high_watermark = self._syncing
             self._notify()
 
+    def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
+        self.high_watermark = durable_end
+        self.sync_failed(error)
+
     def sync_failed(self, error: OSError) -> None:
         self._backing.sync_failed(error)
         if self._closed is None and self.end_offset > self.high_watermark:

@@ -81,6 +81,18 @@ class RefusedLog:
     def unsynced(self) -> list[str]:
         return []
 
+    def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
+        self._refuse()
+
+    def sync_failed(self, error: OSError) -> None:
+        self._refuse()
+
+    def retry_sync(self) -> Callable[[], None]:
+        self._refuse()
+
+    def sync_resumed(self) -> None:
+        self._refuse()
+
     def close(self) -> None:
         pass
 

@@ -104,6 +104,7 @@ class Broker:
             await self._open_topics()
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
+        self._opened.callback(self.topics.close)
         self.cluster_id = self.topics.cluster_id
 
     async def _open_topics(self) -> None:

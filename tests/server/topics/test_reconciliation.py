@@ -249,29 +249,3 @@ async def test_a_client_that_goes_away_does_not_cut_a_creation_short(server: Ser
     assert orders is not None
     assert len(orders.partitions) == 3
     assert server.strays() == []
-
-
-async def test_a_sync_that_fails_blocks_changes_and_nothing_else(
-    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    topics = server.start()
-    topics.create("orders", 1)
-    await topics.durable()
-    topics.alter_configs("orders", {"retention.ms": "7"})
-
-    def broken(_: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", broken)
-        with pytest.raises(KafkaError, match="Input/output error"):
-            await topics.durable()
-    for change in (lambda: topics.delete("orders"), lambda: topics.create("more", 1)):
-        with pytest.raises(KafkaError) as caught:
-            change()
-        assert caught.value.code is ErrorCode.kafka_storage_error
-    fill(topics, "orders")
-    assert caplog.text.count("no topic can be changed until the server is started again") == 1
-    topics = server.start()
-    assert [each.name for each in topics.all()] == ["orders"]
-    topics.create("more", 1)

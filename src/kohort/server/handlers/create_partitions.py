@@ -31,8 +31,6 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         for name, count in times.items()
         if count > 1
     ]
-    if not request.validate_only:
-        results = await services.topics.confirmed(results)
     await respond_large(services, exchange, {"results": results}, len(results))
 
 

@@ -34,8 +34,6 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     wanted = [topic for topic in request.topics if times[topic.name] == 1]
     results = await _results(services, request, wanted)
     results += [_duplicate(name) for name, count in times.items() if count > 1]
-    if not request.validate_only:
-        results = await services.topics.confirmed(results)
     await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 

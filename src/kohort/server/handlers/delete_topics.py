@@ -46,7 +46,7 @@ async def _delete(services: Services, version: int, request: Any) -> list[dict[s
     for name, error in refused.items():
         failed = {"error_code": error.code, "error_message": error.message or None}
         results[indexes[name]] |= failed
-    return await services.topics.confirmed(results)
+    return results
 
 
 def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:

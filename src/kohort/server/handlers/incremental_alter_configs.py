@@ -29,11 +29,18 @@ MAX_CONFIGS: Final = 1_000
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted((each.resource_type, each.resource_name) for each in request.resources)
-    slices, results = TimeSlices(), []
+    slices = TimeSlices()
+    altered: list[tuple[dict[str, Any], int | None]] = []
     for each in request.resources:
-        results.append(_result(services, request, each, times))
+        before = services.topics.last_change
+        result = _result(services, request, each, times)
+        change = services.topics.last_change
+        altered.append((result, change if change != before else None))
         await slices.give_way()
-    results = await services.topics.confirmed(results)
+    results = [
+        result if change is None else await services.topics.confirmed(result, change)
+        for result, change in altered
+    ]
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 

@@ -130,10 +130,6 @@ async def _create_and_respond(
         and outcome.code is not ErrorCode.topic_already_exists
         and topics.get(name) is None
     }
-    try:
-        await topics.durable()
-    except KafkaError as failure:
-        refused = dict.fromkeys(wanted, failure.code) | refused
     later = _respond(services, exchange, request, refused)
     if later is not None:
         await later

@@ -88,6 +88,16 @@ class ClusterState:
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
 
+    def inverse(self, record: MetadataRecord) -> MetadataRecord:
+        """The record that undoes `record`, which is about to be replayed."""
+        match record:
+            case TopicRecord(id=topic_id) | TopicDeleted(id=topic_id):
+                return self.topics.get(topic_id, TopicDeleted(topic_id))
+            case ProducerIdsReserved():
+                return ProducerIdsReserved(self.producer_ids_end)
+            case ClusterRecord():
+                return ClusterRecord(self.cluster_id)
+
     def __repr__(self) -> str:
         return (
             f"<ClusterState {self.cluster_id} topics={len(self.topics)} "

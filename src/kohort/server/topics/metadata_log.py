@@ -1,19 +1,24 @@
 """The log that `ClusterState` is the fold of: one `commit` per change, read once at the start."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from threading import Lock
 from typing import Final
+from uuid import UUID
 
 from kohort import __version__
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
-from kohort.log.durability import sync_all
+from kohort.log.durability import resumed, sync_all
 from kohort.protocol import batches
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     ClusterState,
     MetadataRecord,
+    TopicDeleted,
+    TopicRecord,
     UndecodableError,
     decode_batches,
     encode_batch,
@@ -32,9 +37,11 @@ class MetadataLog:
     """`state`, and the one way to change it.
 
     Every change is synced, whatever the durability of the server, and a batch is on the disk before
-    the next one is appended: so a hole in the log is damage, and never a power loss. After a sync
-    that failed nothing more is changed until the server is started again: nobody knows what of the
-    log is on the disk.
+    the next one is appended: so a hole in the log is damage, and never a power loss.
+
+    After a sync that failed nobody knows what of the log is on the disk. The changes that were not
+    durable are taken back, in `state` and in the log, and further ones are refused until the end of
+    the log could be written and synced again.
     """
 
     def __init__(self, log: Log, now: Callable[[], Timestamp], written_by: str) -> None:
@@ -45,13 +52,25 @@ class MetadataLog:
         """
         log.ensure_open()
         self.state = ClusterState()
+        self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
+        """Called with the ids of topics whose changes were taken back, when `state` is as before.
+        """
         self._log = log
         self._now = now
-        self._syncing = asyncio.Lock()
-        self._appended = self._synced = 0
-        """Batches, of this process."""
+        self._disk = Lock()
+        """Held by each sync: of two at a time, only one would meet an error of the disk."""
+        self._appended = self._settled = 0
+        """Changes of this process. The settled ones are durable, or were taken back."""
+        self._durable_end = log.end_offset
+        self._undo: list[MetadataRecord] = []
+        """What replaying in reverse order makes `state` what it was at the last durable change."""
+        self._lost: list[tuple[range, OSError]] = []
+        """The changes that were taken back, and why."""
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
+        """Why nothing can be changed now. Threads that sync set it."""
+        self._round: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
         try:
             for _, record in self._records():
                 self.state.replay(record)
@@ -62,6 +81,11 @@ class MetadataLog:
                 f"version, the record is damaged: restore {log.topic_partition} from a copy"
             ) from error
 
+    @property
+    def last_change(self) -> int:
+        """Number of the latest change, for `durable`."""
+        return self._appended
+
     def commit(self, *records: MetadataRecord) -> None:
         """Append the records as one batch, and replay them.
 
@@ -71,51 +95,124 @@ class MetadataLog:
         now = self._now()
         try:
             if self._failure is not None:
+                self._retry_soon()
                 raise self._failure
-            if self._synced < self._appended:
+            if self._settled < self._appended:
                 self.flush()
             self._log.append(encode_batch(records, now), now)
         except OSError as error:
             raise storage_error(error) from error
         self._appended += 1
         for record in records:
+            self._undo.append(self.state.inverse(record))
             self.state.replay(record)
 
-    async def durable(self) -> None:
-        """Return when every change made by now is on the disk. Raises OSError."""
-        async with self._syncing:
-            paths, appended = self._to_sync(), self._appended
-            if paths:
-                await asyncio.to_thread(self._sync, paths)
-                self._unsynced.difference_update(paths)
-            self._synced = max(self._synced, appended)
+    async def durable(self, change: int | None = None) -> None:
+        """Return when that change, or every change made by now, is on the disk.
+
+        Raises OSError if it was taken back.
+        """
+        first = self._settled + 1 if change is None else change
+        pending = range(first, (self._appended if change is None else change) + 1)
+        while pending and self._settled < pending[-1]:
+            if self._round is None:
+                self._round = asyncio.create_task(self._sync_once())
+            await asyncio.shield(self._round)
+        self._ensure_kept(pending)
+
+    async def _sync_once(self) -> None:
+        # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
+        try:
+            appended, end = self._appended, self._log.end_offset
+            paths = self._to_sync()
+            await asyncio.to_thread(self._sync, paths)
+            self._synced(paths, appended, end)
+        except OSError as error:
+            self._take_back(error)
+        finally:
+            self._round = None
 
     def flush(self) -> None:
-        """Have every change made by now on the disk, blocking until it is. Raises OSError."""
-        paths = self._to_sync()
-        self._sync(paths)
-        self._unsynced.difference_update(paths)
-        self._synced = self._appended
+        """Have every change made by now on the disk, blocking until it is.
+
+        Raises OSError, and then they were taken back.
+        """
+        try:
+            paths = self._to_sync()
+            self._sync(paths)
+        except OSError as error:
+            self._take_back(error)
+            raise
+        self._synced(paths, self._appended, self._log.end_offset)
 
     def _to_sync(self) -> tuple[str, ...]:
-        # Collected names stay until their sync has succeeded: the task that waited for it may have
-        # been cancelled.
         self._unsynced.update(self._log.unsynced())
-        if self._failure is not None:
-            raise self._failure
         return tuple(self._unsynced)
 
     def _sync(self, paths: tuple[str, ...]) -> None:
+        with self._disk:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                sync_all(paths)
+            except OSError as error:
+                self._failure = error
+                raise
+
+    def _synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
+        self._unsynced.difference_update(paths)
+        self._settled = max(self._settled, change)
+        self._durable_end = max(self._durable_end, end_offset)
+        if self._settled == self._appended:
+            self._undo.clear()
+
+    def _ensure_kept(self, changes: range) -> None:
+        for lost, error in self._lost:
+            if lost.start < changes.stop and changes.start < lost.stop:
+                raise OSError(error.errno, error.strerror) from error
+
+    # After a sync that failed
+
+    def _take_back(self, error: OSError) -> None:
+        """Have `state` and log as they were at the last durable change."""
+        self._failure = error
+        lost = range(self._settled + 1, self._appended + 1)
+        if lost:
+            self._lost.append((lost, error))
+            self._settled = self._appended
+        elif self._retrying is not None:
+            return  # another sync has met the same error
+        undo, self._undo = self._undo[::-1], []
+        for record in undo:
+            self.state.replay(record)
+        self._log.owner_sync_failed(error, self._durable_end)
+        logger.error(
+            "topics cannot be changed until the disk works again, and changes that did not reach "
+            "it are taken back",
+            extra=fields(changes=len(lost), why=error),
+        )
+        self.on_taken_back(
+            [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
+        )
+        self._retry_soon()
+
+    def _retry_soon(self) -> None:
+        if self._retrying is None:
+            with contextlib.suppress(RuntimeError):  # no event loop: the next change tries it
+                self._retrying = asyncio.get_running_loop().create_task(self._retry())
+
+    async def _retry(self) -> None:
         try:
-            sync_all(paths)
-        except OSError as error:
-            self._failure = error
-            logger.error(
-                "a change of topics did not reach the disk, so no topic can be changed until the "
-                "server is started again",
-                extra=fields(why=error),
-            )
-            raise
+            await resumed(self._log, None)
+            self._failure = None
+            self._log.sync_resumed()
+        finally:
+            self._retrying = None
+
+    def close(self) -> None:
+        """Try the disk no more. Idempotent."""
+        if self._retrying is not None:
+            self._retrying.cancel()
 
     def _records(self) -> Iterator[tuple[int, MetadataRecord]]:
         offset = self._log.start_offset
@@ -133,3 +230,7 @@ def storage_error(error: OSError) -> KafkaError:
     return KafkaError(
         ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
     )
+
+
+def _ignore(_: Collection[UUID]) -> None:
+    pass

@@ -37,3 +37,7 @@ class ProducerIdManager:
             self._end = end
         given, self._next = self._next, self._next + 1
         return given
+
+    def drop_block(self) -> None:
+        """Give no more ids of the block: its reservation may not be on the disk."""
+        self._next = self._end

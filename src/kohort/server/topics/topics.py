@@ -131,6 +131,7 @@ class Topics:
         marks = ensure_metadata_directory(logs.directories)
         log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
         self._metadata = MetadataLog(log, now, logs.directories.written_by)
+        self._metadata.on_taken_back = self._taken_back
         state = self._metadata.state
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
@@ -140,6 +141,10 @@ class Topics:
             self._add(self._opened(record))
         self._metadata.flush()
         logs.directories.settle(state.cluster_id)
+
+    def close(self) -> None:
+        """End what goes on beside requests. Idempotent."""
+        self._metadata.close()
 
     # Reading
 
@@ -164,11 +169,19 @@ class Topics:
             return None
         return topic.partitions[partition]
 
-    async def durable(self) -> None:
-        """Return when every change so far is on the disk. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    @property
+    def last_change(self) -> int:
+        """Number of the latest change, for `durable` and `confirmed`."""
+        return self._metadata.last_change
+
+    async def durable(self, change: int | None = None) -> None:
+        """Return when that change, or every change so far, is on the disk.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR if it was taken back.
+        """
         deleted, names = tuple(self._to_remove.items()), frozenset(self._to_tell)
         try:
-            await self._metadata.durable()
+            await self._metadata.durable(change)
         except OSError as error:
             raise storage_error(error) from error
         self._tell_deleted(names)
@@ -199,14 +212,14 @@ class Topics:
                 if (going_on := [task for task in before if not task.done()])
             }
 
-    async def confirmed(self, results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The results of changes once they are durable; if that fails, they all bear its error."""
+    async def confirmed(self, result: dict[str, Any], change: int) -> dict[str, Any]:
+        """The result of a change once it is durable, with its error if it was taken back."""
         try:
-            await self.durable()
+            if not result["error_code"]:
+                await self.durable(change)
         except KafkaError as failure:
-            failed = {"error_code": failure.code, "error_message": failure.message}
-            return [result if result["error_code"] else result | failed for result in results]
-        return list(results)
+            return result | {"error_code": failure.code, "error_message": failure.message}
+        return result
 
     # Changing
 
@@ -261,13 +274,17 @@ class Topics:
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
 
-        Other tasks run in between. A cancelled caller does not end the work early.
+        The topics are durable. Other tasks run in between. A cancelled caller does not end the work
+        early.
         """
         return await self.change(self._create_each(wanted))
 
     async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._to_remove:
-            await self.durable()
+            try:
+                await self.durable()
+            except KafkaError as error:
+                return [error for _ in wanted]
         for name, *_ in wanted:
             if name in self._forgetting:
                 await asyncio.wait(self._forgetting.pop(name))
@@ -287,8 +304,6 @@ class Topics:
             ]
             outcomes: dict[str, Topic | KafkaError] = {**refused}
             for start in range(0, len(made), _RECORDS_PER_BATCH):
-                if start:
-                    await self.durable()
                 outcomes |= await self._commit_each(made[start : start + _RECORDS_PER_BATCH])
             return [
                 plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
@@ -340,15 +355,19 @@ class Topics:
                 self._discard(places_of(record))
                 outcomes[record.name] = storage_error(error)
             await slices.give_way()
+        if not opened:
+            return outcomes
         try:
-            if opened:
-                self._metadata.commit(*(record for record, _ in opened))
+            self._metadata.commit(*(record for record, _ in opened))
         except KafkaError as error:
             for record, _ in opened:
                 self._discard(places_of(record))
             return outcomes | {record.name: error for record, _ in opened}
-        for record, topic in opened:
-            outcomes[record.name] = self._added(topic)
+        outcomes |= {record.name: self._added(topic) for record, topic in opened}
+        try:
+            await self.durable(self.last_change)
+        except KafkaError as error:
+            outcomes |= {record.name: error for record, _ in opened}
         return outcomes
 
     def _commit_new(self, record: TopicRecord) -> Topic:
@@ -381,23 +400,23 @@ class Topics:
     async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """`delete` of many topics that exist; returns why those that are left were not deleted.
 
-        To be run by `change`. Gives way to others while it works.
+        The deletions are durable. To be run by `change`. Gives way to others while it works.
         """
         slices = TimeSlices()
         refused: dict[str, KafkaError] = {}
         for start in range(0, len(names), _RECORDS_PER_BATCH):
             topics = [self._existing(name) for name in names[start : start + _RECORDS_PER_BATCH]]
             try:
-                if start:
-                    await self.durable()
                 self._metadata.commit(*(TopicDeleted(topic.id) for topic in topics))
+                change = self.last_change
+                self._hide(topics)
+                for topic in topics:
+                    if topic.id not in self._metadata.state.topics:  # it was not taken back
+                        self._retire(topic)
+                    await slices.give_way()
+                await self.durable(change)
             except KafkaError as error:
                 refused |= {topic.name: error for topic in topics}
-                continue
-            self._hide(topics)
-            for topic in topics:
-                self._retire(topic)
-                await slices.give_way()
         return refused
 
     def _hide(self, topics: Iterable[Topic]) -> None:
@@ -444,7 +463,7 @@ class Topics:
         return self._commit_growth(topic, total)
 
     async def grow(self, name: str, total: int) -> Topic:
-        """`add_partitions`, with the disk waited for in another thread.
+        """`add_partitions`, with the disk waited for in another thread; the growth is durable.
 
         A cancelled caller does not end the work early.
         """
@@ -465,7 +484,9 @@ class Topics:
     async def _grow(self, name: str, total: int) -> Topic:
         topic = self.plan_partitions(name, total)
         await asyncio.to_thread(self._make_places, self._places_to_add(topic, total))
-        return self._commit_growth(topic, total)
+        grown = self._commit_growth(topic, total)
+        await self.durable(self.last_change)
+        return grown
 
     def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
         return places_of(topic.record(partitions=total), len(topic.partitions))
@@ -492,12 +513,15 @@ class Topics:
         valid = validate_topic_configs(configs)
         self._metadata.commit(topic.record(configs=valid))
         self.responses.clear()
-        topic.configs = valid
-        topic.effective = effective_topic_configs(valid, self._config)
+        self._configure(topic, valid)
+        return topic
+
+    def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        topic.configs = configs
+        topic.effective = effective_topic_configs(configs, self._config)
         settings = topic_log_config(topic.effective, self._config)
         for log in topic.partitions:
             log.configure(settings)
-        return topic
 
     def _existing(self, name: str) -> Topic:
         topic = self._topics.get(name)
@@ -506,6 +530,47 @@ class Topics:
                 ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
             )
         return topic
+
+    # Taking changes back
+
+    def _taken_back(self, ids: Iterable[UUID]) -> None:
+        """Have topics as the metadata says again, after changes that did not reach the disk."""
+        self.responses.clear()
+        self.producer_ids.drop_block()
+        for topic_id in ids:
+            record, topic = self._metadata.state.topics.get(topic_id), self.by_id(topic_id)
+            if record is None:
+                if topic is not None:
+                    self._withdraw(topic)
+            elif topic is None:
+                self._restore(record)
+            else:
+                self._withdraw_partitions(topic, record.partitions)
+                self._configure(topic, record.configs)
+
+    def _withdraw(self, topic: Topic) -> None:
+        del self._topics[topic.name], self._names[topic.id]
+        self._disclaim(topic.name)
+        self._withdraw_partitions(topic, 0)
+
+    def _withdraw_partitions(self, topic: Topic, left: int) -> None:
+        gone, topic.partitions = topic.partitions[left:], topic.partitions[:left]
+        for log in gone:
+            if log.end_offset <= 0:
+                self._remove_now(log.topic_partition, topic.id)
+                continue
+            # Another client has seen the partition already, and has produced to it.
+            self._logs.retire(log.topic_partition)
+            try:
+                self._logs.directories.set_aside(log.topic_partition)
+            except OSError as error:
+                _log_left(log.topic_partition, error)
+
+    def _restore(self, record: TopicRecord) -> None:
+        self._to_tell.discard(record.name)
+        for partition in places_of(record):
+            self._to_remove.pop(partition, None)
+        self._add(self._opened(record))
 
     # Names
 
@@ -574,13 +639,17 @@ class Topics:
         try:
             self._logs.remove(partition, topic_id)
         except OSError as error:
-            _log.warning(
-                "could not remove the records of a partition; the next start sets them aside",
-                extra=fields(partition=str(partition), why=error),
-            )
+            _log_left(partition, error)
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))
+
+
+def _log_left(partition: TopicPartition, error: OSError) -> None:
+    _log.warning(
+        "could not remove the records of a partition; the next start sets them aside",
+        extra=fields(partition=str(partition), why=error),
+    )
 
 
 def _name_taken(error: NameTakenError) -> KafkaError:

@@ -1,0 +1,219 @@
+"""A sync of the metadata log that fails: what was refused is taken back, and service resumes."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log import durability
+from kohort.log.local import LocalDirectory
+from kohort.server.config.config import Config
+from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.topics.topics import NewTopic, Topics
+from server.handlers.bench import START, batch_of
+
+
+class Disk:
+    """fsync of this process, which fails while `error` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.error: OSError | None = None
+        really = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            if self.error is not None:
+                raise self.error
+            really(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+class Server:
+    """Topics on one data directory, started and ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs: LocalDirectory
+
+    def start(self) -> Topics:
+        self.logs = LocalDirectory(self.path)
+        self.topics = Topics(self.logs, Config(), lambda: START)
+        return self.topics
+
+    def end(self) -> None:
+        self.topics.close()
+        self.logs.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, disk: Disk) -> Iterator[Server]:
+    made = Server(tmp_path / "data")
+    made.start()
+    yield made
+    disk.error = None
+    made.end()
+
+
+def refused(change: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        change()
+    return caught.value.code
+
+
+async def resumed(server: Server) -> None:
+    async with asyncio.timeout(10):
+        while server.logs.problems:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
+def create(topics: Topics) -> None:
+    topics.create("more", 1)
+
+
+def grow(topics: Topics) -> None:
+    topics.add_partitions("orders", 3)
+
+
+def alter(topics: Topics) -> None:
+    topics.alter_configs("orders", {"retention.ms": "7"})
+
+
+def delete(topics: Topics) -> None:
+    topics.delete("orders")
+
+
+def as_it_is(topics: Topics) -> list[Any]:
+    return [
+        (topic.name, topic.id, dict(topic.configs), [log.end_offset for log in topic.partitions])
+        for topic in topics.all()
+    ]
+
+
+@pytest.mark.parametrize("change", [create, grow, alter, delete])
+@pytest.mark.parametrize("number", [5, 28])
+async def test_what_was_refused_did_not_happen(
+    server: Server, disk: Disk, change: Callable[[Topics], None], number: int
+) -> None:
+    topics = server.topics
+    topics.create("orders", 1)
+    topics.log("orders", 0).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
+    await topics.durable()
+    before = as_it_is(topics)
+    change(topics)
+    disk.error = OSError(number, os.strerror(number))
+    with pytest.raises(KafkaError, match=os.strerror(number)) as caught:
+        await topics.durable()
+    assert caught.value.code is ErrorCode.kafka_storage_error
+    assert as_it_is(topics) == before
+    for each in (create, grow, alter, delete):
+        assert refused(lambda each=each: each(topics)) is ErrorCode.kafka_storage_error  # type: ignore[misc]
+    assert as_it_is(topics) == before
+    topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+    disk.error = None
+    await resumed(server)
+    assert as_it_is(topics) == before
+    server.end()
+    assert as_it_is(server.start()) == before
+    assert list(server.path.glob("*-stray")) == []
+
+
+async def test_it_is_told_and_service_resumes(
+    server: Server, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = server.topics
+    topics.create("orders", 1)
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(KafkaError):
+        await topics.durable()
+    await asyncio.sleep(0.05)
+    assert server.logs.problems.failed_syncs > 1
+    (told,) = server.logs.problems.texts(9)
+    assert str(METADATA) in told
+    assert "Input/output error" in told
+    disk.error = None
+    await resumed(server)
+    assert caplog.text.count("changes that did not reach it are taken back") == 1
+    assert caplog.text.count("is well again") == 1
+    topics.create("orders", 2)
+    await topics.durable()
+    await topics.create_each([NewTopic("more", 1)])
+    server.end()
+    assert {each.name for each in server.start().all()} == {"orders", "more"}
+
+
+async def test_it_is_not_visible_after_a_kill_either(
+    server: Server, disk: Disk, tmp_path: Path
+) -> None:
+    server.topics.create("orders", 1)
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(KafkaError):
+        await server.topics.durable()
+    killed = Server(tmp_path / "killed")
+    shutil.copytree(server.path, killed.path)  # what a kill leaves
+    disk.error = None
+    assert list(killed.start().all()) == []
+    killed.end()
+
+
+@pytest.mark.parametrize("change", ["create_each", "grow", "delete_each"])
+async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: str) -> None:
+    topics = server.topics
+    topics.create("orders", 1)
+    await topics.durable()
+    before = as_it_is(topics)
+    made = server.logs.directories.make
+
+    def make(*arguments: Any) -> None:
+        made(*arguments)
+        disk.error = OSError(5, "Input/output error")
+
+    server.logs.directories.make = make  # type: ignore[method-assign]
+    if change == "create_each":
+        (outcome,) = await topics.create_each([NewTopic("more", 1)])
+    elif change == "grow":
+        (outcome,) = await asyncio.gather(topics.grow("orders", 2), return_exceptions=True)  # type: ignore[assignment]
+    else:
+        disk.error = OSError(5, "Input/output error")
+        async with topics.changing:
+            outcome = (await topics.delete_each(["orders"]))["orders"]
+    assert isinstance(outcome, KafkaError)
+    assert outcome.code is ErrorCode.kafka_storage_error
+    assert as_it_is(topics) == before
+
+
+async def test_records_of_a_topic_that_is_taken_back_are_kept(server: Server, disk: Disk) -> None:
+    topics = server.topics
+    topics.create("orders", 1)
+    topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(KafkaError):
+        await topics.durable()
+    assert topics.get("orders") is None
+    (stray,) = server.path.glob("orders-0.*-stray")
+    assert (stray / f"{0:020}.log").stat().st_size
+
+
+async def test_a_producer_id_is_never_given_twice(server: Server, disk: Disk) -> None:
+    topics = server.topics
+    refused_id = topics.producer_ids.next()
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(KafkaError):
+        await topics.durable()
+    disk.error = None
+    await resumed(server)
+    given = topics.producer_ids.next()
+    await topics.durable()
+    assert given > refused_id
+    server.end()
+    assert server.start().producer_ids.next() > given
