@@ -269,6 +269,8 @@ class LogDirectory(Protocol):
 
     problems: Problems
     """What is wrong with logs now."""
+    on_reopened: list[Callable[[Log], None]]
+    """Called with each log that `reopen` has opened, which takes the place of the former one."""
 
     @property
     def directories(self) -> PartitionDirectories:
@@ -292,6 +294,17 @@ class LogDirectory(Protocol):
         KAFKA_STORAGE_ERROR from every method. `synced_by_owner`: the caller syncs what
         `Log.unsynced` names, whatever the durability of the directory; what is replaced in it is
         synced first. Raises OSError if a new one cannot be made.
+        """
+        ...
+
+    def refuse(self, topic_partition: TopicPartition, why: str) -> None:
+        """Have `open` of that partition, which is not open, return a log that raises `why`."""
+        ...
+
+    async def reopen(self) -> None:
+        """Try again to open the logs that could not be read, or that an OSError has ended.
+
+        `on_reopened` learns of each log that takes the place of another. Damaged ones stay refused.
         """
         ...
 

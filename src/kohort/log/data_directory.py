@@ -78,7 +78,14 @@ class DataDirectory:
         return f"<DataDirectory {self._path} cluster={self.cluster_id}>"
 
     def marks(self) -> dict[TopicPartition, UUID | None]:
-        return {each: read_mark(self._at(each)) for each in partition_names(self._path)}
+        return {each: self._mark(each) for each in partition_names(self._path)}
+
+    def _mark(self, partition: TopicPartition) -> UUID | None:
+        try:
+            return read_mark(self._at(partition))
+        except OSError as error:
+            logger.error("the mark of %s cannot be read: %s", partition, error)
+            return None
 
     def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         names = list(partitions)

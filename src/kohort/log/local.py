@@ -4,8 +4,10 @@ An acknowledged append has reached the operating system (durability "os": it sur
 process), or the disk ("fsync": it survives a power failure).
 """
 
+import asyncio
+import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -13,7 +15,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import directory_format, recovery
-from kohort.log.base import LogConfig
+from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.damage import CorruptLogError, OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
@@ -64,6 +66,11 @@ class LocalDirectory:
         self._logs: dict[TopicPartition, PartitionLog | RefusedLog] = {}
         self._retired: set[TopicPartition] = set()
         """Logs that were closed without a sync, and may be opened again."""
+        self._owned: set[TopicPartition] = set()
+        """Logs that their owners sync."""
+        self._reopening: TopicPartition | None = None
+        """The log that `reopen` checks now."""
+        self.on_reopened: list[Callable[[Log], None]] = []
         self._closed = False
         self._stopped = False
         self.problems = Problems()
@@ -116,26 +123,83 @@ class LocalDirectory:
     ) -> PartitionLog | RefusedLog:
         log = self._logs.get(topic_partition)
         if log is None:
+            if synced_by_owner:
+                self._owned.add(topic_partition)
             log = self._open(topic_partition, config, synced_by_owner)
             self._logs[topic_partition] = log
         return log
 
+    def refuse(self, topic_partition: TopicPartition, why: str) -> None:
+        failure = KafkaError(ErrorCode.kafka_storage_error, why)
+        self._logs[topic_partition] = self._refused(topic_partition, LogConfig(), failure)
+
     def _refused(
-        self, topic_partition: TopicPartition, config: LogConfig, error: CorruptLogError | OSError
+        self, topic_partition: TopicPartition, config: LogConfig, error: KafkaError | OSError
     ) -> RefusedLog:
+        can_reopen = isinstance(error, OSError)
         failure = (
-            error
-            if isinstance(error, CorruptLogError)
-            else KafkaError(ErrorCode.kafka_storage_error, f"the log cannot be opened: {error}")
+            KafkaError(
+                ErrorCode.kafka_storage_error,
+                f"the log cannot be opened, which is tried again: {error}",
+            )
+            if isinstance(error, OSError)
+            else error
         )
         self._lock.distrust_check()
         self.problems.begin(topic_partition, failure.message)
-        return RefusedLog(topic_partition, config, failure)
+        return RefusedLog(topic_partition, config, failure, can_reopen=can_reopen)
+
+    # Opening again
+
+    async def reopen(self) -> None:
+        for log in [each for each in self._logs.values() if each.can_reopen]:
+            topic_partition = log.topic_partition
+            self._reopening = topic_partition
+            try:
+                opened = await self._reopened(log)
+            finally:
+                self._reopening = None
+            if opened is not None and self._logs.get(topic_partition) is log:
+                self._logs[topic_partition] = opened
+                for tell in self.on_reopened:
+                    tell(opened)
+
+    async def _reopened(self, log: PartitionLog | RefusedLog) -> PartitionLog | RefusedLog | None:
+        """The log that takes the place of a failed one; None if it fails as before."""
+        topic_partition = log.topic_partition
+        path = self._directory(topic_partition)
+        last_end = self._lock.last_end if isinstance(log, RefusedLog) else LastEnd.KILLED
+        try:
+            # The check may take long. What is checked opens quickly.
+            await asyncio.to_thread(self._check, path, log.config, last_end)
+            if self._logs.get(topic_partition) is not log:
+                return None  # deleted meanwhile
+            owned = topic_partition in self._owned
+            opened = self._loaded(topic_partition, log.config, path, LastEnd.KILLED, owned)
+        except (CorruptLogError, OSError) as error:
+            if self._logs.get(topic_partition) is not log:
+                return None
+            refused = self._refused(topic_partition, log.config, error)
+            return refused if isinstance(error, CorruptLogError) else None
+        self.problems.end(topic_partition)
+        return opened
+
+    def _check(self, path: str, config: LogConfig, last_end: LastEnd) -> None:
+        """Recover the log in `path`, with descriptors of its own, and close it."""
+        segments, _ = recovery.load(
+            path, OpenFiles(), config.index_interval_bytes, last_end, stop=self._go_on
+        )
+        for segment in segments:
+            segment.close()
+        if self._durable:
+            _sync_found(path, segments)
 
     def _open(
         self, topic_partition: TopicPartition, config: LogConfig, synced_by_owner: bool
     ) -> PartitionLog | RefusedLog:
         self._go_on()
+        if topic_partition == self._reopening:
+            raise OSError(errno.EBUSY, "the log that was there before is still being checked")
         path = self._directory(topic_partition)
         is_new = not os.path.isdir(path)
         if is_new:
@@ -226,7 +290,7 @@ class LocalDirectory:
         """
         if self._closed:
             return
-        self._closed = True
+        self._closed = self._stopped = True
         failures: list[BaseException] = []
         syncing: list[Future[None]] = []
         own_names: set[str] = set()  # of this directory: synced once, not for each log

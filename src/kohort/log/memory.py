@@ -6,7 +6,7 @@ from uuid import UUID
 from kohort import __version__
 from kohort.errors import ErrorCode
 from kohort.log.backing import Checkpoint
-from kohort.log.base import LogConfig
+from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.index import SegmentIndex
 from kohort.log.partition import PartitionLog
@@ -61,6 +61,7 @@ class MemoryDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.directories = MemoryPlaces(self._logs)
         self.problems = Problems()
+        self.on_reopened: list[Callable[[Log], None]] = []
 
     def open(
         self,
@@ -73,6 +74,12 @@ class MemoryDirectory:
         if log is None:
             log = self._logs[topic_partition] = memory_log(topic_partition, config)
         return log
+
+    def refuse(self, topic_partition: TopicPartition, why: str) -> None:
+        raise NotImplementedError  # every place in memory is Kohort's
+
+    async def reopen(self) -> None:
+        pass
 
     def stop_opening(self) -> None:
         pass

@@ -94,6 +94,11 @@ class PartitionLog:
             f"{len(self._segments)} segments>"
         )
 
+    @property
+    def can_reopen(self) -> bool:
+        """Whether the log ended because the storage failed."""
+        return self._closed is ErrorCode.kafka_storage_error
+
     def ensure_open(self) -> None:
         if self._closed is not None:
             raise self._refusal()
@@ -396,9 +401,14 @@ class PartitionLog:
                     await self._swap(piece)
                 else:
                     piece.result.close()
-            except OSError:
+            except OSError as error:
                 # which of them is on the disk is seen when it is opened again
                 self.end(ErrorCode.kafka_storage_error)
+                self._problems.begin(
+                    self.topic_partition,
+                    f"a compaction could not be completed ({error.strerror or error}); the log is "
+                    "opened again",
+                )
                 raise
         if self._closed is None:
             self._save()

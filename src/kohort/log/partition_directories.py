@@ -40,7 +40,7 @@ class PartitionDirectories(Protocol):
     def marks(self) -> Mapping[TopicPartition, UUID | None]:
         """Each place with the name of a partition, and the topic it was made for.
 
-        None: it has no mark, so it is not Kohort's. Raises OSError.
+        None: it has no mark that can be read, so it is not Kohort's. Raises OSError.
         """
         ...
 

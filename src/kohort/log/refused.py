@@ -18,11 +18,18 @@ class RefusedLog:
     """A `Log` that raises why it is not served, whatever is asked of it; its offsets are -1."""
 
     def __init__(
-        self, topic_partition: TopicPartition, config: LogConfig, failure: KafkaError
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        failure: KafkaError,
+        *,
+        can_reopen: bool = False,
     ) -> None:
+        """`can_reopen`: the files could not be read, and may be readable later."""
         self.topic_partition = topic_partition
         self.config = config
         self.failure = failure
+        self.can_reopen = can_reopen
         self.start_offset = self.end_offset = self.high_watermark = UNKNOWN
         self.size = 0
 

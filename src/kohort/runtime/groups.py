@@ -196,6 +196,12 @@ class Groups:
         for host in self._joined_by.pop(connection, ()):
             host.post(ConnectionClosed(connection))
 
+    def log_reopened(self, log: Log) -> None:
+        """Serve from a log of the group topic that takes the place of a failed one."""
+        for host in self._hosts:
+            if host.log.topic_partition == log.topic_partition:
+                host.log_reopened(log)
+
     def topics_deleted(self, names: Iterable[str]) -> Sequence["asyncio.Task[None]"]:
         """The offsets committed for these topics go too.
 

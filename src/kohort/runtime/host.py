@@ -290,6 +290,17 @@ class ShardHost:
             self._reload_after_s, self._failure = self._first_reload_after_s, None
             self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
 
+    def log_reopened(self, log: Log) -> None:
+        """Load the shard from the log that takes the place of a failed one."""
+        self.log = log
+        if self.state is HostState.ACTIVE:
+            self._fail(KohortError("its log was opened again"))
+        elif self.state is HostState.FAILED:
+            if self._task is not None:
+                self._task.cancel()
+            self.state = HostState.LOADING
+            self._task = asyncio.ensure_future(self.load())
+
     async def close(self) -> None:
         """Log the decisions made so far and send their responses.
 

@@ -16,6 +16,8 @@ logger = logging.getLogger("kohort.background")
 
 LEAST_INTERVAL_MS: Final = 100
 """Shortest pause between two passes: a backoff of 0, which Kafka allows, must not busy the loop."""
+REOPEN_INTERVAL_S: Final = 5.0
+"""Seconds between two attempts to open the logs that could not be read."""
 
 
 class BackgroundTasks:
@@ -46,6 +48,7 @@ class BackgroundTasks:
         """Start every task."""
         self._begin(self._warm_up())
         self._begin(self._forget_deleted_topics())
+        self._begin(self._repeat("opening logs again", REOPEN_INTERVAL_S, self._logs.reopen))
         # One pass does retention and compaction; it costs microseconds per log that needs neither.
         interval_ms = min(
             self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]

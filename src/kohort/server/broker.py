@@ -141,6 +141,7 @@ class Broker:
             self.config, self.topics, self.groups, self.logs.problems, self.listener.statistics
         )
         self.topics.on_deleted.append(self.groups.topics_deleted)
+        self.logs.on_reopened.append(self.groups.log_reopened)
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self._opened.push_async_callback(self.groups.close)
         self.groups.start()

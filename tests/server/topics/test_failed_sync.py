@@ -185,8 +185,7 @@ async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: 
         (outcome,) = await asyncio.gather(topics.grow("orders", 2), return_exceptions=True)  # type: ignore[assignment]
     else:
         disk.error = OSError(5, "Input/output error")
-        async with topics.changing:
-            outcome = (await topics.delete_each(["orders"]))["orders"]
+        outcome = (await topics.change(topics.delete_each(["orders"])))["orders"]
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.kafka_storage_error
     assert as_it_is(topics) == before

@@ -58,6 +58,15 @@ def as_version_0_1(path: Path) -> None:
         mark.unlink()
 
 
+def fill_two(server: Server) -> None:
+    """Leave the topics orders, with a record in partition 0, and more."""
+    topics = server.start()
+    topics.create("orders", 2)
+    topics.create("more", 1)
+    fill(topics, "orders")
+    server.stop()
+
+
 class TestForeignDirectories:
     def test_they_are_left_as_they_are(
         self, server: Server, caplog: pytest.LogCaptureFixture
@@ -91,13 +100,44 @@ class TestForeignDirectories:
         assert {each.name for each in server.start().all()} == {"a", "b", "experiment"}
 
     def test_in_the_place_of_a_known_partition(self, server: Server) -> None:
-        server.start().create("orders", 1)
+        fill_two(server)
+        mark = server.path / "orders-0" / MARK
+        content = mark.read_bytes()
+        mark.unlink()
+        (server.path / "orders-0" / "mine").write_bytes(b"results")
+        topics = server.start()
+        with pytest.raises(KafkaError, match="the directory orders-0 has the name of") as caught:
+            topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert caught.value.code is ErrorCode.kafka_storage_error
+        assert "topic_id: " in caught.value.message
+        assert server.logs is not None
+        (told,) = server.logs.problems.texts(9)
+        assert "move the directory away" in told
+        for other in (topics.log("orders", 1), topics.log("more", 0)):
+            other.append(batch_of(b"a"), START)  # type: ignore[union-attr]
+        topics.delete("more")
+        topics.delete("orders")
+        topics.flush()
+        assert sorted(os.listdir(server.path / "orders-0")) == [f"{0:020}.log", "mine"]
+        mark.write_bytes(content)
+        server.start()
+        assert len(server.strays()) == 1, "its topic is gone"
+
+    def test_in_the_place_of_the_metadata(self, server: Server) -> None:
+        server.start()
         server.stop()
-        (server.path / "orders-0" / MARK).unlink()
-        with pytest.raises(KohortError) as caught:
+        (server.path / str(METADATA) / MARK).unlink()
+        with pytest.raises(KohortError, match="the directory __cluster_metadata-0 has the name"):
             server.start()
-        assert "the directory orders-0 has the name of a partition" in str(caught.value)
-        assert "topic_id: " in str(caught.value)
+
+    def test_whose_mark_is_restored(self, server: Server) -> None:
+        fill_two(server)
+        mark = server.path / "orders-0" / MARK
+        content = mark.read_bytes()
+        mark.unlink()
+        server.start()
+        mark.write_bytes(content)
+        assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
 
 class TestLeftovers:

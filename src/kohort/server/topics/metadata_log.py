@@ -209,6 +209,10 @@ class MetadataLog:
         finally:
             self._retrying = None
 
+    def log_reopened(self, log: Log) -> None:
+        """Write to a log that takes the place of a failed one."""
+        self._log = log
+
     def close(self) -> None:
         """Try the disk no more. Idempotent."""
         if self._retrying is not None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | marked for the topic | has the partition | it is opened |
 | marked for another topic, or none | | renamed aside (`-stray`), kept for stray.retention.ms |
-| without a mark | has the partition | version 0.1: marked; else refused |
+| without a mark | has the partition | version 0.1: marked; else this partition is refused |
 | without a mark | has no such partition | left as it is |
 | missing | has the partition | made, empty, with a warning |
 """
@@ -48,8 +48,14 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
     return {**marks, METADATA: METADATA_ID}
 
 
-def reconcile(directories: PartitionDirectories, state: ClusterState, marks: Marks) -> None:
-    """Make the directories agree with `state`. Raises KohortError if they cannot, OSError."""
+def reconcile(
+    directories: PartitionDirectories, state: ClusterState, marks: Marks
+) -> dict[TopicPartition, str]:
+    """Make the directories agree with `state`.
+
+    Returns the partitions whose place is taken by a directory that is not Kohort's, with what to do
+    about it. Raises KohortError if the directories cannot agree, OSError.
+    """
     if directories.cluster_id not in (None, state.cluster_id):
         raise KohortError(
             f"the data directory is of the cluster {directories.cluster_id}, and its {METADATA} "
@@ -60,7 +66,7 @@ def reconcile(directories: PartitionDirectories, state: ClusterState, marks: Mar
     known = {METADATA: METADATA_ID}
     for topic in state.topics.values():
         known |= places_of(topic)
-    _mark_known(directories, known, marks)
+    foreign = _mark_known(directories, known, marks)
     _set_strays_aside(directories, known, marks)
     missing = {
         each: topic_id
@@ -73,6 +79,7 @@ def reconcile(directories: PartitionDirectories, state: ClusterState, marks: Mar
             extra=fields(partitions=_some(map(str, missing)), count=len(missing)),
         )
         directories.make(missing)
+    return foreign
 
 
 def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
@@ -84,22 +91,29 @@ def _mark_known(
     directories: PartitionDirectories,
     known: Mapping[TopicPartition, UUID],
     marks: Marks,
-) -> None:
+) -> dict[TopicPartition, str]:
     unmarked = {each: known[each] for each in known if each in marks and marks[each] is None}
-    if not unmarked:
-        return
     if directories.cluster_id is not None:
-        first, topic_id = next(iter(unmarked.items()))
-        raise KohortError(
-            f"the directory {first} has the name of a partition of the topic {first.topic}, and no "
-            f"{MARK} that says it is. Restore that file (it has the lines 'version: 0' and "
-            f"'topic_id: {base64_id(topic_id)}'), or move the directory away: the partition is "
-            "then made again, without records"
-        )
+        foreign = {each: _without_mark(each, topic_id) for each, topic_id in unmarked.items()}
+        if METADATA in foreign:
+            raise KohortError(foreign[METADATA])
+        return foreign
+    if not unmarked:
+        return {}
     directories.mark(unmarked)
     logger.info(
         "marked the directories of partitions that version 0.1 made",
         extra=fields(count=len(unmarked)),
+    )
+    return {}
+
+
+def _without_mark(partition: TopicPartition, topic_id: UUID) -> str:
+    return (
+        f"the directory {partition} has the name of a partition of the topic {partition.topic}, "
+        f"and no {MARK} that says it is; nothing in it was read or changed. Stop the server and "
+        f"restore that file (it has the lines 'version: 0' and 'topic_id: {base64_id(topic_id)}'), "
+        "or move the directory away: the partition is then made again, without records"
     )
 
 

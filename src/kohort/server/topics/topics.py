@@ -136,7 +136,9 @@ class Topics:
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
-        reconcile(logs.directories, state, marks)
+        for partition, why in reconcile(logs.directories, state, marks).items():
+            logs.refuse(partition, why)
+        logs.on_reopened.append(self._reopened)
         for record in state.topics.values():
             self._add(self._opened(record))
         self._metadata.flush()
@@ -608,6 +610,16 @@ class Topics:
     ) -> tuple[Log, ...]:
         settings = topic_log_config(effective, self._config)
         return tuple(self._logs.open(each, settings) for each in places)
+
+    def _reopened(self, log: Log) -> None:
+        topic, index = self._topics.get(log.topic_partition.topic), log.topic_partition.partition
+        if log.topic_partition == METADATA:
+            self._metadata.log_reopened(log)
+        elif topic is not None:
+            former = topic.partitions
+            topic.partitions = (*former[:index], log, *former[index + 1 :])
+            log.configure(topic_log_config(topic.effective, self._config))
+            self.responses.clear()
 
     def _add(self, topic: Topic) -> None:
         self.responses.clear()
