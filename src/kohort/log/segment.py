@@ -370,7 +370,30 @@ class Segment:
         if not self._is_time((latest, offset)):
             return None
         self._max_timestamp, self._max_timestamp_offset = latest, self.base_offset + offset
-        return 0 if entry is None else entry[1]
+        reached = 0 if entry is None else entry[1]
+        return reached if self._find_lost_times(offset, reached) else None
+
+    def _find_lost_times(self, offset: int, end: int) -> bool:
+        """Look for timestamps larger than that of the last time index entry, before position `end`.
+
+        The index has rows behind the batch with the relative `offset`, and none of them rose the
+        largest timestamp, unless the rows of the time index were lost. Returns False where a batch
+        is damaged.
+        """
+        row = self._index.offsets.floor(offset)
+        start = 0 if row is None else row[1]
+        if start >= end:
+            return True
+        try:
+            for position, header in scan.headers(self.log, start):
+                if position >= end:
+                    break
+                if header.max_timestamp > self._max_timestamp:
+                    self._max_timestamp = header.max_timestamp
+                    self._max_timestamp_offset = header.last_offset
+        except KafkaError:
+            return False
+        return True
 
     def rebuild_index(self) -> None:
         """Rebuild the index from the batches, checking each. Raises CorruptLogError, OSError."""

@@ -13,7 +13,7 @@ All fields of the header and the CRC are always checked. Of the records:
   `message.timestamp.before.max.ms` is set; and when the header's timestamps are out of range, or
   not those of its records.
 
-- Their offset deltas are checked in a compressed batch (0.2 µs a record), which is refused if they
+- Their offset deltas are checked in a compressed batch (0.3 µs a record), which is refused if they
   are not 0, 1, 2, …. Under another codec the records are numbered anew. A batch that was and stays
   uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.3.
 

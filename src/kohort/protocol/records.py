@@ -235,21 +235,27 @@ def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
 def are_numbered(data: Buffer, position: int, count: int) -> bool:
     """Whether the offset deltas of `count` records from `position` on are 0, 1, 2, ….
 
-    They have passed `measure`; it takes 0.2 µs each. Raises KafkaError INVALID_RECORD if a record
+    They have passed `measure`; it takes 0.3 µs each. Raises KafkaError INVALID_RECORD if a record
     ends before its offset delta.
     """
     try:
         for index in range(count):
             size, at = data[position], position + 1
             if size >= 128:
-                size, at = read_raw_varint(data, position)
+                if (more := data[at]) < 128:
+                    size, at = size & 127 | more << 7, at + 1
+                else:
+                    size, at = read_raw_varint(data, position)
             position = at + (size >> 1)
             at += 1  # behind the attributes
             while data[at] >= 128:
                 at += 1
             delta = data[at + 1]
             if delta >= 128:
-                delta, _ = read_raw_varint(data, at + 1)
+                if (more := data[at + 2]) < 128:
+                    delta = delta & 127 | more << 7
+                else:
+                    delta, _ = read_raw_varint(data, at + 1)
             if delta != index << 1:
                 return False
     except IndexError:
