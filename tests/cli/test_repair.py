@@ -86,3 +86,73 @@ def test_a_log_that_cannot_be_read_fails_and_the_others_are_checked(damaged, cap
     told = capsys.readouterr()
     assert "Input/output error" in told.err
     assert "orders-1" in told.out
+
+
+def damage(data, name, *batches_in_order, of=10):
+    """Flip a bit in each of these batches."""
+    stored = data / name / f"{0:020}.log"
+    content = bytearray(stored.read_bytes())
+    for at in batches_in_order:
+        content[at * len(content) // of + 80] ^= 1
+    stored.write_bytes(content)
+    return bytes(content)
+
+
+def offsets_in(data, name="orders"):
+    directory = LocalDirectory(data)
+    log = directory.open(TopicPartition(name, 1 if name == "orders" else 0), LogConfig())
+    try:
+        offset, found = 0, []
+        while offset < log.end_offset:
+            content = bytes(log.read(offset, 1 << 20))
+            for position, header in batches.iterate(content):
+                found += [each.offset for each in batches.decode_records(content, position)]
+                offset = header.last_offset + 1
+        return found
+    finally:
+        directory.close()
+
+
+def test_it_keeps_the_rest(data, capsys):
+    before = damage(data, "orders-1", 2, 3, 6)
+    stored = data / "orders-1" / f"{0:020}.log"
+    assert run(["repair", str(data), "--keep-rest"]) == 3
+    shown = capsys.readouterr().out
+    assert "hole of the offsets 2 to 3" in shown
+    assert "hole of the offsets 6 to 6" in shown
+    assert stored.read_bytes() == before
+    assert run(["repair", str(data), "--keep-rest", "--execute"]) == 0
+    assert "the records behind the damage are served" in capsys.readouterr().out
+    size = len(before) // 10
+    kept = sorted((data / "orders-1").glob("*.cut"), key=lambda path: path.stat().st_size)
+    assert [path.read_bytes() for path in kept] == [
+        before[6 * size : 7 * size],
+        before[2 * size : 4 * size],
+    ]
+    assert run(["repair", str(data)]) == 0
+    assert offsets_in(data) == [0, 1, 4, 5, 7, 8, 9]
+
+
+def test_damage_at_the_end_is_cut_all_the_same(data, capsys):
+    damage(data, "orders-1", 2, 9)
+    (data / "orders-1" / "checkpoint").write_text("recovery_point 10\n")
+    assert run(["repair", str(data), "--keep-rest", "--execute"]) == 0
+    assert "the log ends at offset 9" in capsys.readouterr().out
+    assert offsets_in(data) == [0, 1, 3, 4, 5, 6, 7, 8]
+
+
+def test_the_rest_of_the_metadata_is_not_kept(data, capsys):
+    (data / "orders-1").rename(data / "__cluster_metadata-0")
+    before = damage(data, "__cluster_metadata-0", 2)
+    assert run(["repair", str(data), "--keep-rest", "--execute"]) == 3
+    assert "Restore this directory from a copy" in capsys.readouterr().out
+    assert (data / "__cluster_metadata-0" / f"{0:020}.log").read_bytes() == before
+
+
+def test_what_a_hole_means_for_groups_is_shown(data, capsys):
+    (data / "orders-1").rename(data / "__consumer_offsets-0")
+    damage(data, "__consumer_offsets-0", 2)
+    assert run(["repair", str(data), "--keep-rest"]) == 3
+    assert "goes on from its latest commit outside of it" in capsys.readouterr().out
+    assert run(["repair", str(data), "--keep-rest", "--execute"]) == 0
+    assert offsets_in(data, "__consumer_offsets") == [0, 1, 3, 4, 5, 6, 7, 8, 9]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import repair
+from kohort.log import holes, repair
 from kohort.log.base import LogConfig
 from kohort.log.damage import CorruptLogError
 from kohort.log.local import LocalDirectory
@@ -246,6 +246,52 @@ class TestRepair:
         assert (cut.bytes, cut.batches, cut.files) == (0, 0, ())
         repair.execute(str(path), cut)
         assert opened(path, LastEnd.KILLED).end_offset == cut.damage.offset
+
+
+class TestKeepingTheRest:
+    def repaired(self, path):
+        kept = holes.fill(holes.find(str(path)))
+        assert holes.find(str(path)) == []
+        while (cut := repair.examine(str(path))) is not None:
+            assert not cut.batches
+            repair.execute(str(path), cut)
+        return kept
+
+    @pytest.mark.parametrize("at", range(0, 9_800, 397))
+    @pytest.mark.parametrize("last_end", ALL_ENDS)
+    def test_at_most_one_batch_is_lost(self, data, at, last_end):
+        before = write(data)
+        path = data / NAME
+        paths = logs_of(path)
+        flip(paths[at // 1_800], at % 1_800, at % 8)
+        self.repaired(path)
+        log = opened(path, last_end)
+        left = records_of(log)
+        assert set(left) <= set(before)
+        assert len(left) >= len(before) - 1
+        placed = log.append(batch(b"next"), NOW)
+        assert placed.base_offset in (60, left[-1].offset + 1)
+
+    def test_of_a_sealed_segment_that_is_gone(self, data):
+        before = write(data)
+        path = data / NAME
+        base, end = (int(logs_of(path)[at].stem) for at in (2, 3))
+        logs_of(path)[2].unlink()
+        self.repaired(path)
+        left = records_of(opened(path, LastEnd.KILLED))
+        assert [each.offset for each in left] == [*range(base), *range(end, len(before))]
+
+    def test_an_offset_that_is_wrong_costs_its_batch_alone(self, data):
+        """The offset lies outside the CRC."""
+        before = write(data, LogConfig(), count=10)
+        path = data / NAME
+        (stored,) = logs_of(path)
+        size = stored.stat().st_size // 10
+        flip(stored, 4 * size + 5)
+        (hole,) = holes.find(str(path))
+        assert (hole.offset, hole.next_offset) == (4, 5)
+        self.repaired(path)
+        assert records_of(opened(path, LastEnd.CLEAN)) == before[:4] + before[5:]
 
 
 def read_all(log, found):

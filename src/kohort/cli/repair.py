@@ -1,8 +1,11 @@
-"""Show damage in the logs of a data directory, and end each damaged log before it.
+"""Show damage in the logs of a data directory, and repair each damaged log.
 
 Every byte is read and checked; nothing is changed without --execute, and then nothing is deleted:
 what is cut off is kept beside the log, in files that end with .cut. A torn tail, which a killed
 server leaves, needs no repair: the next start cuts it off. The server must be stopped.
+
+A repaired log ends before its first damage. With --keep-rest the valid batches behind the damage
+stay: the offsets of the damaged ones become a hole, which consumers skip.
 
 exit codes: 0 no log is damaged, or all that were are repaired; 1 something could not be read or
 written; 2 refused: a server has the directory, or it is none; 3 damage was found, and --execute was
@@ -16,10 +19,13 @@ from pathlib import Path
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
 from kohort.errors import KohortError
-from kohort.log import directory_format, recovery, repair
+from kohort.log import directory_format, holes, recovery, repair
 from kohort.log.data_directory import partition_names
 from kohort.log.lock import locked
 from kohort.suggestions import did_you_mean
+
+_METADATA = "__cluster_metadata-0"
+_GROUPS = "__consumer_offsets-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the logs to check (default: all), by the names of their directories",
     )
     parser.add_argument("--execute", action="store_true", help="cut what is shown, and keep it")
+    parser.add_argument(
+        "--keep-rest",
+        action="store_true",
+        help="make holes of the damage instead of ending the log before it",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +51,10 @@ def run(options: argparse.Namespace) -> int:
         directory_format.examine(directory)
         with locked(directory):
             names = _wanted(directory, options.partitions)
-            codes = {_repair(str(directory / name), execute=options.execute) for name in names}
+            codes = {
+                _repair(str(directory / name), execute=options.execute, keep_rest=options.keep_rest)
+                for name in names
+            }
     except KohortError as error:
         raise RefusedError(str(error)) from error
     except OSError as error:
@@ -60,7 +74,7 @@ def _wanted(directory: Path, named: list[str]) -> list[str]:
     return named or there
 
 
-def _repair(path: str, *, execute: bool) -> int:
+def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
     """Check one log, and repair it; the exit code for it."""
     try:
         if recovery.has_swaps(path):
@@ -68,8 +82,18 @@ def _repair(path: str, *, execute: bool) -> int:
                 print(f"{path}: a compaction was interrupted; --execute completes it first")
                 return FOUND
             recovery.complete_swaps(path)
+        kept_rest = False
+        if keep_rest:
+            found = holes.find(path)
+            if found and (not _may_keep_rest(path, found) or not execute):
+                return FOUND
+            for kept in holes.fill(found):
+                print(f"  kept {kept}")
+            kept_rest = bool(found)
         cut = repair.examine(path)
         if cut is None:
+            if kept_rest:
+                print("  repaired: the records behind the damage are served")
             return 0
         _show(path, cut)
         if not execute:
@@ -81,6 +105,26 @@ def _repair(path: str, *, execute: bool) -> int:
         return FAILED
     print(f"  repaired: the log ends at offset {cut.damage.offset}")
     return 0
+
+
+def _may_keep_rest(path: str, found: list[holes.Hole]) -> bool:
+    """Show the holes, and whether they may be made."""
+    name = Path(path).name
+    for hole in found:
+        print(f"{name}: {hole}")
+    if name == _METADATA:
+        print(
+            "  not done: a change of topics lost in the middle would bring deleted topics back, or "
+            "apply to others. Restore this directory from a copy, or end the log before the damage "
+            "without --keep-rest"
+        )
+        return False
+    if name.startswith(_GROUPS):
+        print(
+            "  groups: commits, deletions and generations in the hole are lost. A group goes on "
+            "from its latest commit outside of it, and may read records again"
+        )
+    return True
 
 
 def _show(path: str, cut: repair.Cut) -> None:

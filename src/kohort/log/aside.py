@@ -17,13 +17,18 @@ def keep_tail(path: str, position: int) -> str:
 
     Raises OSError.
     """
+    return keep_range(path, position, os.stat(path).st_size)
+
+
+def keep_range(path: str, position: int, end: int) -> str:
+    """`keep_tail` of the bytes from `position` up to `end`."""
     aside = _free_name(path, position)
     with open(path, "rb") as source:
         source.seek(position)
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             with os.fdopen(fd, "wb") as target:
-                while data := source.read(_STEP):
+                while data := source.read(min(_STEP, end - source.tell())):
                     target.write(data)
                 target.flush()
                 os.fsync(target.fileno())

@@ -32,7 +32,7 @@ class Cut:
 
 def examine(directory: str) -> Cut | None:
     """What has to be cut off the log in `directory`; None if it is not damaged. Raises OSError."""
-    checkpoint = _checkpoint(directory)
+    checkpoint = read_checkpoint(directory)
     segments = recovery.found_segments(directory, OpenFiles())
     try:
         for number, segment in enumerate(segments):
@@ -51,7 +51,7 @@ def execute(directory: str, cut: Cut) -> list[str]:
     kept: list[str] = []
     for file in reversed(cut.files):
         kept.append(aside.keep_whole(file))
-        _remove_indexes(file)
+        remove_indexes(file)
     if os.stat(cut.damage.file).st_size > cut.damage.position:
         kept.append(aside.keep_tail(cut.damage.file, cut.damage.position))
     descriptor = os.open(cut.damage.file, os.O_RDWR)
@@ -60,7 +60,7 @@ def execute(directory: str, cut: Cut) -> list[str]:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    _remove_indexes(cut.damage.file)
+    remove_indexes(cut.damage.file)
     _lower_checkpoint(directory, cut.damage.offset)
     return kept
 
@@ -128,7 +128,7 @@ def _behind(
             yield found.batches, found.end_offset
 
 
-def _remove_indexes(file: str) -> None:
+def remove_indexes(file: str) -> None:
     """They name what is not there any more, and are recreated."""
     for suffix in (files.INDEX, files.TIMEINDEX):
         path = file.removesuffix(files.LOG) + suffix
@@ -136,7 +136,7 @@ def _remove_indexes(file: str) -> None:
             os.unlink(path)
 
 
-def _checkpoint(directory: str) -> Checkpoint:
+def read_checkpoint(directory: str) -> Checkpoint:
     """That of the log; without one, or where it is broken, as if there were none."""
     try:
         return files.decode_checkpoint(files.read_file(f"{directory}/{files.CHECKPOINT}"))
@@ -145,7 +145,7 @@ def _checkpoint(directory: str) -> Checkpoint:
 
 
 def _lower_checkpoint(directory: str, end_offset: int) -> None:
-    lowered = Checkpoint(*(min(value, end_offset) for value in _checkpoint(directory)))
+    lowered = Checkpoint(*(min(value, end_offset) for value in read_checkpoint(directory)))
     path = f"{directory}/{files.CHECKPOINT}"
     files.replace_file(path, files.encode_checkpoint(lowered), durable=True)
     aside.sync_directory(directory)

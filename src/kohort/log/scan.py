@@ -139,7 +139,7 @@ def behind(store: Store, position: int, next_offset: int) -> Behind | None:
     """
     first: tuple[int, int] | None = None
     found = 0
-    while (start := _next_start(store, position, next_offset)) is not None:
+    while (start := next_start(store, position, next_offset)) is not None:
         for position, header, _ in intact(store, start, next_offset):
             first = first or (position, header.base_offset)
             found += 1
@@ -149,8 +149,11 @@ def behind(store: Store, position: int, next_offset: int) -> Behind | None:
     return None if first is None else Behind(*first, found, next_offset)
 
 
-def _next_start(store: Store, position: int, next_offset: int) -> int | None:
-    """Where the next valid batch starts, not before `position`."""
+def next_start(store: Store, position: int, next_offset: int) -> int | None:
+    """Where the next valid batch starts, not before `position`; None if there is none.
+
+    Its CRC is right, and its offsets do not lie before `next_offset`. Raises OSError.
+    """
     while position + HEADER_SIZE <= store.size:
         chunk = store.read(position, _SCAN)
         at = 0
