@@ -11,7 +11,7 @@ from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 
-from .conftest import NOW, ORDERS, batch, records_of
+from .conftest import NOW, ORDERS, batch, looked_up, records_of
 from .test_recovery import NAME, opened
 
 CONFIG = LogConfig(segment_bytes=6_000, index_interval_bytes=150)
@@ -100,9 +100,9 @@ def test_after_a_kill(data, timestamps, last_end, harm, suffixes):
     log = opened(killed, last_end, CONFIG)
     for timestamp in [*sorted(timestamps)[::7], min(timestamps) - 1, max(timestamps)]:
         first = next(each for each in written if each.timestamp >= timestamp)
-        assert log.offset_for_timestamp(timestamp) == (first.offset, first.timestamp)
-    assert log.offset_for_timestamp(max(timestamps) + 1) is None
+        assert looked_up(log.offset_for_timestamp(timestamp)) == (first.offset, first.timestamp)
+    assert looked_up(log.offset_for_timestamp(max(timestamps) + 1)) is None
     latest = max(written, key=lambda each: (each.timestamp, -each.offset))
-    assert log.max_timestamp() == (latest.offset, latest.timestamp)
+    assert looked_up(log.max_timestamp()) == (latest.offset, latest.timestamp)
     assert records_of(log) == written
     log.end(ErrorCode.not_leader_or_follower)

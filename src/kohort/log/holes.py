@@ -179,4 +179,4 @@ def _fillers(hole: Hole) -> Iterator[bytes]:
             partition_leader_epoch=LEADER_EPOCH,
             last_offset_delta=min(hole.next_offset - offset, LARGEST) - 1,
         )
-        yield replace_records(header, (), NO_TIMESTAMP)
+        yield replace_records(header, b"", 0, NO_TIMESTAMP)
