@@ -24,14 +24,14 @@ def unreadable(data, monkeypatch):
     fill(directory.open(ORDERS, LogConfig()), 5)
     directory.close()
     failing = []
-    really = recovery.found_segments
+    really = recovery.load
 
-    def found(path, *arguments):
+    def load(path, *arguments, **options):
         if failing:
             raise OSError(failing[0], os.strerror(failing[0]), path)
-        return really(path, *arguments)
+        return really(path, *arguments, **options)
 
-    monkeypatch.setattr(recovery, "found_segments", found)
+    monkeypatch.setattr(recovery, "load", load)
     return failing
 
 

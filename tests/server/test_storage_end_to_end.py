@@ -326,15 +326,15 @@ async def test_a_shard_that_cannot_be_read_serves_when_it_can(
 ) -> None:
     group, other = two_groups()
     await with_commits(tmp_path / "data", group, other)
-    really, name = recovery.found_segments, f"{GROUP_LOG}-{shard_of(group)}"
+    really, name = recovery.load, f"{GROUP_LOG}-{shard_of(group)}"
 
-    def found(path: str, *arguments: Any) -> Any:
+    def load(path: str, *arguments: Any, **options: Any) -> Any:
         if path.endswith(name):
             raise OSError(errno.EIO, "Input/output error", path)
-        return really(path, *arguments)
+        return really(path, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "found_segments", found)
+        patch.setattr(recovery, "load", load)
         broker = Broker(Config(settings(tmp_path / "data")))
         await broker.start()
     async with contextlib.aclosing(_closing(broker)), connected(broker.address) as peer:
