@@ -199,6 +199,7 @@ class TestTurns:
     async def test_headers_of_a_whole_segment(
         self, behind_the_largest: Bench, timestamp: int, offset: int
     ) -> None:
+        await find(behind_the_largest, -2)  # what is imported once does not count
         worst, (_, _, found, _) = await longest_turn_ms(find(behind_the_largest, timestamp))
         print(f"{worst:.0f} ms")
         assert found == offset
@@ -212,6 +213,7 @@ class TestTurns:
         plain = head(0, -1, content, count, 5_000)
         log.append(recompress(read_header(plain), content, Codec.ZSTD), bench.clock.now())
         log.trim(count - 1)
+        await find(bench, -2)
         worst, (_, time, found, _) = await longest_turn_ms(find(bench, -3))
         print(f"{worst:.0f} ms")
         assert (time, found) == (5_000, count - 1)
