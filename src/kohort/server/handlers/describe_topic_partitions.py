@@ -64,8 +64,9 @@ def _page(
     for name in names:
         yield
         first = cursor.partition_index if name == cursor.topic_name else 0
-        entry = _entry(services, name)
-        partitions = entry["partitions"][first:]
+        # One more than fits shows whether there are more.
+        entry = _entry(services, name, first, limit + 1)
+        partitions = entry["partitions"]
         if partitions and limit == 0:
             return found, Cursor(name, first)
         entry["partitions"] = partitions[:limit]
@@ -76,7 +77,7 @@ def _page(
     return found, None
 
 
-def _entry(services: Services, name: str) -> dict[str, Any]:
+def _entry(services: Services, name: str, first: int, most: int) -> dict[str, Any]:
     topic = services.topics.get(name)
     operations = {"topic_authorized_operations": TOPIC_OPERATIONS}
     if topic is None:
@@ -86,7 +87,7 @@ def _entry(services: Services, name: str) -> dict[str, Any]:
             "is_internal": name in INTERNAL,
         }
         return unknown | operations | {"partitions": []}
-    entry = metadata.describe(topic, services.node_id) | operations
+    entry = metadata.describe(topic, services.node_id, first, most) | operations
     for partition in entry["partitions"]:
         partition["eligible_leader_replicas"] = partition["last_known_elr"] = ()
     return entry

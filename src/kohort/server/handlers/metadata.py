@@ -324,8 +324,13 @@ def _distinct(items: Iterable[T]) -> Iterator[T]:
             yield item
 
 
-def describe(topic: Topic, node_id: int) -> dict[str, Any]:
-    """A topic as Metadata and DescribeTopicPartitions show it, with one replica in epoch 0."""
+def describe(topic: Topic, node_id: int, first: int = 0, most: int | None = None) -> dict[str, Any]:
+    """A topic as Metadata and DescribeTopicPartitions show it, with one replica in epoch 0.
+
+    It has at most so many partitions, from the `first` on.
+    """
+    count = len(topic.partitions)
+    last = count if most is None else min(first + most, count)
     replicas = (node_id,)
     return {
         "name": topic.name,
@@ -339,7 +344,7 @@ def describe(topic: Topic, node_id: int) -> dict[str, Any]:
                 "replica_nodes": replicas,
                 "isr_nodes": replicas,
             }
-            for index in range(len(topic.partitions))
+            for index in range(first, last)
         ],
     }
 
