@@ -297,7 +297,7 @@ class LocalDirectory:
         for log in self._logs.values():
             try:
                 paths = set(log.unsynced())
-                own_names |= paths & {self._path}
+                own_names |= paths & {str(self._path)}
                 if paths := paths - own_names:
                     syncing.append(self._executor.submit(sync_all, paths))
                 log.close()
