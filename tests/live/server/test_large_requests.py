@@ -81,7 +81,6 @@ def test_a_topic_of_very_many_partitions(tmp_path: Path) -> None:
         "creation": frame("create_topics", 7, topics=[wide], timeout=60_000),
         "growth": frame("create_partitions", 3, topics=[grown], timeout=60_000),
         "metadata": frame("metadata", 8, topics=[{"name": "wide"}]),
-        "deletion": frame("delete_topics", 5, topic_names=["wide"], timeout=60_000),
     }
     with serving(tmp_path, {"storage": "local"}) as server:
         client = Client(server)
