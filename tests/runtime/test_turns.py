@@ -50,7 +50,7 @@ async def forgotten(groups, *names):
 
 
 async def test_the_offsets_of_a_deleted_topic():
-    log = log_of(many(["t", "u"], 150_000))
+    log = log_of(many(["t", "u"], 50_000))
     groups = await loaded(log)
     worst, _ = await longest_turn_ms(forgotten(groups, "t"))
     print(f"{worst:.0f} ms")
@@ -114,12 +114,12 @@ async def test_topics_that_are_deleted_while_it_goes_on():
 
 
 async def test_loading():
-    log = log_of(many(["t"], 150_000))
-    tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(100_000)]
+    log = log_of(many(["t"], 50_000))
+    tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(40_000)]
     append_records(log, [tombstones], Timestamp(0))
     worst, groups = await longest_turn_ms(loaded(log))
     print(f"{worst:.0f} ms")
-    assert len(groups.group("g").offsets) == 50_000
+    assert len(groups.group("g").offsets) == 10_000
     await groups.close()
     assert worst < BOUND_MS
 
@@ -131,7 +131,7 @@ async def deleted(groups, group):
 
 
 async def test_the_deletion_of_a_group():
-    log = log_of(many(["t", "u"], 150_000))
+    log = log_of(many(["t", "u"], 50_000))
     groups = await loaded(log)
     worst, response = await longest_turn_ms(deleted(groups, "g"))
     print(f"{worst:.0f} ms")
@@ -181,7 +181,7 @@ async def test_a_deletion_that_the_storage_refuses_in_the_middle():
 
 
 async def test_the_expiry_of_a_group():
-    log = log_of(many(["t", "u"], 150_000))
+    log = log_of(many(["t", "u"], 50_000))
     groups = Groups([log], GroupCoordinatorConfig(), LoopClock(), expiration_interval_ms=1)
     groups.start()
     await groups.loaded()

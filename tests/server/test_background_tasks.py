@@ -26,7 +26,7 @@ async def test_cleaning_that_fails_is_tried_again(caplog: pytest.LogCaptureFixtu
             cleaned.set()
         raise OSError("no space left")
 
-    logs: Any = SimpleNamespace(clean=clean)
+    logs: Any = SimpleNamespace(clean=clean, reopen=loaded)
     topics: Any = SimpleNamespace(all=tuple)
     groups: Any = SimpleNamespace(loaded=loaded, groups=tuple)
     warm: list[str] = []

@@ -10,6 +10,8 @@ from live.server.server import framed
 
 MARK: Final = "n0000000"
 """A name that each element of an array has in a form of its own."""
+_START: Final = b"n0"
+"""How all those names begin."""
 MAX_ELEMENTS: Final = 260_000
 """Array elements of the largest request that is not refused as malformed, nearly."""
 
@@ -39,6 +41,11 @@ def many(
         else element * count
     )
     return framed(api, version, b"".join((head, number, middle, empty[at + 1 :])))
+
+
+def renamed(request_frame: bytes, attempt: int) -> bytes:
+    """The same request with names that no attempt before has used."""
+    return request_frame.replace(_START, b"%c0" % (ord("n") + attempt))
 
 
 def _many(

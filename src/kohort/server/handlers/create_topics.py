@@ -68,7 +68,7 @@ def _validated(
         plan = services.topics.plan(topic.name, _partitions(services, topic), _configs(topic))
         _validate_placement(services, topic)
     except KafkaError as error:
-        return error
+        return error.with_traceback(None)  # which refers to the list that has the error
     return plan
 
 

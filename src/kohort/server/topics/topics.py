@@ -321,7 +321,7 @@ class Topics:
         try:
             record = self.plan(name, partitions, configs)
         except KafkaError as error:
-            return error
+            return error.with_traceback(None)  # which refers to the list that has the error
         self._claim(name)
         return record
 
