@@ -91,8 +91,8 @@ def collect_seldom() -> None:
 
     Every committed offset is a value that it would look through again and again, for nothing: none
     is in a cycle. At Python's own thresholds that was a third of the time that commits of a hundred
-    partitions took. A look at the youngest values takes 2 ms, and at the middle ones 10 ms. No request
-    waits longer than 50 ms, so the middle ones must not be many more.
+    partitions took. A look at the youngest values takes 2 ms, and at the middle ones 10 ms: they
+    must not be many more, because no request waits longer than 50 ms.
     """
     gc.freeze()
     gc.set_threshold(50_000, 5, 200)
