@@ -13,12 +13,10 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from kohort.errors import ConfigError
-from kohort.spark.pipeline import Pipeline
 from spark.servers import kohort_only
 from spark.streams import wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -58,7 +56,6 @@ def terminate_service(process):
     os.killpg(process.pid, signal.SIGTERM)
 
 
-@kohort_only
 @pytest.mark.parametrize("end", [signal_process, interrupt_terminal, terminate_service])
 def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
@@ -87,7 +84,6 @@ def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     assert set(table["country"].to_pylist()) == {"at", "de"}
 
 
-@kohort_only
 def test_a_signal_before_the_query_runs(command):
     process = command("sales")
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -95,10 +91,9 @@ def test_a_signal_before_the_query_runs(command):
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 128 + signal.SIGTERM, said
-    assert "Traceback" not in said
+    assert "kohort/cli" not in said, "no traceback of ours; a process of Spark may print its own"
 
 
-@kohort_only
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -112,19 +107,3 @@ def test_what_goes_wrong_is_one_line(command, arguments, code, told):
     assert process.returncode == code, said
     (line,) = [each for each in said.splitlines() if each.startswith("kohort: ")]
     assert told in line
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"partition_by": ("country",)}, "partition by country: there is no such column"),
-        ({"values": "csv", "schema": "a nonsense"}, "schema 'a nonsense'"),
-        ({"values": "csv", "schema": "topic string"}, "the table has a column topic of its own"),
-    ],
-)
-def test_what_the_pipeline_refuses_once_spark_runs(session, given, told):
-    pipeline = Pipeline(
-        topics=("nowhere",), to="table", kafka={"bootstrap.servers": "localhost:9092"}, **given
-    )
-    with pytest.raises(ConfigError, match=told):
-        pipeline.read(session)

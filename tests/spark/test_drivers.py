@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from spark.processes import Driver
-from spark.servers import kohort_only
+from spark.servers import KOHORT, kohort_only
 from spark.streams import Stream, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
@@ -112,6 +112,9 @@ def test_a_driver_that_ends_leaves_the_group_at_once(shared, how, victim):
     both.assert_taken_over(SOON_S)
 
 
+@pytest.mark.parametrize(
+    "topics", [KOHORT, pytest.param("kafka", marks=pytest.mark.long)], indirect=True
+)
 def test_one_whose_machine_is_gone_is_noticed_after_the_session_timeout(shared):
     both = shared(SESSION_MS)
     both.driver.kill(signal.SIGKILL, "source", "jvm", "driver")

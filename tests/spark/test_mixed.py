@@ -16,13 +16,23 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 
 _numbers = count()
 HALF = PARTITIONS // 2
+RARE = {("kafka", "confluent-kafka")}
+"""A pair whose server and client are both in others: it waits for the long run."""
 MORE = 60
 """Records that go by between two events."""
 
 
 def with_clients(*pairs):
     """Each a kind of server and the name of a client."""
-    both = [pytest.param(kind, client, id=f"{client}-{kind}") for kind, client in pairs]
+    both = [
+        pytest.param(
+            kind,
+            client,
+            id=f"{client}-{kind}",
+            marks=pytest.mark.long if (kind, client) in RARE else (),
+        )
+        for kind, client in pairs
+    ]
     return pytest.mark.parametrize(("topics", "client"), both, indirect=True)
 
 
