@@ -20,6 +20,29 @@ pyspark = pytest.importorskip(
 )
 
 
+DATA_PATH = (
+    "test_batch.py",
+    "test_changing_topics.py",
+    "test_lag.py",
+    "test_stream.py",
+    "test_write.py",
+)
+"""Tests of reads and writes, whose requests `kohort.client` has tests for on Apache Kafka."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the tests of the data path, one of each file runs on Apache Kafka; the others do so in
+    long runs.
+    """
+    seen = set()
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if item.path.name in DATA_PATH and parameters.get("topics") == "kafka":
+            if item.path in seen:
+                item.add_marker(pytest.mark.long)
+            seen.add(item.path)
+
+
 @pytest.fixture(scope="session")
 def java() -> None:
     """Makes Spark's drivers start quickly; skips where Spark finds no Java."""
