@@ -78,6 +78,7 @@ class Chaos:
         self.recovery_seconds = recovery_seconds
         self.ledger = Ledger()
         self.killed = 0
+        self._began = 0.0
         self._random = random.Random(seed)
         self._address = f"127.0.0.1:{free_port()}"
 
@@ -100,7 +101,7 @@ class Chaos:
         )
 
     async def _run(self) -> Outcome:
-        began = time.monotonic()
+        self._began = time.monotonic()
         # More threads than asyncio would have: each client of librdkafka keeps one.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * len(TOPICS) + 8))
         server = self._start()
@@ -113,13 +114,17 @@ class Chaos:
                     server = await self._kill(server)
                 await asyncio.to_thread(server.line, "listening")
                 await self._all_go_on(time.monotonic())
-                self.report(f"all went on after {time.monotonic() - began:.0f} s")
-            self.report(f"all ended after {time.monotonic() - began:.0f} s")
+                self.report(f"all went on after {self._elapsed_s:.0f} s")
+            self.report(f"all ended after {self._elapsed_s:.0f} s")
             contents = await asyncio.to_thread(self._read_all)
         finally:
             server.stop()
         violations = [*self.ledger.violations, *self._check(contents)]
-        return Outcome(self.seed, self.killed, time.monotonic() - began, self.ledger, violations)
+        return Outcome(self.seed, self.killed, self._elapsed_s, self.ledger, violations)
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began
 
     async def _make_topics(self) -> None:
         async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
@@ -145,7 +150,7 @@ class Chaos:
         self.while_down(self)
         await asyncio.sleep(self._random.uniform(*DOWN_SECONDS))
         if self.killed % 10 == 0:
-            self.report(str(Outcome(self.seed, self.killed, 0, self.ledger)))
+            self.report(str(Outcome(self.seed, self.killed, self._elapsed_s, self.ledger)))
         return self._start()
 
     # --- clients ---
