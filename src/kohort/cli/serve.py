@@ -51,10 +51,11 @@ async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = _Stop()
     broker = Broker(config)
+    collect_seldom()
     if not await _start_unless_stopped(broker, stop):
         logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
         return 0
-    collect_seldom()
+    gc.freeze()  # what the start has made stays
     _announce(broker)
     await stop.asked.wait()
     try:
@@ -94,7 +95,6 @@ def collect_seldom() -> None:
     partitions took. A look at the youngest values takes 2 ms, and at the middle ones 10 ms: they
     must not be many more, because no request waits longer than 50 ms.
     """
-    gc.freeze()
     gc.set_threshold(50_000, 5, 200)
 
 
