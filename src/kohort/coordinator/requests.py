@@ -163,7 +163,7 @@ class DiscardOffsets:
     """Goes on with the deletion of a group that had very many offsets, until none is left."""
 
     request_id: RequestId
-    """Of the `DeleteGroup`, which is answered at the end."""
+    """Id of the `DeleteGroup`, which gets its response at the end."""
     group: str
     offsets: CommittedOffsets
     """Those without a tombstone so far. The group that they belonged to is gone."""

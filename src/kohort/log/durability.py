@@ -82,7 +82,7 @@ RETRY_AFTER_AT_MOST_S = 30.0
 
 
 class Retryable(Protocol):
-    """What cannot be made durable now: one log."""
+    """A log whose last sync failed."""
 
     def sync_failed(self, error: OSError) -> None:
         """It may not be: take back what is not durable. Called again if `retry_sync` fails."""
@@ -184,7 +184,7 @@ class GroupCommit:
         self._log.sync_resumed()
 
 
-async def resumed(log: "Retryable", executor: Executor | None) -> None:
+async def resumed(log: Retryable, executor: Executor | None) -> None:
     """Return when the disk takes what `log` writes again; it is tried less and less often."""
     loop, delay = asyncio.get_running_loop(), RETRY_AFTER_S
     while True:

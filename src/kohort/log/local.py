@@ -137,17 +137,12 @@ class LocalDirectory:
         self, topic_partition: TopicPartition, config: LogConfig, error: KafkaError | OSError
     ) -> RefusedLog:
         can_reopen = isinstance(error, OSError)
-        failure = (
-            KafkaError(
-                ErrorCode.kafka_storage_error,
-                f"the log cannot be opened, which is tried again: {error}",
-            )
-            if isinstance(error, OSError)
-            else error
-        )
+        if isinstance(error, OSError):
+            message = f"the log cannot be opened, which is tried again: {error}"
+            error = KafkaError(ErrorCode.kafka_storage_error, message)
         self._lock.distrust_check()
-        self.problems.begin(topic_partition, failure.message)
-        return RefusedLog(topic_partition, config, failure, can_reopen=can_reopen)
+        self.problems.begin(topic_partition, error.message)
+        return RefusedLog(topic_partition, config, error, can_reopen=can_reopen)
 
     # Opening again
 

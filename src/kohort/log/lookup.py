@@ -4,8 +4,8 @@ An index leads to the batch in a few reads, as long as timestamps rise. Headers 
 where they do not, and behind a start offset in the middle of a segment: no index tells the largest
 timestamp of what follows. A batch may hold millions of records.
 
-A lookup is therefore a generator. Each of its steps takes well below a millisecond, and whoever
-runs it lets others have their turn in between.
+A lookup is therefore a generator. Each of its steps takes well below a millisecond, and other tasks
+run between them.
 """
 
 from collections.abc import Callable, Generator, Iterable

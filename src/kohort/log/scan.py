@@ -150,7 +150,7 @@ def behind(store: Store, position: int, next_offset: int) -> Behind | None:
 
 
 def next_start(store: Store, position: int, next_offset: int) -> int | None:
-    """Where the next valid batch starts, not before `position`; None if there is none.
+    """Position of the next valid batch, not before `position`; None if there is none.
 
     Its CRC is right, and its offsets do not lie before `next_offset`. Raises OSError.
     """

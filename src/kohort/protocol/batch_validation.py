@@ -14,7 +14,7 @@ All fields of the header and the CRC are always checked. Of the records:
   not those of its records.
 
 - Their offset deltas are checked in a compressed batch (0.3 µs a record), which is refused if they
-  are not 0, 1, 2, …. Under another codec the records are numbered anew. A batch that was and stays
+  are not 0, 1, 2, …. Under another codec Kohort renumbers the records. A batch that was and stays
   uncompressed is stored with the deltas that it has. All three were observed on Kafka 4.3.
 
 Three error codes are unexpected, and were observed on Kafka 4.3. Records that do not decompress are

@@ -38,8 +38,8 @@ logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-
 _LISTED_AT_ONCE = 500
+"""Groups listed before other tasks run."""
 
 
 class Groups:

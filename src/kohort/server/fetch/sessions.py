@@ -63,9 +63,9 @@ class FetchSessions:
         *,
         by_id: bool,
         now: Instant,
-        more: int = 0,
+        many: int = 0,
     ) -> FetchContext:
-        """Begin one request; `more`: how many partitions it names, each once, if they are many.
+        """Begin one request; `many`: its number of partitions, each named once, if they are many.
 
         Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new session.
@@ -73,14 +73,14 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(session_id)
             if epoch == FINAL_EPOCH:
-                return FullFetch(wanted, None, distinct=more > 0)
+                return FullFetch(wanted, None, distinct=many > 0)
             return FullFetch(
                 wanted,
                 lambda partitions: self._open(partitions, by_id, now),
-                distinct=more > 0,
+                distinct=many > 0,
             )
         session = self._resume(session_id, epoch, by_id)
-        if more > MAX_PARTITIONS_OF_SESSION:
+        if many > MAX_PARTITIONS_OF_SESSION:
             self._end(session_id)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.last_used = now

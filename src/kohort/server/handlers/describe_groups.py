@@ -5,7 +5,7 @@ v1 adds the throttle time, v3 the operations that the caller may do (KIP-430), v
 which is "Dead" before.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -40,7 +40,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     slices, following = TimeSlices(), iter(request.groups)
     while some := tuple(islice(following, _TOGETHER)):
         new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
-        responses = iter(await ask_each(services, _requests(version, new)))
+        responses = iter(
+            await ask_each(services, (partial(_request, version, each) for each in new))
+        )
         for group in some:
             refused = group in seen and members > REPEATED_UP_TO
             described = _repeated(group) if refused else next(responses)
@@ -49,13 +51,6 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         seen.update(some)
         await slices.give_way()
     await respond_large(services, exchange, {"groups": rows}, len(rows) + members)
-
-
-def _requests(
-    version: int, groups: list[str]
-) -> Iterator[Callable[[Callable[[Any], None]], DescribeGroup]]:
-    for group in groups:
-        yield partial(_request, version, group)
 
 
 def _request(version: int, group: str, respond: Callable[[Any], None]) -> DescribeGroup:

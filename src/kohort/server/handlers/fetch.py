@@ -114,7 +114,7 @@ def _begin(
             forgotten,
             by_id=exchange.version >= FIRST_WITH_IDS,
             now=services.clock.now(),
-            more=many,
+            many=many,
         )
     except KafkaError as error:
         exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))

@@ -90,6 +90,12 @@ async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[A
     return list(await finished)
 
 
+async def ask(services: Services, new_request: NewRequest) -> Any:
+    """The response of the group's shard to one request."""
+    (response,) = await ask_each(services, (new_request,))
+    return response
+
+
 async def respond_large(
     services: Services, exchange: Exchange, fields: Fields | NewFields, elements: int
 ) -> None:

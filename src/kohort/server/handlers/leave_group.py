@@ -6,7 +6,7 @@ member id or instance id (KIP-345), with an error for each; v4 is flexible; v5 b
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -15,7 +15,7 @@ from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse, LeftMember
 from kohort.protocol.messages import response as new_response
 from kohort.server.handlers import cut_reason
-from kohort.server.handlers.in_steps import ask_each, respond_large
+from kohort.server.handlers.in_steps import ask, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -29,14 +29,8 @@ def handle(
     """Hand the request to the group's shard."""
     if exchange.version >= 3 and len(request.members) > TOGETHER:
         return _leave_in_parts(services, exchange, request)
-    services.groups.submit(
-        LeaveGroup(
-            request_id=exchange.callback(_respond),
-            version=exchange.version,
-            group=request.group_id,
-            members=_members(exchange.version, request),
-        )
-    )
+    members, respond = _members(exchange.version, request), exchange.callback(_respond)
+    services.groups.submit(_request(exchange.version, request.group_id, members, respond))
     return None
 
 
@@ -45,7 +39,9 @@ async def _leave_in_parts(services: Services, exchange: Exchange, request: Any) 
     following, members = iter(request.members), []
     error = NONE
     while error is NONE and (some := tuple(islice(following, TOGETHER))):
-        (response,) = await ask_each(services, [partial(_part, exchange.version, request, some)])
+        leaving = tuple(_leaving(exchange.version, each) for each in some)
+        part = partial(_request, exchange.version, request.group_id, leaving)
+        response = await ask(services, part)
         error = response.error
         members += response.members
         await asyncio.sleep(0)
@@ -53,15 +49,10 @@ async def _leave_in_parts(services: Services, exchange: Exchange, request: Any) 
     await respond_large(services, exchange, fields, len(members))
 
 
-def _part(
-    version: int, request: Any, members: Sequence[Any], respond: Callable[[Any], None]
+def _request(
+    version: int, group: str, members: tuple[LeavingMember, ...], respond: Callable[[Any], None]
 ) -> LeaveGroup:
-    return LeaveGroup(
-        request_id=respond,
-        version=version,
-        group=request.group_id,
-        members=tuple(_leaving(version, each) for each in members),
-    )
+    return LeaveGroup(request_id=respond, version=version, group=group, members=members)
 
 
 def _members(version: int, request: Any) -> tuple[LeavingMember, ...]:

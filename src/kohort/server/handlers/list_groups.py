@@ -12,7 +12,7 @@ from kohort.coordinator.admin import GROUP_TYPE
 from kohort.coordinator.classic import State
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListedGroup
-from kohort.server.handlers.in_steps import ask_each, counted, respond_large
+from kohort.server.handlers.in_steps import ask, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -25,8 +25,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     version = exchange.version
     states = await _known(request.states_filter) if version >= 4 else ()
     types = await _known(request.types_filter) if version >= 5 else ()
-    new_request = partial(_request, states, types)
-    (listed,) = await ask_each(services, [new_request])
+    listed = await ask(services, partial(_request, states, types))
     fields = {"error_code": listed.error, "groups": map(_row, listed.groups)}
     await respond_large(services, exchange, fields, len(listed.groups))
 

@@ -8,7 +8,7 @@ Kafka responds UNKNOWN_TOPIC_OR_PARTITION to the first request for a topic that 
 create, and clients retry. Here the topic exists before the response is sent, which describes it.
 """
 
-from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +19,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import counted, in_slices, respond_in_thread
+from kohort.server.handlers.in_steps import in_slices, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from kohort.server.services import Services
@@ -72,8 +72,7 @@ async def _handle_many(services: Services, exchange: Exchange, request: Any) -> 
         await respond_in_thread(services, exchange, partial(_refusal, request))
         return
     # A topic that is named again is described once.
-    times = await counted((each.name, getattr(each, "topic_id", None)) for each in request.topics)
-    request = await services.heavy_work.run(partial(_only, request, times))
+    request = await services.heavy_work.run(partial(_without_repeats, request))
     missing: list[str] = []
     if _may_create(services, version, request):
         missing = await in_slices(_look_for_missing(services, request.topics))
@@ -103,16 +102,12 @@ def _look_for_missing(
     return missing
 
 
-def _only(request: Any, times: Mapping[tuple[str | None, UUID | None], int]) -> Any:
+def _without_repeats(request: Any) -> Any:
     """The request with each topic once, in the order in which they are named first."""
-    left = set(times)
-    topics = []
+    topics: dict[tuple[str | None, UUID | None], Any] = {}
     for each in request.topics:
-        key = (each.name, getattr(each, "topic_id", None))
-        if key in left:
-            left.remove(key)
-            topics.append(each)
-    return replace(request, topics=tuple(topics))
+        topics.setdefault((each.name, getattr(each, "topic_id", None)), each)
+    return replace(request, topics=tuple(topics.values()))
 
 
 async def _create_and_respond(

@@ -26,7 +26,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.request_fast_path import Columns, read_member, read_offset_commit
 from kohort.server.handlers import milliseconds
-from kohort.server.handlers.in_steps import ask_each, in_slices
+from kohort.server.handlers.in_steps import ask, in_slices
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
@@ -67,7 +67,7 @@ async def _commit_large(
     exchange: Exchange,
     request: Any,
     responses: PartitionResponses,
-    steps: "Existing",
+    steps: Existing,
 ) -> None:
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
@@ -75,7 +75,7 @@ async def _commit_large(
         # More than that is refused as a whole, with one error for all partitions.
         most = services.config["message.max.bytes"] // LEAST_RECORD_BYTES + 1
         new_request = partial(_commit, exchange.version, request, offsets[:most])
-        (response,) = await ask_each(services, [new_request])
+        response = await ask(services, new_request)
     encode = partial(_encoded_large, exchange.version, responses, response, offsets)
     exchange.respond_encoded(*await services.heavy_work.run(encode))
 
@@ -178,7 +178,7 @@ def _respond_columns(exchange: Exchange, topics: Sequence[Columns], error: Error
 
 def _existing(
     services: Services, version: int, request: Any, responses: PartitionResponses
-) -> "Existing":
+) -> Existing:
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
         yield

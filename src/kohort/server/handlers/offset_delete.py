@@ -4,8 +4,8 @@ The handler itself sets the error of partitions that do not exist. The coordinat
 same, because an error of the whole group goes before them.
 """
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_array, pack_int16, pack_int32, pack_string
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
@@ -34,13 +35,8 @@ def handle(
         return _delete_many(services, exchange, request)
     responses = PartitionResponses()
     partitions = _existing(services, request, responses)
-    services.groups.submit(
-        OffsetDelete(
-            request_id=exchange.callback(_respond, responses),
-            group=request.group_id,
-            partitions=partitions,
-        )
-    )
+    respond = exchange.callback(_respond, responses)
+    services.groups.submit(_request(request.group_id, partitions, respond))
     return None
 
 
@@ -60,7 +56,8 @@ async def _delete_many(services: Services, exchange: Exchange, request: Any) -> 
     packed = bytearray()
     errors: set[int] = {ErrorCode.unknown_topic_or_partition} if missing else set()
     for start in range(0, max(len(existing), 1), AT_ONCE):
-        response = await _deleted(services, request, existing[start : start + AT_ONCE])
+        some = existing[start : start + AT_ONCE]
+        response = await ask(services, partial(_request, request.group_id, some))
         if response.error is not NONE:
             _respond(exchange, PartitionResponses(), response)
             return
@@ -93,19 +90,10 @@ def _sort_out(
             missing.setdefault(asked.name, bytearray()).extend(unknown)
 
 
-async def _deleted(
-    services: Services, request: Any, partitions: Sequence[TopicPartition]
-) -> OffsetDeleteResponse:
-    waiter: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
-
-    def respond(response: OffsetDeleteResponse) -> None:
-        if not waiter.done():
-            waiter.set_result(response)
-
-    services.groups.submit(
-        OffsetDelete(request_id=respond, group=request.group_id, partitions=tuple(partitions))
-    )
-    return await waiter
+def _request(
+    group: str, partitions: Sequence[TopicPartition], respond: Callable[[Any], None]
+) -> OffsetDelete:
+    return OffsetDelete(request_id=respond, group=group, partitions=tuple(partitions))
 
 
 def _entries(

@@ -19,11 +19,11 @@ from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.error_codes import errors_in
-from kohort.protocol.messages import encode, encode_in_pieces
+from kohort.protocol.messages import encode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int16
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask_each, in_slices
+from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask, in_slices, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.responses import pack_topics
 from kohort.server.services import Services
@@ -57,32 +57,31 @@ def handle(
     if _is_large(asked[0]):
         return _fetch_large(services, exchange, request, asked[0])
     group = _Group(services, version, asked[0])
-    _submit(services, request, version, group, exchange.callback(_respond, group))
+    respond = exchange.callback(_respond, group)
+    services.groups.submit(_request(request, version, group, respond))
     return None
 
 
-def _submit(
-    services: Services,
-    request: Any,
-    version: int,
-    group: "_Group",
-    respond: Callable[[OffsetFetchResponse], None],
-) -> None:
-    services.groups.submit(
-        OffsetFetch(
-            request_id=respond,
-            group=group.id,
-            partitions=group.partitions(),
-            require_stable=request.require_stable if version >= 7 else False,
-            topic_ids=group.topic_ids(),
-        )
+def _request(
+    request: Any, version: int, group: "_Group", respond: Callable[[OffsetFetchResponse], None]
+) -> OffsetFetch:
+    return OffsetFetch(
+        request_id=respond,
+        group=group.id,
+        partitions=group.partitions(),
+        require_stable=request.require_stable if version >= 7 else False,
+        topic_ids=group.topic_ids(),
     )
 
 
 def _respond(exchange: Exchange, group: "_Group", response: OffsetFetchResponse) -> None:
-    entry = group.entry(response)
-    fields = {"groups": [entry]} if exchange.version >= 8 else entry
+    fields = _fields(exchange.version, group, response)
     exchange.respond(new_response(exchange.api_key, exchange.version, **fields))
+
+
+def _fields(version: int, group: "_Group", response: OffsetFetchResponse) -> _Fields:
+    entry = group.entry(response)
+    return {"groups": [entry]} if version >= 8 else entry
 
 
 async def _fetch_everything(
@@ -113,19 +112,8 @@ def _is_large(asked: Any) -> bool:
 async def _fetch_large(services: Services, exchange: Exchange, request: Any, asked: Any) -> None:
     group = _Group(services, exchange.version, asked)
     response = await _fetched_in_parts(services, request, exchange.version, group)
-    encode_response = partial(
-        _encoded_in_pieces, exchange.api_key, exchange.version, group, response
-    )
-    body, errors = await services.heavy_work.run(encode_response)
-    exchange.respond_encoded(body, errors)
-
-
-def _encoded_in_pieces(
-    api_key: int, version: int, group: "_Group", response: OffsetFetchResponse
-) -> tuple[list[bytes], set[int]]:
-    entry = group.entry(response)
-    entity = new_response(api_key, version, **({"groups": [entry]} if version >= 8 else entry))
-    return encode_in_pieces(entity), errors_in(entity)
+    fields = partial(_fields, exchange.version, group, response)
+    await respond_in_thread(services, exchange, fields)
 
 
 async def _fetched_in_parts(
@@ -139,7 +127,7 @@ async def _fetched_in_parts(
     for start in range(0, max(len(wanted), 1), AT_ONCE):
         some = tuple(wanted[start : start + AT_ONCE])
         part = partial(_part, group.id, some, require_stable, topic_ids)
-        (response,) = await ask_each(services, [part])
+        response = await ask(services, part)
         if response.error is not NONE:
             return OffsetFetchResponse(error=response.error)
         offsets += response.offsets
@@ -206,14 +194,8 @@ async def _fetched(
 ) -> OffsetFetchResponse:
     if _is_large(asked):
         return await _fetched_in_parts(services, request, version, group)
-    waiter: asyncio.Future[OffsetFetchResponse] = asyncio.get_running_loop().create_future()
-
-    def respond(response: OffsetFetchResponse) -> None:
-        if not waiter.done():
-            waiter.set_result(response)
-
-    _submit(services, request, version, group, respond)
-    return waiter.result() if waiter.done() else await waiter
+    response: OffsetFetchResponse = await ask(services, partial(_request, request, version, group))
+    return response
 
 
 class _Group:

@@ -63,7 +63,7 @@ class MetadataLog:
         """Changes of this process. The settled ones are durable, or were taken back."""
         self._durable_end = log.end_offset
         self._undo: list[MetadataRecord] = []
-        """What replaying in reverse order makes `state` what it was at the last durable change."""
+        """Replayed in reverse order, they restore `state` as of the last durable change."""
         self._lost: list[tuple[range, OSError]] = []
         """The changes that were taken back, and why."""
         self._unsynced: set[str] = set()

@@ -15,7 +15,7 @@ Changes by clients follow one another (`change`), and wait for the disk in other
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -505,7 +505,7 @@ class Topics:
     def _commit_growth(self, topic: Topic, total: int) -> Topic:
         grown = topic.record(partitions=total)
         try:
-            added = self._open_logs(self._places_to_add(topic, total), topic.effective)
+            added = tuple(self._open_logs(self._places_to_add(topic, total), topic.effective))
             self._metadata.commit(grown)
         except (KafkaError, OSError) as error:
             self._discard(self._places_to_add(topic, total))
@@ -560,7 +560,7 @@ class Topics:
                 self._configure(topic, record.configs)
 
     def _withdraw(self, topic: Topic) -> None:
-        del self._topics[topic.name], self._names[topic.id]
+        self._hide((topic,))
         self._disclaim(topic.name)
         self._withdraw_partitions(topic, 0)
 
@@ -612,7 +612,7 @@ class Topics:
 
     def _opened(self, record: TopicRecord) -> Topic:
         effective = effective_topic_configs(record.configs, self._config)
-        return Topic(record, self._open_logs(places_of(record), effective), effective)
+        return Topic(record, tuple(self._open_logs(places_of(record), effective)), effective)
 
     async def _opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
         effective = effective_topic_configs(record.configs, self._config)
@@ -622,19 +622,18 @@ class Topics:
     async def _open_in_slices(
         self, places: Iterable[TopicPartition], effective: Mapping[str, Any], slices: TimeSlices
     ) -> tuple[Log, ...]:
-        """`_open_logs`, giving way to others: a log takes 30 µs, and there may be 10,000."""
-        settings = topic_log_config(effective, self._config)
+        """Open logs, giving way to others: a log takes 30 µs, and there may be 10,000."""
         logs = []
-        for each in places:
-            logs.append(self._logs.open(each, settings))
+        for log in self._open_logs(places, effective):
+            logs.append(log)
             await slices.give_way()
         return tuple(logs)
 
     def _open_logs(
         self, places: Iterable[TopicPartition], effective: Mapping[str, Any]
-    ) -> tuple[Log, ...]:
+    ) -> Iterator[Log]:
         settings = topic_log_config(effective, self._config)
-        return tuple(self._logs.open(each, settings) for each in places)
+        return (self._logs.open(each, settings) for each in places)
 
     def _reopened(self, log: Log) -> None:
         topic, index = self._topics.get(log.topic_partition.topic), log.topic_partition.partition
