@@ -45,7 +45,7 @@ def fills(data, count):
             position, shift = position + 1, shift + 7
             if byte < 128:
                 break
-        if raw & 1:
+        if raw & 1 or raw >> 1 < 6:
             return False
         position += raw >> 1
     return position == len(data)

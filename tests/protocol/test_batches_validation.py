@@ -15,7 +15,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Codec, InvalidRecordsError, Record, Rules, validate
 from kohort.protocol.compression import compress
-from kohort.protocol.records import encode, largest_timestamp_delta
+from kohort.protocol.records import encode, measure
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -346,5 +346,5 @@ def test_the_largest_timestamp_delta_is_that_of_a_full_walk(found):
         [Record(None, bytes(size), (), time) for time, (_, size) in zip(times, found, strict=True)]
     )
     header = batches.read_header(batch)
-    largest = largest_timestamp_delta(batch, batches.HEADER_SIZE, len(found))
+    largest = measure(batch, batches.HEADER_SIZE, len(found))
     assert header.base_timestamp + largest == max(times)

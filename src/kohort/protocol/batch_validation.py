@@ -153,10 +153,9 @@ def validate(
     _validate_header(header)
     content, start = _records(batch, header, effort)
     if not must_read:
-        records.measure(content, start, header.record_count)
-        must_read = not rules.log_append_time and (
-            _latest(content, start, header) != header.max_timestamp
-        )
+        # The largest timestamp counts, whatever the header says.
+        latest = header.base_timestamp + records.measure(content, start, header.record_count)
+        must_read = not rules.log_append_time and latest != header.max_timestamp
         if must_read and effort.quick and header.record_count > QUICK_READ:
             raise HeavyBatchError
     if must_read:
@@ -283,12 +282,6 @@ def _numbered(content: Buffer, start: int, header: Header) -> Buffer:
     if records.are_numbered(content, start, header.record_count):
         return memoryview(content)[start:]
     return records.numbered(content, start, header.record_count)
-
-
-def _latest(content: Buffer, start: int, header: Header) -> int:
-    """The largest timestamp of a batch's records (ms), whatever its header says."""
-    delta = records.largest_timestamp_delta(content, start, header.record_count)
-    return header.base_timestamp + delta
 
 
 def _must_read(header: Header, rules: Rules, now: int) -> bool:

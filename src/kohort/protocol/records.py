@@ -58,7 +58,9 @@ SMALL_VARINTS = tuple(map(encode_varint, range(1024)))
 
 _SMALLEST = 7
 """Bytes of a record with neither key, value nor headers."""
-_RUN = 64
+_SMALLEST_RAW = 6 << 1
+"""Its length in zigzag encoding."""
+_RUN = 128
 """Records of one size that are looked for at once; more would cost too much where sizes vary."""
 _EVEN = bytes(range(0, 256, 2))
 _LEAST = -(1 << 63)
@@ -152,50 +154,17 @@ def _prefix(offset_delta: int) -> bytes:
     )
 
 
-def measure(data: Buffer, position: int, count: int) -> None:
-    """Check by their lengths alone that exactly `count` records fill `data` from `position` on.
+def measure(data: Buffer, position: int, count: int) -> int:
+    """The largest timestamp delta (ms) of the `count` records that fill `data` from `position` on.
 
-    It takes at most 0.15 µs each. Raises KafkaError INVALID_RECORD. Every client can step through a
-    batch that passes, though the inside of a record may still be wrong.
+    It reads lengths and timestamps alone: 0.2 to 0.5 µs a record, and 0.07 µs where many of one
+    size follow each other. Raises KafkaError INVALID_RECORD if records of these lengths do not fill
+    `data`. Every client can step through a batch that passes, though the inside of a record may
+    still be wrong.
     """
     _validate_count(data, position, count)
-    signs = length = alike = 0
-    left = count
-    try:
-        while left:
-            start = position
-            size = data[position]
-            if size < 128:
-                position += 1 + (size >> 1)
-            elif (more := data[position + 1]) < 128:
-                size = size & 127 | more << 7
-                position += 2 + (size >> 1)
-            else:
-                size, position = read_raw_varint(data, position)
-                position += size >> 1
-            signs |= size
-            left -= 1
-            length, former = position - start, length
-            alike = alike + 1 if length == former else 0
-            if alike > 2 and left:  # four of a size: more may follow
-                same = equal_sizes(data, start, length, min(left, _RUN))
-                position += same * length
-                left -= same
-    except IndexError:
-        raise invalid(f"the batch ends before its {count} records do") from None
-    if position != len(data) or signs & 1:
-        raise invalid(f"its {count} records do not end where the batch does")
-
-
-def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
-    """The largest timestamp of `count` records from `position` on, less their base timestamp.
-
-    They have passed `measure`. It reads nothing but their lengths and timestamps: 0.2 µs each, and
-    a fifth of that where records of one size follow each other. Raises KafkaError INVALID_RECORD if
-    a record ends before its timestamp.
-    """
     largest = _LEAST
-    length = alike = 0
+    signs = length = alike = 0
     left = count
     try:
         while left:
@@ -206,6 +175,9 @@ def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
                     size, at = size & 127 | more << 7, at + 1
                 else:
                     size, at = read_raw_varint(data, position)
+            if size < _SMALLEST_RAW:
+                raise invalid(f"a record of {size >> 1} bytes")
+            signs |= size
             position = at + (size >> 1)
             delta = data[at + 1]  # behind the attributes
             if delta >= 128:
@@ -219,16 +191,19 @@ def largest_timestamp_delta(data: Buffer, position: int, count: int) -> int:
             left -= 1
             length, former = position - start, length
             alike = alike + 1 if length == former else 0
-            if alike > 2 and left:
+            if alike > 2 and left:  # four of a size: more may follow
                 same = equal_sizes(data, start, length, min(left, _RUN))
-                run = _largest_of_run(data, at + 1 + length, length, same)
-                if run is not None:
-                    largest = max(largest, run)
+                latest = _largest_of_run(data, at + 1 + length, length, same)
+                if latest is None:
+                    alike = 0
+                else:
+                    largest = max(largest, latest)
                     position += same * length
                     left -= same
-                alike = 0
     except IndexError:
-        raise invalid("a record ends before its timestamp") from None
+        raise invalid(f"the batch ends before its {count} records do") from None
+    if position != len(data) or signs & 1:
+        raise invalid(f"its {count} records do not end where the batch does")
     return largest
 
 
