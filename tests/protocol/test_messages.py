@@ -1,6 +1,7 @@
 """Requests of every version in, responses of every version out."""
 
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from kohort.protocol.bounds_check import bounds_check, has_arrays
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.lenient_decoding import MAX_ELEMENTS, MAX_PATCHES, normalized
 from kohort.protocol.messages import (
+    decode_large_request,
     decode_request,
     encode,
     frame_head,
@@ -25,6 +27,7 @@ from kohort.protocol.messages import (
     request,
     response,
 )
+from kohort.protocol.packing import MAX_STRING
 from protocol.wire_entities import VERSIONS, name_of, requests
 
 HEARTBEAT, METADATA, PRODUCE = (
@@ -248,6 +251,27 @@ def legacy(text: str) -> bytes:
 def test_lengths_and_counts_that_cannot_be(api: str, version: int, body: bytes) -> None:
     with pytest.raises(MalformedError):
         decode_request(BY_NAME[api].key, version, body)
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields"),
+    [
+        ("heartbeat", 4, lambda text: {"group_id": text}),
+        ("join_group", 9, lambda text: {"group_id": text}),
+        ("metadata", 9, lambda text: {"topics": [{"name": text}]}),
+        ("describe_groups", 5, lambda text: {"groups": [text]}),
+    ],
+)
+def test_longer_strings_than_kafka_reads(
+    api: str, version: int, fields: Callable[[str], dict[str, Any]]
+) -> None:
+    key = BY_NAME[api].key
+    longest = request(key, version, **fields("x" * MAX_STRING))
+    too_long = encode(request(key, version, **fields("x" * (MAX_STRING + 1))))
+    for decode in (decode_request, decode_large_request):
+        assert decode(key, version, encode(longest), 0) == longest
+        with pytest.raises(MalformedError):
+            decode(key, version, too_long, 0)
 
 
 def test_a_flood_of_elements_is_refused() -> None:

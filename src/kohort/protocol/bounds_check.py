@@ -4,15 +4,16 @@ kio trusts the counts of its peer (`lenient_decoding` describes the consequences
 with an array is walked over first. An OffsetCommit or Fetch names hundreds of partitions. Therefore
 a function is generated for each message class, with one line or two per field and a loop per array.
 
-The function accepts only ordinary messages: counts that the message can hold, no null where none is
-allowed, no tagged fields, the end where it should be. All others are left to `lenient_decoding`.
+The function accepts only ordinary messages: counts that the message can hold, strings of Kafka's
+lengths, no null where none is allowed, no tagged fields, the end where it should be. All others are
+left to `lenient_decoding`.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any, Final, TypeAlias
 
-from kohort.protocol.packing import read_varint
+from kohort.protocol.packing import MAX_STRING, read_varint
 from kohort.protocol.schema import Shape, fixed_size, shape
 
 BoundsCheck: TypeAlias = Callable[[bytes, int, int], bool]
@@ -28,10 +29,10 @@ _INDENT: Final = "    "
 def bounds_check(entity_type: Any) -> BoundsCheck:
     """The check for messages of this class.
 
-    It always passes without arrays, which kio reads safely.
+    Without arrays it passes whenever no string can be too long: kio reads those safely.
     """
     if not has_arrays(entity_type):
-        return _no_arrays_to_check
+        return _is_short
     body = [_INDENT + line for line in _struct_lines(entity_type, depth=0)]
     source = "\n".join(
         ["def walk(data, at, left):", "    end = len(data)", *body, "    return at <= end"],
@@ -51,8 +52,8 @@ def has_arrays(entity_type: Any) -> bool:
     return any(each.is_array or (each.is_struct and has_arrays(each.inner)) for each in shapes)
 
 
-def _no_arrays_to_check(_data: bytes, _at: int, _left: int) -> bool:
-    return True
+def _is_short(data: bytes, at: int, _left: int) -> bool:
+    return len(data) - at <= MAX_STRING
 
 
 def _struct_lines(entity_type: Any, depth: int) -> Iterator[str]:
@@ -86,6 +87,8 @@ def _value_lines(of: Shape, flexible: bool, depth: int) -> Iterator[str]:
         yield "n = data[at]"
         yield "if n > 127:"
         yield "    n, at = read_varint(data, at)"
+        if of.kafka_type == "string":
+            yield f"    if n > {MAX_STRING + 1}: return False"
         yield "    at += n - 1 if n else 0"
         yield "else: at += n or 1"
     else:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import (
+    MAX_STRING,
     pack_compact_string,
     pack_int64,
     pack_string,
@@ -191,8 +192,10 @@ def _string_step(message: _Message, at: int) -> int:
 
 
 def _compact_string_step(message: _Message, at: int) -> int:
-    end = _compact_bytes_step(message, at)
     length, start = read_varint(message.data, at)
+    if length - 1 > MAX_STRING:
+        raise MalformedError(f"string of {length - 1} bytes, {MAX_STRING} are accepted")
+    end = start + max(length - 1, 0)
     text = _not_utf8(message.data[start:end]) if length else None
     if text is not None:
         message.replace(at, end, pack_compact_string(text))

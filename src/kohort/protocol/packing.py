@@ -11,6 +11,9 @@ pack_int16: Final[Callable[[int], bytes]] = Struct(">h").pack
 pack_int32: Final[Callable[[int], bytes]] = Struct(">i").pack
 pack_int64: Final[Callable[[int], bytes]] = Struct(">q").pack
 
+MAX_STRING: Final = 2**15 - 1
+"""Bytes of the longest string: Kafka refuses longer ones, also where the encoding has room."""
+
 _NO_UUID: Final = bytes(16)
 _SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 
