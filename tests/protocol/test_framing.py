@@ -1,6 +1,7 @@
 """Frames from any cutting of the stream."""
 
 import struct
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -28,6 +29,24 @@ def test_one_frame_in_one_feed_is_not_copied() -> None:
     assert data[CONTENT:] == b"heartbeat"
     assert reader.next_frame() is None
     assert reader.buffered == 0
+
+
+def test_a_frame_in_many_feeds_takes_its_memory_once() -> None:
+    reader, piece, pieces = FrameReader(1 << 24), bytes(1 << 16), 128
+    reader.feed(struct.pack(">i", len(piece) * pieces))
+    tracemalloc.start()
+    try:
+        for _ in range(pieces - 1):
+            reader.feed(piece)
+        reader.feed(piece + frame(b"next"))
+        tracemalloc.reset_peak()
+        taken = reader.next_frame()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken == frame(piece * pieces)
+    assert peak < 1.5 * len(taken)
+    assert reader.next_frame() == frame(b"next")
 
 
 def test_byte_by_byte() -> None:

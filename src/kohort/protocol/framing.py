@@ -5,6 +5,7 @@ its size in front, which avoids a copy in the usual case of one request in one r
 starts at `CONTENT`. The reader holds only bytes that were fed and are not part of a returned frame.
 """
 
+from io import BytesIO
 from struct import Struct
 from typing import Final
 
@@ -35,17 +36,20 @@ class FrameReader:
         self.limit = limit
         self._data = b""  # frames not taken yet start at `_at`; the last may be incomplete
         self._at = 0
-        self._partial = bytearray()  # a frame that takes several feeds; `_data` is used up then
+        # A frame that takes several feeds; `_data` is used up then. Its bytes are taken out without
+        # a copy, which would take 50 ms for 100 MiB.
+        self._partial: BytesIO | None = None
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
-        if self._partial:
-            self._partial += data
+        if self._partial is not None:
+            self._partial.write(data)
         elif self._at == len(self._data):
             self._data, self._at = data, 0
         else:
-            self._partial += memoryview(self._data)[self._at :]
-            self._partial += data
+            self._partial = BytesIO()
+            self._partial.write(memoryview(self._data)[self._at :])
+            self._partial.write(data)
             self._data, self._at = b"", 0
 
     def is_one_frame(self, data: bytes) -> bool:
@@ -57,11 +61,8 @@ class FrameReader:
 
         Raises `MalformedError`.
         """
-        if self._partial:
-            if len(self._partial) < self.wanted():
-                return None
-            self._data, self._at = bytes(self._partial), 0
-            self._partial = bytearray()
+        if self._partial is not None:
+            return self._completed(self._partial)
         data, at = self._data, self._at
         rest = len(data) - at
         if rest < CONTENT:
@@ -81,12 +82,23 @@ class FrameReader:
             self._at = at + total
         return data[at : at + total]
 
+    def _completed(self, partial: BytesIO) -> bytes | None:
+        wanted = self.wanted()
+        if partial.tell() < wanted:
+            return None
+        self._data = bytes(partial.getbuffer()[wanted:])
+        self._partial = None
+        partial.truncate(wanted)
+        return partial.getvalue()
+
     def wanted(self) -> int:
         """Bytes of the frame that is next, its size included.
 
         `CONTENT` while even the size is unknown.
         """
-        data, at = (self._partial, 0) if self._partial else (self._data, self._at)
+        data, at = self._data, self._at
+        if self._partial is not None:
+            data, at = bytes(self._partial.getbuffer()[:CONTENT]), 0
         if len(data) - at < CONTENT:
             return CONTENT
         size: int = _unpack_size(data, at)[0]
@@ -97,12 +109,13 @@ class FrameReader:
     @property
     def is_empty(self) -> bool:
         """Whether all that was fed has been taken."""
-        return not self._data and not self._partial
+        return not self._data and self._partial is None
 
     @property
     def buffered(self) -> int:
         """Bytes fed and not yet taken."""
-        return len(self._partial) + len(self._data) - self._at
+        partial = 0 if self._partial is None else self._partial.tell()
+        return partial + len(self._data) - self._at
 
     def _refused(self, size: int) -> MalformedError:
         return MalformedError(f"frame of {size} bytes, 0 to {self.limit} are accepted")
