@@ -1,5 +1,8 @@
 """Logs to test with, and batches to put into them."""
 
+import errno
+import os
+from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
@@ -100,3 +103,25 @@ def log(directory):
 def open_log(directory):
     """Opens the log with some configs."""
     return lambda **configs: directory.open(ORDERS, LogConfig(**configs))
+
+
+@pytest.fixture
+def rename_fails(monkeypatch):
+    """Lets one rename fail: `with rename_fails(after=3)` the fourth one."""
+    rename = os.rename
+
+    @contextmanager
+    def failing(*, after):
+        calls = []
+
+        def fail_once(*paths):
+            calls.append(paths)
+            if len(calls) == after + 1:
+                raise OSError(errno.EIO, "broken")
+            rename(*paths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", fail_once)
+            yield
+
+    return failing

@@ -178,25 +178,15 @@ class TestOtherFiles:
         assert await log.compact(NOW)
 
     async def test_a_swap_that_fails_closes_the_log_until_it_is_opened_again(
-        self, data, monkeypatch
+        self, data, rename_fails
     ):
         directory = LocalDirectory(data)
         config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
         log = directory.open(ORDERS, config)
         fill(log, 50)
         last = records_of(log)[-1]
-        rename, calls = os.rename, []
-
-        def failing(*paths):
-            calls.append(paths)
-            if len(calls) == 4:
-                raise OSError(errno.EIO, "broken")
-            rename(*paths)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "rename", failing)
-            with pytest.raises(OSError):
-                await log.compact(NOW)
+        with rename_fails(after=3), pytest.raises(OSError):
+            await log.compact(NOW)
         with pytest.raises(KafkaError) as refused:
             log.read(0, 100)
         assert refused.value.code is ErrorCode.kafka_storage_error

@@ -89,23 +89,13 @@ async def test_a_topic_that_is_deleted_meanwhile(data, unreadable):
     directory.close()
 
 
-async def test_a_log_that_a_failed_compaction_has_ended(data, monkeypatch):
+async def test_a_log_that_a_failed_compaction_has_ended(data, rename_fails):
     directory = LocalDirectory(data)
     log = directory.open(ORDERS, COMPACT)
     fill(log, 50)
     before = values_of(log)
-    rename, calls = os.rename, []
-
-    def failing(*paths):
-        calls.append(paths)
-        if len(calls) == 4:
-            raise OSError(errno.EIO, "broken")
-        rename(*paths)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", failing)
-        with pytest.raises(OSError):
-            await log.compact(NOW)
+    with rename_fails(after=3), pytest.raises(OSError):
+        await log.compact(NOW)
     (told,) = directory.problems.texts(9)
     assert "a compaction could not be completed (broken)" in told
     await directory.reopen()
