@@ -299,7 +299,8 @@ class LocalDirectory:
             except OSError as error:
                 failures.append(error)
         self._logs.clear()
-        syncing.append(self._executor.submit(sync_all, own_names))
+        if own_names:
+            syncing.append(self._executor.submit(sync_all, own_names))
         self._executor.shutdown()
         failures += filter(None, (sync.exception() for sync in syncing))
         try:
