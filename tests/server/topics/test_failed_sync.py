@@ -1,8 +1,12 @@
 """A sync of the metadata log that fails: what was refused is taken back, and service resumes."""
 
 import asyncio
+import gc
+import logging
 import os
 import shutil
+import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.topics import NewTopic, Topics
+from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 
 
@@ -23,12 +28,15 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: OSError | None = None
+        self.is_simulated = False
+        """Whether nothing is really synced, which is faster."""
         really = os.fsync
 
         def fsync(descriptor: int) -> None:
             if self.error is not None:
                 raise self.error
-            really(descriptor)
+            if not self.is_simulated:
+                really(descriptor)
 
         monkeypatch.setattr(os, "fsync", fsync)
         monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
@@ -201,6 +209,101 @@ async def test_records_of_a_topic_that_is_taken_back_are_kept(server: Server, di
     assert topics.get("orders") is None
     (stray,) = server.path.glob("orders-0.*-stray")
     assert (stray / f"{0:020}.log").stat().st_size
+
+
+async def test_a_large_topic_that_is_restored_gives_way(
+    server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics, total = server.topics, 2_000
+    disk.is_simulated = True
+    await topics.create_each([NewTopic("large", total)])
+    before = as_it_is(topics)
+    opened: list[set[TopicPartition]] = [set()]  # in each turn
+    really = server.logs.open
+
+    def note(partition: TopicPartition, *arguments: Any, **options: Any) -> Any:
+        opened[-1].add(partition)
+        return really(partition, *arguments, **options)
+
+    monkeypatch.setattr(server.logs, "open", note)
+    disk.error = OSError(5, "Input/output error")
+    deletion = asyncio.create_task(topics.change(topics.delete_each(["large"])))
+    while not deletion.done():
+        await asyncio.sleep(0)
+        opened.append(set())
+        if topics.get("large") is None and any(opened):  # in between
+            assert refused(lambda: topics.plan("large", 1)) is ErrorCode.topic_already_exists
+    assert deletion.result()["large"].code is ErrorCode.kafka_storage_error
+    assert as_it_is(topics) == before
+    assert len(set().union(*opened)) == total
+    first, second, *_ = (turn for turn in opened if turn)
+    assert len(first) < total / 2
+    assert first.isdisjoint(second)
+
+
+async def test_a_log_that_cannot_be_opened_again_is_refused(
+    server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = server.topics
+    topics.create("orders", 2)
+    await topics.durable()
+    really = server.logs.open
+
+    def busy(partition: TopicPartition, *arguments: Any, **options: Any) -> Any:
+        if partition == TopicPartition("orders", 1):
+            monkeypatch.undo()
+            raise OSError(16, "Device or resource busy")
+        return really(partition, *arguments, **options)
+
+    topics.delete("orders")
+    disk.error = OSError(5, "Input/output error")
+    monkeypatch.setattr(server.logs, "open", busy)
+    with pytest.raises(KafkaError, match="Input/output error"):
+        await topics.durable()
+    topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+    with pytest.raises(KafkaError, match="resource busy"):
+        topics.log("orders", 1).read(0, 1_000)  # type: ignore[union-attr]
+
+
+async def test_failures_take_no_more_and_more_memory(
+    server: Server,
+    disk: Disk,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class BrokenError(OSError):
+        """One that can be referred to weakly."""
+
+    monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.0)
+    caplog.set_level(logging.CRITICAL, "kohort.topics")  # pytest keeps what is logged
+    errors: weakref.WeakSet[OSError] = weakref.WeakSet()
+    for _ in range(40):
+        server.topics.create("orders", 1)
+        first = server.topics.last_change
+        disk.error = BrokenError(5, "Input/output error")
+        errors.add(disk.error)
+        with pytest.raises(KafkaError):
+            await server.topics.durable(first)
+        disk.error = None
+        await resumed(server)
+    gc.collect()
+    assert len(errors) < 20
+    with pytest.raises(KafkaError):
+        await server.topics.durable(1 + first // 2)
+
+
+async def test_a_refused_change_leaves_nothing_behind(server: Server, disk: Disk) -> None:
+    server.topics.create("orders", 1)
+    disk.error = OSError(5, "Input/output error")
+    with pytest.raises(KafkaError):
+        await server.topics.durable()
+    lengths = set()
+    for _ in range(20):
+        with pytest.raises(KafkaError) as caught:
+            server.topics.producer_ids.next()
+        assert caught.value.__cause__ is not None
+        lengths.add(len(traceback.extract_tb(caught.value.__cause__.__traceback__)))
+    assert len(lengths) == 1, "each failure has its own traceback"
 
 
 async def test_a_producer_id_is_never_given_twice(server: Server, disk: Disk) -> None:

@@ -31,6 +31,8 @@ METADATA_LOG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_b
 logger = logging.getLogger("kohort.topics")
 
 _READ_SIZE: Final = 1 << 20
+_FAILURES_KEPT: Final = 16
+"""Failed syncs whose changes are told apart; between two of them the disk has worked again."""
 
 
 class MetadataLog:
@@ -65,7 +67,7 @@ class MetadataLog:
         self._undo: list[MetadataRecord] = []
         """Replayed in reverse order, they restore `state` as of the last durable change."""
         self._lost: list[tuple[range, OSError]] = []
-        """The changes that were taken back, and why."""
+        """The changes that were taken back, and why, oldest first."""
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
         """Why nothing can be changed now. Threads that sync set it."""
@@ -96,7 +98,7 @@ class MetadataLog:
         try:
             if self._failure is not None:
                 self._retry_soon()
-                raise self._failure
+                raise _again(self._failure)
             if self._settled < self._appended:
                 self.flush()
             self._log.append(encode_batch(records, now), now)
@@ -152,7 +154,7 @@ class MetadataLog:
     def _sync(self, paths: tuple[str, ...]) -> None:
         with self._disk:
             if self._failure is not None:
-                raise self._failure
+                raise _again(self._failure)
             try:
                 sync_all(paths)
             except OSError as error:
@@ -169,7 +171,7 @@ class MetadataLog:
     def _ensure_kept(self, changes: range) -> None:
         for lost, error in self._lost:
             if lost.start < changes.stop and changes.start < lost.stop:
-                raise OSError(error.errno, error.strerror) from error
+                raise _again(error)
 
     # After a sync that failed
 
@@ -178,7 +180,7 @@ class MetadataLog:
         self._failure = error
         lost = range(self._settled + 1, self._appended + 1)
         if lost:
-            self._lost.append((lost, error))
+            self._note_lost(lost, error)
             self._settled = self._appended
         elif self._retrying is not None:
             return  # another sync has met the same error
@@ -195,6 +197,13 @@ class MetadataLog:
             [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
         )
         self._retry_soon()
+
+    def _note_lost(self, lost: range, error: OSError) -> None:
+        self._lost.append((lost, error))
+        if len(self._lost) > _FAILURES_KEPT:
+            # The oldest ones become one, with all between them: nobody waits for those any more.
+            (first, _), (second, why) = self._lost[:2]
+            self._lost[:2] = [(range(first.start, second.stop), why)]
 
     def _retry_soon(self) -> None:
         if self._retrying is None:
@@ -234,6 +243,11 @@ def storage_error(error: OSError) -> KafkaError:
     return KafkaError(
         ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
     )
+
+
+def _again(error: OSError) -> OSError:
+    """The same error for another caller: an exception collects the traceback of each `raise`."""
+    return OSError(*error.args)
 
 
 def _ignore(_: Collection[UUID]) -> None:

@@ -15,12 +15,14 @@ Changes by clients follow one another (`change`), and wait for the disk in other
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log, LogDirectory
+from kohort.log.base import Log, LogConfig, LogDirectory
 from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.runtime.time_slice import TimeSlices
@@ -128,6 +130,8 @@ class Topics:
         """Deleted topics that `on_deleted` has not been told of."""
         self._to_remove: dict[TopicPartition, UUID] = {}
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
+        self._to_revert: deque[Callable[[], object]] = deque()
+        """Short steps that are left to do for changes that were taken back."""
         marks = ensure_metadata_directory(logs.directories)
         log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
         self._metadata = MetadataLog(log, now, logs.directories.written_by)
@@ -147,6 +151,7 @@ class Topics:
     def close(self) -> None:
         """End what goes on beside requests. Idempotent."""
         self._metadata.close()
+        self._to_revert.clear()
 
     # Reading
 
@@ -185,6 +190,7 @@ class Topics:
         try:
             await self._metadata.durable(change)
         except OSError as error:
+            await self._reverted()
             raise storage_error(error) from error
         self._tell_deleted(names)
         slices = TimeSlices()
@@ -267,6 +273,7 @@ class Topics:
         Raises what `plan` raises, and KafkaError KAFKA_STORAGE_ERROR if its directories cannot be
         made, INVALID_TOPIC_EXCEPTION if one has the name of a directory that is not Kohort's.
         """
+        self._revert()
         record = self.plan(name, partitions, configs, internal=internal)
         if self._to_remove:
             self.flush()
@@ -460,6 +467,7 @@ class Topics:
         Its codes are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION and
         KAFKA_STORAGE_ERROR.
         """
+        self._revert()
         topic = self.plan_partitions(name, total)
         self._make_places(self._places_to_add(topic, total))
         return self._commit_growth(topic, total)
@@ -476,6 +484,7 @@ class Topics:
 
         async def run() -> R:
             async with self._changing:
+                await self._reverted()
                 return await work
 
         task = asyncio.create_task(run())
@@ -545,7 +554,11 @@ class Topics:
     # Taking changes back
 
     def _taken_back(self, ids: Iterable[UUID]) -> None:
-        """Have topics as the metadata says again, after changes that did not reach the disk."""
+        """Have topics as the metadata says again, after changes that did not reach the disk.
+
+        What was created or grown is gone at once, what was deleted is back in slices: a topic may
+        have 10,000 logs.
+        """
         self.responses.clear()
         self.producer_ids.drop_block()
         for topic_id in ids:
@@ -558,30 +571,62 @@ class Topics:
             else:
                 self._withdraw_partitions(topic, record.partitions)
                 self._configure(topic, record.configs)
+        try:
+            task = asyncio.create_task(self._reverted())
+        except RuntimeError:  # no event loop
+            self._revert()
+        else:
+            self._changes.add(task)
+            task.add_done_callback(self._changes.discard)
+
+    async def _reverted(self) -> None:
+        """Return when all topics are as the metadata says."""
+        slices = TimeSlices()
+        while self._to_revert:
+            self._to_revert.popleft()()
+            await slices.give_way()
+
+    def _revert(self) -> None:
+        """`_reverted`, blocking until it is done."""
+        while self._to_revert:
+            self._to_revert.popleft()()
 
     def _withdraw(self, topic: Topic) -> None:
         self._hide((topic,))
-        self._disclaim(topic.name)
         self._withdraw_partitions(topic, 0)
+        self._to_revert.append(partial(self._disclaim, topic.name))
 
     def _withdraw_partitions(self, topic: Topic, left: int) -> None:
         gone, topic.partitions = topic.partitions[left:], topic.partitions[:left]
-        for log in gone:
-            if log.end_offset <= 0:
-                self._remove_now(log.topic_partition, topic.id)
-                continue
-            # Another client has seen the partition already, and has produced to it.
-            self._logs.retire(log.topic_partition)
-            try:
-                self._logs.directories.set_aside(log.topic_partition)
-            except OSError as error:
-                _log_left(log.topic_partition, error)
+        self._to_revert += (partial(self._withdraw_log, log, topic.id) for log in gone)
+
+    def _withdraw_log(self, log: Log, topic_id: UUID) -> None:
+        if log.end_offset <= 0:
+            self._remove_now(log.topic_partition, topic_id)
+            return
+        # Another client has seen the partition already, and has produced to it.
+        self._logs.retire(log.topic_partition)
+        try:
+            self._logs.directories.set_aside(log.topic_partition)
+        except OSError as error:
+            _log_left(log.topic_partition, error)
 
     def _restore(self, record: TopicRecord) -> None:
+        self._claim(record.name)
         self._to_tell.discard(record.name)
+        settings = topic_log_config(
+            effective_topic_configs(record.configs, self._config), self._config
+        )
         for partition in places_of(record):
             self._to_remove.pop(partition, None)
-        self._add(self._opened(record))
+            self._to_revert.append(partial(self._open_or_refuse, partition, settings))
+        self._to_revert.append(lambda: self._add(self._opened(record)))
+
+    def _open_or_refuse(self, partition: TopicPartition, settings: LogConfig) -> None:
+        try:
+            self._logs.open(partition, settings)
+        except OSError as error:
+            self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
     # Names
 
