@@ -87,6 +87,9 @@ class DataDirectory:
             logger.error("the mark of %s cannot be read: %s", partition, error)
             return None
 
+    def is_taken(self, partition: TopicPartition) -> bool:
+        return os.path.lexists(self._at(partition))
+
     def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         names = list(partitions)
         self._free(names)
@@ -118,7 +121,7 @@ class DataDirectory:
 
     def _free(self, partitions: Iterable[TopicPartition]) -> None:
         """Have no place with one of these names, or raise."""
-        taken = [each for each in partitions if os.path.lexists(self._at(each))]
+        taken = [each for each in partitions if self.is_taken(each)]
         for each in taken:
             if read_mark(self._at(each)) is None:
                 raise NameTakenError(each, f"{self._path}/{each}")

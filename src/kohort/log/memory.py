@@ -33,6 +33,9 @@ class MemoryPlaces:
     def marks(self) -> dict[TopicPartition, UUID | None]:
         return {each: self._topics.get(each) for each in {*self._logs, *self._topics}}
 
+    def is_taken(self, partition: TopicPartition) -> bool:
+        return partition in self._logs or partition in self._topics
+
     def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         for partition in partitions:
             if partition in self._logs and partition not in self._topics:

@@ -44,6 +44,10 @@ class PartitionDirectories(Protocol):
         """
         ...
 
+    def is_taken(self, partition: TopicPartition) -> bool:
+        """Whether anything is in the place of a partition."""
+        ...
+
     def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         """Make places for the new partitions of topics, all of them or none, durably.
 

@@ -58,6 +58,13 @@ def as_version_0_1(path: Path) -> None:
         mark.unlink()
 
 
+def flip_a_bit(mark: Path) -> bytes:
+    """Make the mark that of another topic; its content before."""
+    content = mark.read_bytes()
+    mark.write_bytes(content[:-5] + bytes((content[-5] ^ 1,)) + content[-4:])
+    return content
+
+
 def fill_two(server: Server) -> None:
     """Leave the topics orders, with a record in partition 0, and more."""
     topics = server.start()
@@ -130,6 +137,52 @@ class TestForeignDirectories:
         with pytest.raises(KohortError, match="the directory __cluster_metadata-0 has the name"):
             server.start()
 
+    def test_with_a_flipped_bit_in_its_mark(self, server: Server) -> None:
+        fill_two(server)
+        content = flip_a_bit(server.path / "orders-0" / MARK)
+        with pytest.raises(KafkaError, match="the directory orders-0 has the name of"):
+            server.start().log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        server.stop()
+        (server.path / "orders-0" / MARK).write_bytes(content)
+        flip_a_bit(server.path / str(METADATA) / MARK)
+        with pytest.raises(KohortError, match="the directory __cluster_metadata-0 has the name"):
+            server.start()
+        assert not server.strays()
+
+    def test_the_directories_of_two_topics_are_swapped(self, server: Server) -> None:
+        def swap() -> None:
+            (server.path / "orders-0").rename(server.path / "x")
+            (server.path / "more-0").rename(server.path / "orders-0")
+            (server.path / "x").rename(server.path / "more-0")
+
+        fill_two(server)
+        swap()
+        topics = server.start()
+        for name in ("orders", "more"):
+            with pytest.raises(KafkaError, match="its topic_id is"):
+                topics.log(name, 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
+        server.stop()
+        swap()
+        assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("kind", ["file", "dangling link"])
+    def test_something_else_in_the_place_of_a_known_partition(
+        self, server: Server, kind: str
+    ) -> None:
+        fill_two(server)
+        place = server.path / "orders-0"
+        place.rename(server.path / "away")
+        if kind == "file":
+            place.write_bytes(b"mine")
+        else:
+            place.symlink_to(server.path / "nowhere")
+        topics = server.start()
+        with pytest.raises(KafkaError, match="move the directory away"):
+            topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert topics.log("more", 0).end_offset == 0  # type: ignore[union-attr]
+        assert os.path.lexists(place)
+
     def test_whose_mark_is_restored(self, server: Server) -> None:
         fill_two(server)
         mark = server.path / "orders-0" / MARK
@@ -154,10 +207,10 @@ class TestLeftovers:
         write_mark(str(server.path / "orders-0"), first.id)
         (server.path / "orders-0" / f"{0:020}.log").write_bytes(batch_of(b"old"))
         topics = server.start()
-        assert topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
-        (stray,) = server.strays()
-        assert read_mark(str(stray)) == first.id
-        assert (stray / f"{0:020}.log").read_bytes() == batch_of(b"old")
+        with pytest.raises(KafkaError, match="move the directory away"):
+            topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert read_mark(str(server.path / "orders-0")) == first.id
+        assert (server.path / "orders-0" / f"{0:020}.log").read_bytes() == batch_of(b"old")
 
     def test_a_growth_that_was_cut_short(self, server: Server) -> None:
         topics = server.start()

@@ -3,10 +3,14 @@
 | directory | metadata | what happens |
 |---|---|---|
 | marked for the topic | has the partition | it is opened |
-| marked for another topic, or none | | renamed aside (`-stray`), kept for stray.retention.ms |
+| marked | has no such partition | renamed aside (`-stray`), kept for stray.retention.ms |
+| marked for another topic | has the partition | this partition is refused |
 | without a mark | has the partition | version 0.1: marked; else this partition is refused |
 | without a mark | has no such partition | left as it is |
 | missing | has the partition | made, empty, with a warning |
+
+No crash leaves the mark of another topic in a known partition's place: a damaged mark does, and an
+operator who swaps directories. A metadata log in such a place is not read.
 """
 
 import logging
@@ -33,10 +37,13 @@ Marks: TypeAlias = Mapping[TopicPartition, UUID | None]
 def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
     """Make a place for the metadata log in a new data directory; the marks of all directories.
 
-    Raises OSError, and KohortError if the directory is not new.
+    Raises OSError, and KohortError if the directory is not new, or that place is not marked for it.
     """
     marks = directories.marks()
     if METADATA in marks:
+        found = marks[METADATA]
+        if found != METADATA_ID and not _is_of_version_0_1(directories, found):
+            raise KohortError(_not_its_place(METADATA, METADATA_ID, found))
         return marks
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
@@ -66,20 +73,24 @@ def reconcile(
     known = {METADATA: METADATA_ID}
     for topic in state.topics.values():
         known |= places_of(topic)
-    foreign = _mark_known(directories, known, marks)
+    _mark_known(directories, known, marks)
     _set_strays_aside(directories, known, marks)
-    missing = {
-        each: topic_id
-        for each, topic_id in known.items()
-        if each not in marks or marks[each] not in (None, topic_id)
-    }
+    missing, refused = {}, {}
+    for each, topic_id in known.items():
+        found = marks.get(each)
+        if found == topic_id or (each in marks and _is_of_version_0_1(directories, found)):
+            continue
+        if directories.is_taken(each):
+            refused[each] = _not_its_place(each, topic_id, found)
+        else:
+            missing[each] = topic_id
     if missing:
         logger.warning(
             "directories of partitions are missing; they are made, without records",
             extra=fields(partitions=_some(map(str, missing)), count=len(missing)),
         )
         directories.make(missing)
-    return foreign
+    return refused
 
 
 def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
@@ -87,33 +98,37 @@ def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
     return {TopicPartition(topic.name, index): topic.id for index in range(first, topic.partitions)}
 
 
+def _is_of_version_0_1(directories: PartitionDirectories, found: UUID | None) -> bool:
+    """Whether a place with the mark `found` was made by version 0.1, which made no marks."""
+    return found is None and directories.cluster_id is None
+
+
 def _mark_known(
     directories: PartitionDirectories,
     known: Mapping[TopicPartition, UUID],
     marks: Marks,
-) -> dict[TopicPartition, str]:
-    unmarked = {each: known[each] for each in known if each in marks and marks[each] is None}
-    if directories.cluster_id is not None:
-        foreign = {each: _without_mark(each, topic_id) for each, topic_id in unmarked.items()}
-        if METADATA in foreign:
-            raise KohortError(foreign[METADATA])
-        return foreign
-    if not unmarked:
-        return {}
-    directories.mark(unmarked)
-    logger.info(
-        "marked the directories of partitions that version 0.1 made",
-        extra=fields(count=len(unmarked)),
-    )
-    return {}
+) -> None:
+    unmarked = {
+        each: topic_id
+        for each, topic_id in known.items()
+        if each in marks and _is_of_version_0_1(directories, marks[each])
+    }
+    if unmarked:
+        directories.mark(unmarked)
+        logger.info(
+            "marked the directories of partitions that version 0.1 made",
+            extra=fields(count=len(unmarked)),
+        )
 
 
-def _without_mark(partition: TopicPartition, topic_id: UUID) -> str:
+def _not_its_place(partition: TopicPartition, topic_id: UUID, found: UUID | None) -> str:
+    other = "" if found is None else f" (its topic_id is {base64_id(found)})"
     return (
         f"the directory {partition} has the name of a partition of the topic {partition.topic}, "
-        f"and no {MARK} that says it is; nothing in it was read or changed. Stop the server and "
-        f"restore that file (it has the lines 'version: 0' and 'topic_id: {base64_id(topic_id)}'), "
-        "or move the directory away: the partition is then made again, without records"
+        f"and no {MARK} that says it is{other}; nothing in it was read or changed. Stop the server "
+        f"and restore that file (it has the lines 'version: 0' and 'topic_id: "
+        f"{base64_id(topic_id)}') or the whole directory, or move the directory away: the "
+        "partition is then made again, without records"
     )
 
 
@@ -127,7 +142,7 @@ def _set_strays_aside(
         if topic_id is None:
             if each not in known:
                 foreign.append(str(each))
-        elif known.get(each) != topic_id:
+        elif each not in known:
             directories.set_aside(each)
     if foreign:
         logger.warning(
