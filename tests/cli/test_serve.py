@@ -77,13 +77,13 @@ def test_a_signal_during_the_check_ends_it_and_the_next_start_checks_again(
     """The check runs beside the event loop, which hears signals."""
     segment_check, began = Segment.recover, threading.Event()
 
-    def slow(self: Segment, *, stop: Callable[[], None], **options: bool) -> int:
+    def slow(self: Segment, *, progress: Callable[[int], None], **options: bool) -> int:
         began.set()
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            stop()
+            progress(0)
             time.sleep(0.01)
-        return segment_check(self, stop=stop, **options)
+        return segment_check(self, progress=progress, **options)
 
     directory = LocalDirectory(tmp_path / "data")
     directory.open(TopicPartition("__cluster_metadata", 0), LogConfig()).append(

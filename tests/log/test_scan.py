@@ -1,10 +1,13 @@
-"""The walk over lengths compared with the walk over headers."""
+"""Walks over batches, compared with the walk over headers in memory."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.log import scan
 from kohort.log.scan import whole_batches
+from kohort.log.storage import MemoryStore
 from kohort.protocol import batches
+from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import Record
 
 
@@ -25,3 +28,49 @@ def test_whole_batches_ends_before_a_batch_that_is_cut(values, missing):
     found = list(batches.iterate(data))
     end = found[-1][0] + found[-1][1].size if found else 0
     assert whole_batches(data, 0, len(data))[1] == end
+
+
+@given(
+    st.lists(st.binary(max_size=200), min_size=1, max_size=8),
+    st.integers(0, 2_000),
+    st.integers(1, 255),
+)
+def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped):
+    data, starts = bytearray(), []
+    for offset, value in enumerate(values):
+        starts.append(len(data))
+        data += at_offset(offset, value)
+    at %= len(data)
+    data[at] ^= flipped
+    damaged = sum(start <= at for start in starts) - 1
+    store = MemoryStore(data)
+    found = list(scan.intact(store, 0, 0))
+    # A larger base offset is taken for a gap, until the next batch has a smaller one.
+    is_gap = at - starts[damaged] < START.size - 8 and len(found) == damaged + 1
+    assert len(found) == damaged or is_gap
+    assert [position for position, _, _ in found] == starts[: len(found)]
+    assert list(scan.extents(store, 0, 0)) == [
+        (at, at + header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        for at, header, _ in found
+    ]
+
+
+@given(st.integers(0, 70), st.integers(1, 300_000))
+def test_intact_ends_before_a_batch_that_is_cut(missing, size):
+    small, large = at_offset(0, b""), at_offset(1, bytes(size))
+    store = MemoryStore(bytearray((small + large)[: len(small) + len(large) - missing]))
+    found = [(at, bytes(batch)) for at, _, batch in scan.intact(store, 0, 0)]
+    assert found == [(0, small), (len(small), large)][: 1 if missing else 2]
+
+
+@given(st.integers(0, 200))
+def test_intact_ends_where_a_file_has_become_shorter_than_it_was(left):
+    small = at_offset(0, b"")
+    store = MemoryStore(bytearray((small + at_offset(1, bytes(300)))[:left]))
+    store.size = len(small) + 400_000
+    assert len(list(scan.intact(store, 0, 0))) == (left >= len(small))
+
+
+def at_offset(offset, value):
+    encoded = batches.build([Record(None, value)])
+    return START.pack(offset, len(encoded) - SIZE_OVERHEAD, 0) + encoded[START.size :]

@@ -114,7 +114,7 @@ class LocalDirectory:
         if not any(isinstance(log, RefusedLog) for log in self._logs.values()):
             self._lock.confirm()
 
-    def _go_on(self) -> None:
+    def _go_on(self, checked: int = 0) -> None:  # noqa: ARG002
         if self._stopped:
             raise OpeningStoppedError
 
@@ -182,7 +182,7 @@ class LocalDirectory:
     def _check(self, path: str, config: LogConfig, last_end: LastEnd) -> None:
         """Recover the log in `path`, with descriptors of its own, and close it."""
         segments, _ = recovery.load(
-            path, OpenFiles(), config.index_interval_bytes, last_end, stop=self._go_on
+            path, OpenFiles(), config.index_interval_bytes, last_end, progress=self._go_on
         )
         for segment in segments:
             segment.close()
@@ -226,7 +226,7 @@ class LocalDirectory:
             config.index_interval_bytes,
             last_end,
             holes=not synced_by_owner,
-            stop=self._go_on,
+            progress=self._go_on,
         )
         backing = FileBacking(
             path,

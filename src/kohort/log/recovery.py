@@ -21,14 +21,14 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from itertools import pairwise
 
 from kohort.log import aside, files, scan
 from kohort.log.backing import Checkpoint
 from kohort.log.damage import CorruptLogError, Damage
-from kohort.log.segment import Segment
+from kohort.log.segment import Progress, Segment, unobserved
 from kohort.log.storage import OpenFiles
 
 logger = logging.getLogger("kohort.log")
@@ -53,13 +53,13 @@ def load(
     last_end: LastEnd,
     *,
     holes: bool = True,
-    stop: Callable[[], None] = lambda: None,
+    progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
     `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
-    every batch was synced before the next. `stop` is called again and again, and may raise. Raises
-    CorruptLogError, and then no segment was changed; OSError.
+    every batch was synced before the next. Raises CorruptLogError, and then no segment was
+    changed; OSError.
     """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
@@ -70,7 +70,7 @@ def load(
         checkpoint = files.load_checkpoint(path)
     segments = _segments(path, names, open_files, interval)
     try:
-        segments = _Opening(path, segments, checkpoint, stop).check(
+        segments = _Opening(path, segments, checkpoint, progress).check(
             crashed=last_end is LastEnd.CRASHED, holes=holes and last_end is LastEnd.CRASHED
         )
     except BaseException:
@@ -139,12 +139,12 @@ class _Opening:
         path: str,
         segments: list[Segment],
         checkpoint: Checkpoint,
-        stop: Callable[[], None],
+        progress: Progress,
     ) -> None:
         self._path = path
         self._segments = segments
         self._checkpoint = checkpoint
-        self._stop = stop
+        self._progress = progress
 
     def check(self, *, crashed: bool, holes: bool) -> list[Segment]:
         """The segments that are whole, the last one ready to append.
@@ -154,18 +154,18 @@ class _Opening:
         OSError.
         """
         for number, segment in enumerate(self._segments):
-            self._stop()
+            self._progress(0)
             if number == len(self._segments) - 1:
                 self._recover_active(segment, crashed=crashed, holes=holes)
             elif not crashed or segment.end_offset <= self._checkpoint.recovery_point:
-                segment.check_end(self._stop)
+                segment.check_end(self._progress)
             elif not self._recover_sealed(segment, holes=holes):
                 self._set_aside(self._segments[number + 1 :])
                 return self._segments[: number + 1]
         return self._segments
 
     def _recover_active(self, segment: Segment, *, crashed: bool, holes: bool) -> None:
-        end = segment.recover(everything=crashed, gaps=self._gaps(segment), stop=self._stop)
+        end = segment.recover(everything=crashed, gaps=self._gaps(segment), progress=self._progress)
         if not holes:
             self._refuse_batches_behind(segment, end)
         if segment.end_offset < self._checkpoint.recovery_point:
@@ -180,7 +180,7 @@ class _Opening:
     def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
         """Whether the segment is whole; else it ends before the hole."""
         next_base = segment.end_offset
-        end = segment.recover(everything=True, gaps=self._gaps(segment), stop=self._stop)
+        end = segment.recover(everything=True, gaps=self._gaps(segment), progress=self._progress)
         if end == segment.size and segment.end_offset == next_base:
             segment.seal()
             return True

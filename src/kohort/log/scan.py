@@ -5,12 +5,16 @@ bytes in memory.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LEADER_EPOCH
 from kohort.log.storage import Store
 from kohort.protocol.batch_format import (
+    ATTRIBUTES_AT,
+    HEADER,
     HEADER_SIZE,
     MAGIC,
     MAGIC_AT,
@@ -18,20 +22,20 @@ from kohort.protocol.batch_format import (
     SIZE_OVERHEAD,
     int32,
 )
-from kohort.protocol.batches import Header, crc_is_right, read_header
+from kohort.protocol.batches import Header, read_header
 
 _EPOCH_AT = 12
 _EPOCH = LEADER_EPOCH.to_bytes(4)
 _STEP = 8 * 1024
-_SCAN = 1 << 20
+_SCAN = 256 * 1024
+"""Bytes that are read at once: they are still in the processor's cache for their CRC."""
 
 
 class _Window:
     """The chunk of a store that was read last."""
 
-    def __init__(self, store: Store, chunk_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._chunk_bytes = chunk_bytes
         self._chunk = b""
         self._start = 0
 
@@ -39,20 +43,12 @@ class _Window:
         """The header at `position`, None if no whole batch can be there."""
         if position + HEADER_SIZE > self._store.size:
             return None
-        header = read_header(*self._have(position, HEADER_SIZE))
+        if position + HEADER_SIZE > self._start + len(self._chunk):
+            self._chunk = self._store.read(position, _STEP)
+            self._start = position
+        header = read_header(self._chunk, position - self._start)
         whole = is_plausible(header) and position + header.size <= self._store.size
         return header if whole else None
-
-    def batch(self, position: int, header: Header) -> memoryview:
-        chunk, at = self._have(position, header.size)
-        return memoryview(chunk)[at : at + header.size]
-
-    def _have(self, position: int, size: int) -> tuple[bytes, int]:
-        """A chunk with `size` bytes from `position` of the store, and their position in it."""
-        if position + size > self._start + len(self._chunk):
-            self._chunk = self._store.read(position, max(size, self._chunk_bytes))
-            self._start = position
-        return self._chunk, position - self._start
 
 
 def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
@@ -60,7 +56,7 @@ def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
 
     Raises KafkaError CORRUPT_MESSAGE where there is none, OSError.
     """
-    window = _Window(store, _STEP)
+    window = _Window(store)
     while position < store.size:
         header = window.header(position)
         if header is None:
@@ -80,14 +76,55 @@ def intact(
     and each other, or if its leader epoch (outside the CRC) is none that was written. Raises
     OSError.
     """
-    window = _Window(store, _SCAN)
-    while (header := window.header(position)) is not None and _may_follow(header, next_offset):
-        batch = window.batch(position, header)
-        if not crc_is_right(batch, header):
-            return
-        yield position, header, batch
-        next_offset = header.last_offset + 1
-        position += header.size
+    for at, fields, batch in _intact(store, position, next_offset):
+        yield at, Header._make(fields), batch
+
+
+def extents(
+    store: Store, position: int, next_offset: int
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """What an index needs of the batches of `intact`, in half the time. Raises OSError.
+
+    (position, position behind it, base offset, last offset, max timestamp) of each.
+    """
+    for at, fields, batch in _intact(store, position, next_offset):
+        base_offset = fields[0]
+        yield at, at + len(batch), base_offset, base_offset + fields[6], fields[8]
+
+
+def _intact(
+    store: Store, position: int, next_offset: int
+) -> Iterator[tuple[int, tuple[Any, ...], memoryview]]:
+    """`intact` with the fields of the header as they are unpacked.
+
+    One loop without calls: a recovery comes here for every batch of a log.
+    """
+    unpack, checksum = HEADER.unpack_from, crc32c
+    smallest = HEADER_SIZE - SIZE_OVERHEAD
+    wanted = _SCAN
+    while position + HEADER_SIZE <= store.size:
+        chunk = memoryview(store.read(position, wanted))
+        available = len(chunk)
+        at = end = 0
+        while at + HEADER_SIZE <= available:
+            fields = unpack(chunk, at)
+            base_offset, length, epoch, magic, crc, _, last_offset_delta = fields[:7]
+            if magic != MAGIC or length < smallest or last_offset_delta < 0:
+                return
+            if base_offset < next_offset or epoch != LEADER_EPOCH:
+                return
+            end = at + length + SIZE_OVERHEAD
+            if end > available:
+                break
+            if checksum(chunk[at + ATTRIBUTES_AT : end]) != crc:
+                return
+            yield position + at, fields, chunk[at:end]
+            next_offset = base_offset + last_offset_delta + 1
+            at = end
+        if position + end > store.size or (not at and end <= wanted):
+            return  # it is cut
+        position += at
+        wanted = max(_SCAN, end - at)
 
 
 def whole_batches(data: bytes, start: int, limit: int) -> tuple[int, int]:

@@ -32,8 +32,17 @@ logger = logging.getLogger("kohort.log")
 _REMEMBERED = 16
 _CHECKED_AT_ONCE = 4_000
 """Batches that one read checks at most (some 6 ms): a longer read ends there."""
+_REPORTED_BYTES = 1 << 20
 LARGEST = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
+
+
+Progress = Callable[[int], None]
+"""Called with the bytes that were checked since its last call; it may raise to end the check."""
+
+
+def unobserved(checked: int) -> None:
+    """The `Progress` of a check that nobody observes."""
 
 
 class Segment:
@@ -245,9 +254,9 @@ class Segment:
             (self._indexed_before(position), 0) if known is None else (known.end, known.next_offset)
         )
         reached = last = start
-        valid = scan.intact(self.log, start, next_offset)
-        for batches, (at, header, _) in enumerate(valid, 1):
-            last, reached, next_offset = at, at + header.size, header.last_offset + 1
+        valid = scan.extents(self.log, start, next_offset)
+        for batches, (at, batch_end, _, last_offset, _) in enumerate(valid, 1):
+            last, reached, next_offset = at, batch_end, last_offset + 1
             # One batch beyond the end tells that the offsets before it are true.
             if at >= end or (batches >= _CHECKED_AT_ONCE and at > position):
                 break
@@ -283,8 +292,8 @@ class Segment:
     def _corrupt_from(self, start: int) -> CorruptLogError:
         """What is wrong behind `start`, where a batch is."""
         reached, next_offset = start, self.base_offset
-        for at, header, _ in scan.intact(self.log, start, self.base_offset):
-            reached, next_offset = at + header.size, header.last_offset + 1
+        for _, end, _, last_offset, _ in scan.extents(self.log, start, self.base_offset):
+            reached, next_offset = end, last_offset + 1
         return self._corrupt(reached, next_offset, "no valid batch is there")
 
     # Timestamps
@@ -395,11 +404,11 @@ class Segment:
             return False
         return True
 
-    def rebuild_index(self) -> None:
+    def rebuild_index(self, progress: Progress = unobserved) -> None:
         """Rebuild the index from the batches, checking each. Raises CorruptLogError, OSError."""
         self._resumed = True
         end_offset = self.end_offset
-        reached = self._scan_all()
+        reached = self._scan_all(gaps=True, progress=progress)
         if self._max_timestamp >= 0:  # else it says too little to be told from a wrong one
             logger.warning("the index of %s was missing or wrong: recreated", self.log.file())
         next_offset, self.end_offset = self.end_offset, end_offset
@@ -407,49 +416,54 @@ class Segment:
         self._unchecked = None
         self.seal()
 
-    def _scan_all(self, *, gaps: bool = True, stop: Callable[[], None] = lambda: None) -> int:
+    def _scan_all(self, *, gaps: bool, progress: Progress) -> int:
         """Index every batch up to the first that is not valid; returns where that is."""
         self._index.clear()
         self._max_timestamp, self._since_entry = NO_TIMESTAMP, 0
         self.end_offset = self.base_offset
-        return self._scan_from(0, gaps, stop)
+        return self._scan_from(0, gaps, progress)
 
-    def _scan_from(self, reached: int, gaps: bool, stop: Callable[[], None]) -> int:
-        for at, header, _ in scan.intact(self.log, reached, self.end_offset):
-            stop()
-            if header.base_offset != self.end_offset and not gaps:
+    def _scan_from(self, start: int, gaps: bool, progress: Progress) -> int:
+        """`note` every batch from `start` on; returns where the first is that is not valid."""
+        reached = reported = start
+        for at, end, base_offset, last_offset, max_timestamp in scan.extents(
+            self.log, start, self.end_offset
+        ):
+            if base_offset != self.end_offset and not gaps:
                 break
-            if header.last_offset - self.base_offset > LARGEST:  # no index can name it
+            if last_offset - self.base_offset > LARGEST:  # no index can name it
                 break
-            self.note(at, header.size, header.last_offset, header.max_timestamp)
-            reached = at + header.size
+            self.note(at, end - at, last_offset, max_timestamp)
+            reached = end
+            if reached - reported >= _REPORTED_BYTES:
+                progress(reached - reported)
+                reported = reached
+        progress(reached - reported)
         return reached
 
-    def recover(
-        self, *, everything: bool, gaps: bool, stop: Callable[[], None] = lambda: None
-    ) -> int:
+    def recover(self, *, everything: bool, gaps: bool, progress: Progress = unobserved) -> int:
         """Find the end of what is whole, and get ready to append there; returns its position.
 
         Batches are checked by their CRC from the last index entry on, or with `everything` from the
         first, when the machine went down and any page may not have reached the disk. `gaps` between
-        their offsets are what compaction leaves. Nothing is cut off: see `truncate`. `stop` is
-        called again and again, and may raise. Raises OSError.
+        their offsets are what compaction leaves. Nothing is cut off: see `truncate`. Raises
+        OSError.
         """
         entry = None if everything else self._last_entry()
         if entry is None and not everything and self._index.is_stored:
             logger.warning("the index of %s was wrong: recreated", self.log.file())
         self._resumed = True
         if not entry:
-            reached = self._scan_all(gaps=gaps, stop=stop)
+            reached = self._scan_all(gaps=gaps, progress=progress)
             self._unchecked = None
             return reached
         first = read_header(self.log.read(0, HEADER_SIZE))
         self.first_timestamp = first.max_timestamp
         self.end_offset = read_header(self.log.read(entry, HEADER_SIZE)).base_offset
-        reached = self._scan_from(entry, gaps, stop)
+        reached = self._scan_from(entry, gaps, progress)
         if reached == entry:
             # the batch that the index names is broken, and so is the index
-            return self.recover(everything=True, gaps=gaps, stop=stop)
+            return self.recover(everything=True, gaps=gaps, progress=progress)
         if self._unchecked is not None:
             self._unchecked.add(entry, reached, self.end_offset)
         return reached
@@ -458,24 +472,25 @@ class Segment:
         """Cut off what lies beyond the end that `recover` found. Raises OSError."""
         self.log.truncate(position)
 
-    def check_end(self, stop: Callable[[], None] = lambda: None) -> None:
+    def check_end(self, progress: Progress = unobserved) -> None:
         """Check that a sealed segment ends where the next one begins, which is its end offset.
 
         Only the batches behind the last index entry are read. Raises CorruptLogError, OSError.
         """
         entry = self._last_entry()
         if entry is None and self.log.size:
-            self.rebuild_index()
+            self.rebuild_index(progress)
             return
         self._resumed = True
         reached = entry or 0
         next_offset = self.base_offset
-        for at, header, _ in scan.intact(self.log, reached, self.base_offset):
-            stop()
-            reached, next_offset = at + header.size, header.last_offset + 1
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self._max_timestamp_offset = header.last_offset
+        for _, end, _, last_offset, max_timestamp in scan.extents(
+            self.log, reached, self.base_offset
+        ):
+            reached, next_offset = end, last_offset + 1
+            if max_timestamp > self._max_timestamp:
+                self._max_timestamp = max_timestamp
+                self._max_timestamp_offset = last_offset
         self._validate_end(reached, next_offset)
         if self._unchecked is not None and reached:
             self._unchecked.add(entry or 0, reached, next_offset)
