@@ -166,6 +166,23 @@ class TestTheMachineWentDown:
         assert len(checked) < len(recovered.segments) / 2
         directory._lock.release()
 
+    def test_the_checkpoint_of_a_compacted_log_is_lost(self, data):
+        config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2_000)
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, config)
+        for at in range(120):
+            log.append(batch(b"%d" % at * 10, key=b"k%d" % (at % 7)), NOW)
+        asyncio.run(log.compact(NOW))
+        before = records_of(log)
+        assert before[0].offset > 0, "there are gaps"
+        directory.close()
+        (data / NAME / "checkpoint").write_bytes(b"")
+        (data / ".clean-shutdown").unlink()
+        (data / ".lock").write_text("1\nan earlier boot\n")
+        directory = LocalDirectory(data)
+        assert records_of(directory.open(ORDERS, config)) == before
+        directory.close()
+
     def test_everything_is_lost_but_the_start_offset(self, data):
         directory = LocalDirectory(data)
         log = directory.open(ORDERS, SMALL)

@@ -83,13 +83,18 @@ class LogConfig:
     def __post_init__(self) -> None:
         rules = Rules(
             max_message_bytes=self.max_message_bytes,
-            compacted="compact" in self.cleanup_policy,
+            compacted=self.is_compacted,
             log_append_time=self.log_append_time,
             timestamp_before_max_ms=self.message_timestamp_before_max_ms,
             timestamp_after_max_ms=self.message_timestamp_after_max_ms,
             compression=self.compression,
         )
         object.__setattr__(self, "rules", rules)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether its policy has "compact"."""
+        return "compact" in self.cleanup_policy
 
 
 class Log(Protocol):

@@ -182,7 +182,12 @@ class LocalDirectory:
     def _check(self, path: str, config: LogConfig, last_end: LastEnd) -> None:
         """Recover the log in `path`, with descriptors of its own, and close it."""
         segments, _ = recovery.load(
-            path, OpenFiles(), config.index_interval_bytes, last_end, progress=self._go_on
+            path,
+            OpenFiles(),
+            config.index_interval_bytes,
+            last_end,
+            compacted=config.is_compacted,
+            progress=self._go_on,
         )
         for segment in segments:
             segment.close()
@@ -226,6 +231,7 @@ class LocalDirectory:
             config.index_interval_bytes,
             last_end,
             holes=not synced_by_owner,
+            compacted=config.is_compacted,
             progress=self._go_on,
         )
         backing = FileBacking(

@@ -112,7 +112,7 @@ class PartitionLog:
         self.config = config
         self._roll_bytes = min(config.segment_bytes, LARGEST)
         self._roll_ms = config.segment_ms
-        if "compact" in config.cleanup_policy:
+        if config.is_compacted:
             # The active segment is never compacted.
             self._roll_ms = min(config.segment_ms, config.max_compaction_lag_ms)
 
@@ -371,7 +371,7 @@ class PartitionLog:
         if (
             len(self._segments) == 1
             or self._compaction
-            or "compact" not in self.config.cleanup_policy
+            or not self.config.is_compacted
         ):
             return False
         compaction = Compaction.plan(self._segments, self.config, self._cleaned, now)

@@ -53,13 +53,15 @@ def load(
     last_end: LastEnd,
     *,
     holes: bool = True,
+    compacted: bool = False,
     progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
     `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
-    every batch was synced before the next. Raises CorruptLogError, and then no segment was
-    changed; OSError.
+    every batch was synced before the next. `compacted`: its policy is to compact, so offsets may be
+    missing in sealed segments whatever the checkpoint says. Raises CorruptLogError, and then no
+    segment was changed; OSError.
     """
     names = os.listdir(path)
     if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
@@ -70,7 +72,7 @@ def load(
         checkpoint = files.load_checkpoint(path)
     segments = _segments(path, names, open_files, interval)
     try:
-        segments = _Opening(path, segments, checkpoint, progress).check(
+        segments = _Opening(path, segments, checkpoint, compacted, progress).check(
             crashed=last_end is LastEnd.CRASHED, holes=holes and last_end is LastEnd.CRASHED
         )
     except BaseException:
@@ -139,11 +141,13 @@ class _Opening:
         path: str,
         segments: list[Segment],
         checkpoint: Checkpoint,
+        compacted: bool,
         progress: Progress,
     ) -> None:
         self._path = path
         self._segments = segments
         self._checkpoint = checkpoint
+        self._compacted = compacted
         self._progress = progress
 
     def check(self, *, crashed: bool, holes: bool) -> list[Segment]:
@@ -180,7 +184,9 @@ class _Opening:
     def _recover_sealed(self, segment: Segment, *, holes: bool) -> bool:
         """Whether the segment is whole; else it ends before the hole."""
         next_base = segment.end_offset
-        end = segment.recover(everything=True, gaps=self._gaps(segment), progress=self._progress)
+        # A power loss may take the checkpoint that says what was compacted.
+        gaps = self._compacted or self._gaps(segment)
+        end = segment.recover(everything=True, gaps=gaps, progress=self._progress)
         if end == segment.size and segment.end_offset == next_base:
             segment.seal()
             return True
