@@ -17,7 +17,7 @@ from kohort.log.refused import RefusedLog
 from kohort.protocol import batches
 
 from .conftest import NOW, ORDERS, batch, fill, from_producer, looked_up, records_of
-from .test_recovery import NAME, logs_of, opened, write
+from .test_recovery import NAME, SMALL, logs_of, opened, write
 
 ALL_ENDS = list(LastEnd)
 INDEXED = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
@@ -154,6 +154,21 @@ class TestBitFlips:
                 flip(copy / path.name, position, position % 8)
                 self.check(copy, stored, last_end, caplog, is_log=suffix == ".log")
                 shutil.rmtree(copy)
+
+    def test_a_checkpoint_that_is_cut_anywhere(self, data, caplog):
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, SMALL)
+        fill(log, 60)
+        log.trim(50)
+        directory.close()
+        checkpoint = data / NAME / "checkpoint"
+        content = checkpoint.read_bytes()
+        for size in range(len(content)):
+            caplog.clear()
+            checkpoint.write_bytes(content[:size])
+            log = opened(data / NAME, LastEnd.CLEAN)
+            assert log.start_offset == 50 or "checkpoint is broken" in caplog.text
+            log.end(ErrorCode.not_leader_or_follower)
 
     def check(self, copy, stored, last_end, caplog, *, is_log):
         caplog.clear()

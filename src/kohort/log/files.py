@@ -99,6 +99,8 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
     written, found, checksum = content.rpartition(_CHECKSUM)
     if not found:
         written = content
+        if not content.endswith(b"\n"):
+            raise ValueError("its end is missing")
     elif _checksum(written) != found + checksum:
         raise ValueError("the checksum is not that of the checkpoint")
     known: dict[str, int] = {}

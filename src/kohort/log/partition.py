@@ -368,11 +368,7 @@ class PartitionLog:
     async def compact(self, now: Timestamp) -> bool:
         if self._closed is not None:
             raise self._refusal()
-        if (
-            len(self._segments) == 1
-            or self._compaction
-            or not self.config.is_compacted
-        ):
+        if len(self._segments) == 1 or self._compaction or not self.config.is_compacted:
             return False
         compaction = Compaction.plan(self._segments, self.config, self._cleaned, now)
         if compaction is None:
