@@ -23,6 +23,7 @@ from kohort.protocol.messages import (
     decode_request,
     encode,
     frame_head,
+    has_few_elements,
     read_header,
     request,
     response,
@@ -272,6 +273,15 @@ def test_longer_strings_than_kafka_reads(
         assert decode(key, version, encode(longest), 0) == longest
         with pytest.raises(MalformedError):
             decode(key, version, too_long, 0)
+
+
+def test_elements_are_counted_up_to_a_limit() -> None:
+    partitions = [{"index": 0, "records": b"r"}] * 9
+    topics = [{"name": "t", "partition_data": partitions}]
+    body = encode(request(PRODUCE, 9, topic_data=topics))
+    assert has_few_elements(PRODUCE, 9, body, 0, 10)
+    assert not has_few_elements(PRODUCE, 9, body, 0, 9)
+    assert not has_few_elements(PRODUCE, 9, body[:-5], 0, 10)
 
 
 def test_a_flood_of_elements_is_refused() -> None:

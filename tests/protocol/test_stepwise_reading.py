@@ -29,6 +29,17 @@ def test_every_request(case: tuple[int, int], data: st.DataObject) -> None:
         assert decode_large_request(*case, framed, at) == expected
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_records_are_not_copied(version: int) -> None:
+    produce, records = BY_NAME["produce"].key, bytes(1 << 20)
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+    encoded = encode(request(produce, version, topic_data=topics))
+    decoded = decode_large_request(produce, version, encoded, 0)
+    found = decoded.topic_data[0].partition_data[0].records
+    assert found == records
+    assert found.obj is encoded
+
+
 def test_a_message_that_ends_early() -> None:
     metadata = BY_NAME["metadata"].key
     encoded = encode(request(metadata, 9, topics=[{"name": "a"}, {"name": "b"}]))

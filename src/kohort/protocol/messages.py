@@ -15,6 +15,7 @@ from kio.index import load_request_schema
 from kio.static.protocol import Entity
 
 from kohort.protocol.apis import API_VERSIONS, APIS
+from kohort.protocol.bounds_check import BoundsCheck, bounds_check
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.lenient_decoding import MAX_PATCHES
@@ -29,6 +30,7 @@ __all__ = [
     "encode",
     "encode_in_pieces",
     "frame_head",
+    "has_few_elements",
     "read_header",
     "request",
     "response",
@@ -92,8 +94,24 @@ def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
 
 
 def decode_large_request(api_key: int, version: int, data: bytes, at: int) -> Any:
-    """`decode_request`, slower, for a thread beside the event loop: it does not hold up others."""
+    """`decode_request`, slower, for a thread beside the event loop: it does not hold up others.
+
+    Records are views of `data`.
+    """
     return _large_request_reader(api_key, version)(data, at)
+
+
+def has_few_elements(api_key: int, version: int, data: bytes, at: int, most: int) -> bool:
+    """Whether a request is usual, and has at most so many array elements; no others are counted."""
+    try:
+        return _bounds_check(api_key, version)(data, at, most)
+    except (MalformedError, IndexError):
+        return False
+
+
+@cache
+def _bounds_check(api_key: int, version: int) -> BoundsCheck:
+    return bounds_check(load_request_schema(api_key, version))
 
 
 @cache

@@ -3,7 +3,8 @@
 kio's native reader holds the interpreter until the whole message is read: 350 ms for 500,000
 topics. The other threads of the process stand still meanwhile. Here Python walks over the arrays
 of structs and of strings, and kio reads their elements one by one. The interpreter can change
-threads between any two of them.
+threads between any two of them. Records are not copied, which would take 45 ms for 100 MiB: they
+are views of the message.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,8 @@ _NULL_STRUCT: Final = 0xFF
 @cache
 def stepwise_reader(entity_type: Any) -> ReadStep:
     """A function that reads messages of this class, which `bounds_check` or `normalized` passed."""
-    if not has_arrays(entity_type):
+    has_records = any(shape(each).kafka_type == "records" for each in fields(entity_type))
+    if not has_arrays(entity_type) and not has_records:
         read_whole: ReadStep = entity_reader(entity_type)
         return read_whole
     flexible = entity_type.__flexible__
@@ -56,6 +58,8 @@ def _field_reader(entity_type: Any, field: "Field[Any]", flexible: bool) -> Read
     of = shape(field)
     if of.is_array and (of.is_struct or of.kafka_type == "string"):
         return _array_reader(of, flexible)
+    if of.kafka_type == "records":
+        return _records_reader(flexible)
     if of.is_struct and has_arrays(of.inner):
         read = stepwise_reader(of.inner)
         return _nullable_reader(read) if of.nullable else read
@@ -78,6 +82,16 @@ def _array_reader(of: Shape, flexible: bool) -> ReadStep:
             elements.append(element)
             at += size
         return tuple(elements), at - start
+
+    return read
+
+
+def _records_reader(flexible: bool) -> ReadStep:
+    def read(data: bytes, start: int) -> tuple[memoryview | None, int]:
+        size, at = _count(data, start, flexible)
+        if size < 0:
+            return None, at - start
+        return memoryview(data)[at : at + size], at + size - start
 
     return read
 

@@ -74,6 +74,22 @@ async def test_a_bomb_of_tiny_records_is_validated_beside_the_loop(
     assert worst < 0.05
 
 
+@pytest.mark.parametrize(("topic_name", "acks"), [("unknown", -1), ("orders", 7)])
+async def test_very_many_partitions_take_many_turns(
+    bench: Bench, topic: str, topic_name: str, acks: int
+) -> None:
+    partitions = dict.fromkeys(range(100_000), b"")
+    exchange, task = bench.begin("produce", 9, **data(partitions, topic_name) | {"acks": acks})
+    assert task is not None
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    (results,) = exchange.outcome.responses
+    assert len(results.partition_responses) == len(partitions)
+    assert turns >= 5
+
+
 async def test_what_a_request_unpacks_to_is_bounded(topic: str) -> None:
     bench = Bench(produce_inflated_max_bytes=20 * 1024 * 1024)
     bench.topics.create("orders", 3)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from kohort.coordinator.requests import Request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode_in_pieces, response
+from kohort.protocol.releasing import release
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.responses import ResponseCollector
@@ -109,7 +110,10 @@ async def respond_large(
 async def respond_in_thread(
     services: Services, exchange: Exchange, fields: Fields | NewFields
 ) -> None:
-    """Respond with these fields, building and encoding the response in the heavy-work thread."""
+    """Respond with these fields, building and encoding the response in the heavy-work thread.
+
+    Lists among the fields are emptied.
+    """
     encode = partial(_encoded, exchange.api_key, exchange.version, fields)
     body, errors = await services.heavy_work.run(encode)
     exchange.respond_encoded(body, errors)
@@ -118,8 +122,14 @@ async def respond_in_thread(
 def _encoded(
     api_key: int, version: int, fields: Fields | NewFields
 ) -> tuple[list[bytes], set[int]]:
-    entity = _entity(api_key, version, fields)
-    return encode_in_pieces(entity), errors_in(entity)
+    fields = fields if isinstance(fields, dict) else fields()
+    entities = [response(api_key, version, **fields)]
+    for each in fields.values():
+        if isinstance(each, list):
+            release(each)
+    encoded = encode_in_pieces(entities[0]), errors_in(entities[0])
+    release(entities)
+    return encoded
 
 
 def _entity(api_key: int, version: int, fields: Fields | NewFields) -> Any:

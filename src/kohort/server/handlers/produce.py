@@ -18,6 +18,7 @@ Kafka; with one, the log refuses it, as no transaction is open.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -32,10 +33,18 @@ from kohort.protocol.batches import (
     PayloadError,
     validate,
 )
+from kohort.protocol.releasing import release
 from kohort.runtime.clock import Clock
 from kohort.runtime.time_slice import SLICE_S
+from kohort.server.handlers.in_steps import AT_ONCE, Pieces
 from kohort.server.net import Exchange
-from kohort.server.responses import FIRST_WITH_IDS, PartitionProduceResponse, pack
+from kohort.server.responses import (
+    FIRST_WITH_IDS,
+    PartitionProduceResponse,
+    TopicProduceResponse,
+    pack,
+    parts,
+)
 from kohort.server.services import Services
 from kohort.server.topics import Topic, Topics
 
@@ -45,7 +54,9 @@ VALID_ACKS = (-1, NO_ACKS, 1)
 _BATCH_AT_FAULT = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 _MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
 
-TopicResponses: TypeAlias = list[tuple[str | UUID | None, list[PartitionProduceResponse]]]
+TopicResponses: TypeAlias = list[TopicProduceResponse]
+Places: TypeAlias = list[tuple[int, int]]
+"""Partitions in the response: indexes of the topic, and in it of the partition."""
 
 
 class ProduceContext(NamedTuple):
@@ -59,8 +70,8 @@ class ProduceContext(NamedTuple):
     effort: Effort
 
 
-Appended: TypeAlias = tuple[TopicResponses, dict[tuple[int, int], Log]]
-"""The response, and the logs that were appended to, by their place in it."""
+Appended: TypeAlias = tuple[TopicResponses, dict[Log, Places]]
+"""The response, and the logs that were appended to, with their places in it."""
 Validation: TypeAlias = Callable[[], Buffer]
 Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
 """The work on a request. It yields None to give way, or a validation that takes long, and then gets
@@ -71,9 +82,6 @@ the valid batch or the error of that.
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    if request.acks not in VALID_ACKS:
-        _respond(exchange, _refused(exchange.version, request))
-        return None
     context = ProduceContext(
         services.topics,
         exchange.version,
@@ -122,33 +130,62 @@ def _finish(
     exchange: Exchange,
     request: Any,
     responses: TopicResponses,
-    logs: dict[tuple[int, int], Log],
+    logs: dict[Log, Places],
 ) -> Coroutine[Any, Any, None] | None:
     if request.acks == NO_ACKS:
         _end_without_response(exchange, responses)
     elif logs and services.config["durability"] == "fsync":
-        return _respond_when_durable(exchange, responses, logs)
+        return _respond_when_durable(services, exchange, responses, logs)
     else:
-        _respond(exchange, responses)
+        return _respond(services, exchange, responses)
     return None
 
 
-def _respond(exchange: Exchange, responses: TopicResponses) -> None:
+def _respond(
+    services: Services, exchange: Exchange, responses: TopicResponses
+) -> Coroutine[Any, Any, None] | None:
+    if len(responses) > AT_ONCE or sum(len(results) for _, results in responses) > AT_ONCE:
+        return _respond_in_thread(services, exchange, responses)
     errors = {each.error for _, partitions in responses for each in partitions}
     exchange.respond_encoded(pack(exchange.version, responses), errors)
+    return None
+
+
+async def _respond_in_thread(
+    services: Services, exchange: Exchange, responses: TopicResponses
+) -> None:
+    body, errors = await services.heavy_work.run(partial(_encoded, exchange.version, responses))
+    exchange.respond_encoded(body, errors)
+
+
+def _encoded(version: int, responses: TopicResponses) -> tuple[list[bytes], set[ErrorCode]]:
+    """The body and errors of a large response, which is emptied."""
+    errors = {each.error for _, partitions in responses for each in partitions}
+    pieces = Pieces(*parts(version, responses))
+    release(responses)
+    return list(pieces), errors
 
 
 def _append_all(context: ProduceContext, request: Any) -> Work:
     """Append every partition's batch, in the order of the request."""
     begun = perf_counter()
     responses: TopicResponses = []
-    appended: dict[tuple[int, int], Log] = {}
+    appended: dict[Log, Places] = {}
+    are_acks_valid = request.acks in VALID_ACKS
     for wanted in request.topic_data:
-        key, topic, unknown = _find(context, wanted)
+        if not wanted.partition_data:
+            continue
+        key, topic, error = _find(context, wanted)
+        if not are_acks_valid:
+            topic, error = None, ErrorCode.invalid_required_acks
         results: list[PartitionProduceResponse] = []
+        responses.append((key, results))
         for data in wanted.partition_data:
+            if perf_counter() - begun > SLICE_S:
+                yield None
+                begun = perf_counter()
             if topic is None or not 0 <= data.index < len(topic.partitions):
-                results.append(PartitionProduceResponse(data.index, unknown))
+                results.append(PartitionProduceResponse(data.index, error))
                 continue
             log = topic.partitions[data.index]
             try:
@@ -159,14 +196,9 @@ def _append_all(context: ProduceContext, request: Any) -> Work:
                 context.effort.quick = True
                 result = _append(context, topic, log, data, checked)
                 begun = perf_counter()
+            if not result.error:
+                appended.setdefault(log, []).append((len(responses) - 1, len(results)))
             results.append(result)
-            if perf_counter() - begun > SLICE_S:
-                yield None
-                begun = perf_counter()
-            if not results[-1].error:
-                appended[len(responses), len(results) - 1] = log
-        if results:
-            responses.append((key, results))
     return responses, appended
 
 
@@ -258,19 +290,6 @@ def _is_transactional(records: bytes) -> bool:
     )
 
 
-def _refused(version: int, request: Any) -> TopicResponses:
-    return [
-        (
-            topic.name if version < FIRST_WITH_IDS else topic.topic_id,
-            [
-                PartitionProduceResponse(data.index, ErrorCode.invalid_required_acks)
-                for data in topic.partition_data
-            ],
-        )
-        for topic in request.topic_data
-    ]
-
-
 def _end_without_response(exchange: Exchange, responses: TopicResponses) -> None:
     failed = next(_errors(responses), None)
     if failed is None:
@@ -287,20 +306,24 @@ def _errors(responses: TopicResponses) -> Iterator[str]:
 
 
 async def _respond_when_durable(
-    exchange: Exchange, responses: TopicResponses, logs: dict[tuple[int, int], Log]
+    services: Services, exchange: Exchange, responses: TopicResponses, logs: dict[Log, Places]
 ) -> None:
-    outcomes = await asyncio.gather(
-        *(log.durable() for log in logs.values()), return_exceptions=True
-    )
-    for (at, within), outcome in zip(logs, outcomes, strict=True):
-        if isinstance(outcome, OSError | KafkaError):
-            partitions = responses[at][1]
-            code = (
-                outcome.code if isinstance(outcome, KafkaError) else ErrorCode.kafka_storage_error
-            )
-            partitions[within] = PartitionProduceResponse(
-                partitions[within].partition, code, message=str(outcome)
-            )
-        elif outcome is not None:
-            raise outcome
-    _respond(exchange, responses)
+    following = iter(logs.items())
+    while some := dict(islice(following, AT_ONCE)):
+        outcomes = await asyncio.gather(*(log.durable() for log in some), return_exceptions=True)
+        for places, outcome in zip(some.values(), outcomes, strict=True):
+            if isinstance(outcome, OSError | KafkaError):
+                _refuse(responses, places, outcome)
+            elif outcome is not None:
+                raise outcome
+    later = _respond(services, exchange, responses)
+    if later is not None:
+        await later
+
+
+def _refuse(responses: TopicResponses, places: Places, failure: OSError | KafkaError) -> None:
+    code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
+    for at, within in places:
+        partitions = responses[at][1]
+        index = partitions[within].partition
+        partitions[within] = PartitionProduceResponse(index, code, message=str(failure))

@@ -12,10 +12,11 @@ A fast path that returns False has done nothing, and the request is decoded. It 
 `RepeatedRequest` with the exchange.
 
 *Large requests.* A frame of more than `LARGE` bytes is decoded in the thread for heavy work, so
-that the other connections are served meanwhile. Produce is the exception: its bytes are records,
-which are not decoded here. Decoded requests of more than `VERY_LARGE` bytes exist one at a time,
-because they take ten to fifty times the memory of their bytes. One that waits for others (a parked
-JoinGroup, a Fetch that waits for records) does not hold up the next.
+that the other connections are served meanwhile. The exception is a Produce request of a usual
+number of partitions: its bytes are records, which are not decoded here. Decoded requests of more
+than `VERY_LARGE` bytes exist one at a time, because they take ten to fifty times the memory of
+their bytes, and the thread frees them. One that waits for others (a parked JoinGroup, a Fetch that
+waits for records) does not hold up the next.
 """
 
 import asyncio
@@ -25,7 +26,8 @@ from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
-from kohort.protocol.messages import decode_large_request, decode_request
+from kohort.protocol.messages import decode_large_request, decode_request, has_few_elements
+from kohort.protocol.releasing import release
 from kohort.server.net.exchange import Exchange
 from kohort.server.services import Services
 
@@ -36,6 +38,10 @@ LARGE: Final = 16 * 1024
 """Bytes of a frame that is decoded on the loop; 16,000 empty strings take 10 ms."""
 VERY_LARGE: Final = 1024 * 1024
 """Bytes of a frame that is decoded beside other decoded requests."""
+FREED_AT_ONCE: Final = 128 * 1024
+"""Bytes of a frame whose decoded request is freed on the loop."""
+FEW: Final = 1_000
+"""Array elements of a Produce request that is decoded on the loop, whatever its bytes are."""
 
 _PRODUCE: Final = BY_NAME["produce"].key
 _FETCH: Final = BY_NAME["fetch"].key
@@ -78,26 +84,41 @@ class Dispatcher:
         handle = self._handlers.get(api_key) or self.load(api_key)
         if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
             return handle(self._services, exchange, None)
-        if len(frame) > LARGE and api_key != _PRODUCE:
+        if len(frame) <= LARGE:
+            request = decode_request(api_key, version, frame, body_at)
+        elif api_key != _PRODUCE or not has_few_elements(api_key, version, frame, body_at, FEW):
             return self._handle_large(handle, exchange, frame, body_at)
-        return handle(self._services, exchange, decode_request(api_key, version, frame, body_at))
+        elif len(frame) <= VERY_LARGE:
+            request = decode_request(api_key, version, frame, body_at)
+        else:  # without a copy of the records
+            request = decode_large_request(api_key, version, frame, body_at)
+        return handle(self._services, exchange, request)
 
     async def _handle_large(
         self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
     ) -> None:
         if len(frame) <= VERY_LARGE:
-            later = await self._decode_and_handle(handle, exchange, frame, body_at)
-        else:
-            async with self._very_large:
-                later = await self._decode_and_handle(handle, exchange, frame, body_at)
-                if later is not None and exchange.api_key != _FETCH:
-                    await later
-                    return
+            request, later = await self._decode_and_begin(handle, exchange, frame, body_at)
+            await self._finish(request, later, len(frame))
+            return
+        async with self._very_large:
+            request, later = await self._decode_and_begin(handle, exchange, frame, body_at)
+            if exchange.api_key != _FETCH:
+                await self._finish(request, later, len(frame))
+                return
+        await self._finish(request, later, len(frame))
+
+    async def _decode_and_begin(
+        self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
+    ) -> tuple[list[Any], Coroutine[Any, Any, None] | None]:
+        decode = partial(decode_large_request, exchange.api_key, exchange.version, frame, body_at)
+        request = [await self._services.heavy_work.run(decode)]
+        return request, handle(self._services, exchange, request[0])
+
+    async def _finish(
+        self, request: list[Any], later: Coroutine[Any, Any, None] | None, size: int
+    ) -> None:
         if later is not None:
             await later
-
-    async def _decode_and_handle(
-        self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
-    ) -> Coroutine[Any, Any, None] | None:
-        decode = partial(decode_large_request, exchange.api_key, exchange.version, frame, body_at)
-        return handle(self._services, exchange, await self._services.heavy_work.run(decode))
+        if size > FREED_AT_ONCE:
+            await self._services.heavy_work.run(partial(release, request))

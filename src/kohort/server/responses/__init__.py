@@ -8,7 +8,13 @@ from kohort.server.responses.authorized_operations import (
 )
 from kohort.server.responses.committed_offsets import pack_topics
 from kohort.server.responses.partition_responses import PartitionResponses
-from kohort.server.responses.produce import FIRST_WITH_IDS, PartitionProduceResponse, pack
+from kohort.server.responses.produce import (
+    FIRST_WITH_IDS,
+    PartitionProduceResponse,
+    TopicProduceResponse,
+    pack,
+    parts,
+)
 from kohort.server.responses.replicas import validate_replicas
 from kohort.server.responses.response_collector import ResponseCollector
 
@@ -21,7 +27,9 @@ __all__ = [
     "PartitionProduceResponse",
     "PartitionResponses",
     "ResponseCollector",
+    "TopicProduceResponse",
     "pack",
     "pack_topics",
+    "parts",
     "validate_replicas",
 ]

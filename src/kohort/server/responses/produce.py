@@ -4,9 +4,9 @@
 Throttle times are 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode
@@ -44,23 +44,34 @@ class PartitionProduceResponse(NamedTuple):
     message: str | None = None
 
 
-def pack(
-    version: int, topics: Sequence[tuple[str | UUID | None, Sequence[PartitionProduceResponse]]]
-) -> bytes:
-    """ProduceResponse v3-13; topics by name, from v13 on by id."""
-    if version < FIRST_FLEXIBLE:
-        parts = [pack_array(len(topics))]
-        for name, partitions in topics:
-            assert isinstance(name, str)
-            parts += (pack_string(name), pack_array(len(partitions)), *_legacy(version, partitions))
-        parts.append(_THROTTLE)
-        return b"".join(parts)
-    parts = [pack_compact_array(len(topics))]
+TopicProduceResponse: TypeAlias = tuple[str | UUID | None, list[PartitionProduceResponse]]
+"""Name, from v13 on id, of a topic, and the results of its partitions."""
+
+
+def pack(version: int, topics: Sequence[TopicProduceResponse]) -> bytes:
+    """ProduceResponse v3-13."""
+    return b"".join(parts(version, topics))
+
+
+def parts(version: int, topics: Sequence[TopicProduceResponse]) -> Iterator[bytes]:
+    """The bytes of `pack`, some for each partition."""
+    flexible = version >= FIRST_FLEXIBLE
+    pack_count = pack_compact_array if flexible else pack_array
+    yield pack_count(len(topics))
     for topic, partitions in topics:
-        head = pack_compact_string(topic) if isinstance(topic, str) else pack_uuid(topic)
-        parts += (head, pack_compact_array(len(partitions)), *_flexible(partitions), _NO_TAGS)
-    parts += (_THROTTLE, _NO_TAGS)
-    return b"".join(parts)
+        if not isinstance(topic, str):
+            yield pack_uuid(topic)
+        else:
+            yield pack_compact_string(topic) if flexible else pack_string(topic)
+        yield pack_count(len(partitions))
+        if flexible:
+            yield from _flexible(partitions)
+            yield _NO_TAGS
+        else:
+            yield from _legacy(version, partitions)
+    yield _THROTTLE
+    if flexible:
+        yield _NO_TAGS
 
 
 def _legacy(version: int, partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
