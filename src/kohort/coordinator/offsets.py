@@ -149,7 +149,7 @@ def commit_columns(
 def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinatorConfig) -> bool:
     """Whether a commit would be too large for one batch, since each record has the group's id.
 
-    Kafka's log refuses it then, and its coordinator responds with INVALID_COMMIT_OFFSET_SIZE.
+    Kafka's log refuses it then, and its coordinator responds with UNKNOWN_SERVER_ERROR.
     """
     size = 0
     for group, topic, partitions, values in commits:
