@@ -1,6 +1,7 @@
 """Topics: every change is one record, and what the log says is what there is after any restart."""
 
 import asyncio
+import gc
 import re
 from collections.abc import Callable
 from typing import Any
@@ -271,3 +272,18 @@ def test_a_record_that_this_version_did_not_write_is_refused_by_name(
         bench.restart()
     assert f"__cluster_metadata-0: the record at offset {offset} " in str(caught.value)
     assert "Kohort 0.1.0 was the last to serve from it" in str(caught.value)
+
+
+def test_a_change_that_is_cancelled_before_it_begins(
+    bench: Bench, recwarn: pytest.WarningsRecorder
+) -> None:
+    async def stop_at_once() -> None:
+        for _ in range(2):  # the second waits for the first
+            creation = bench.topics.create_each([NewTopic("orders", 1)])
+            asyncio.get_running_loop().create_task(creation)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(stop_at_once())
+    gc.collect()
+    assert not [each.message for each in recwarn if "never awaited" in str(each.message)]

@@ -483,9 +483,12 @@ class Topics:
         """Run a change after all others. A cancelled caller does not end it early."""
 
         async def run() -> R:
-            async with self._changing:
-                await self._reverted()
-                return await work
+            try:
+                async with self._changing:
+                    await self._reverted()
+                    return await work
+            finally:
+                work.close()  # if it was cancelled before it began
 
         task = asyncio.create_task(run())
         self._changes.add(task)
