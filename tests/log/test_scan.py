@@ -55,7 +55,7 @@ def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped):
     ]
 
 
-@given(st.integers(0, 70), st.integers(1, 300_000))
+@given(st.integers(0, 60), st.integers(1, 300_000))
 def test_intact_ends_before_a_batch_that_is_cut(missing, size):
     small, large = at_offset(0, b""), at_offset(1, bytes(size))
     store = MemoryStore(bytearray((small + large)[: len(small) + len(large) - missing]))

@@ -283,11 +283,18 @@ class LogDirectory(Protocol):
         ...
 
     def stop_opening(self) -> None:
-        """Have `open` raise OpeningStoppedError from now on; any thread may call it."""
+        """Have `recover` and `open` raise OpeningStoppedError from now on; thread-safe."""
         ...
 
     def confirm_start(self) -> None:
         """Say that every log was opened and the server serves. Raises OSError."""
+        ...
+
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+        """Check logs that are opened next, if the machine went down: sooner than one by one.
+
+        `open` tells what is wrong with a log. Raises OpeningStoppedError.
+        """
         ...
 
     def open(

@@ -23,12 +23,13 @@ from kohort.log.durability import sync_all
 from kohort.log.files import FileBacking
 from kohort.log.health import DiskHealth
 from kohort.log.lock import DirectoryLock
+from kohort.log.parallel_recovery import Found, Outcome, recover_all
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
-from kohort.log.segment import Segment
+from kohort.log.segment import Progress, Segment
 from kohort.log.storage import OpenFiles
 from kohort.types import Timestamp, TopicPartition
 
@@ -48,6 +49,7 @@ class LocalDirectory:
         durability: Durability = "os",
         max_open_files: int = 256,
         stray_retention_ms: int = _WEEK_MS,
+        recovery_threads: int = 2,
         is_case_insensitive: bool | None = None,
     ) -> None:
         """Take the directory `path`, which is made if it does not exist.
@@ -63,7 +65,10 @@ class LocalDirectory:
         self._durable = durability == "fsync"
         self._files = OpenFiles(max_open_files)
         self._stray_retention_ms = stray_retention_ms
+        self._recovery_threads = recovery_threads
         self._logs: dict[TopicPartition, PartitionLog | RefusedLog] = {}
+        self._recovered: dict[TopicPartition, Outcome] = {}
+        """Logs that were recovered after a crash of the machine and not opened yet."""
         self._retired: set[TopicPartition] = set()
         """Logs that were closed without a sync, and may be opened again."""
         self._owned: set[TopicPartition] = set()
@@ -117,6 +122,41 @@ class LocalDirectory:
     def _go_on(self, checked: int = 0) -> None:  # noqa: ARG002
         if self._stopped:
             raise OpeningStoppedError
+
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+        if self._lock.last_end is not LastEnd.CRASHED:
+            return
+        configs = {each: config for each, config in logs if each not in self._logs}
+        if not configs:
+            return
+
+        def load(topic_partition: TopicPartition, progress: Progress) -> Found:
+            def go_on(checked: int) -> None:
+                self._go_on()
+                progress(checked)
+
+            return self._recovery(topic_partition, configs[topic_partition], go_on)
+
+        paths = {each: self._directory(each) for each in configs}
+        self._recovered = recover_all(paths, load, self._recovery_threads)
+
+    def _recovery(
+        self, topic_partition: TopicPartition, config: LogConfig, progress: Progress
+    ) -> Found:
+        """Recover a log after a crash of the machine, in any thread; its files are closed again."""
+        progress(0)
+        own_files = OpenFiles()
+        segments, checkpoint = recovery.load(
+            self._directory(topic_partition),
+            own_files,
+            config.index_interval_bytes,
+            LastEnd.CRASHED,
+            progress=progress,
+        )
+        for segment in segments:
+            segment.close()
+        own_files.join(self._files)
+        return segments, checkpoint
 
     def open(
         self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
@@ -225,7 +265,10 @@ class LocalDirectory:
         synced_by_owner: bool,
     ) -> PartitionLog:
         in_commits = self._durable and not synced_by_owner
-        segments, checkpoint = recovery.load(
+        found = self._recovered.pop(topic_partition, None)
+        if isinstance(found, CorruptLogError | OSError):
+            raise found
+        segments, checkpoint = found or recovery.load(
             path,
             self._files,
             config.index_interval_bytes,

@@ -66,6 +66,9 @@ class MemoryDirectory:
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
 
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+        pass
+
     def open(
         self,
         topic_partition: TopicPartition,

@@ -78,6 +78,10 @@ class OpenFiles:
         with contextlib.suppress(ValueError):
             self._open.remove(store)
 
+    def join(self, others: "OpenFiles") -> None:
+        """Count descriptors that its stores open from now on, and none is open, among `others`."""
+        self._limit, self._open = others._limit, others._open
+
     def __len__(self) -> int:
         return len(self._open)
 

@@ -235,6 +235,7 @@ def open_directory(config: Config) -> LogDirectory:
         config["log.dir"],
         durability=config["durability"],
         stray_retention_ms=config["stray.retention.ms"],
+        recovery_threads=config["num.recovery.threads.per.data.dir"],
     )
 
 

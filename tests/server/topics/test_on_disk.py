@@ -124,3 +124,16 @@ def test_names_of_any_legal_form_are_files(disk: Disk) -> None:
             pytest.fail(f"{name}: {error}")
     topics = disk.start()
     assert [topic.name for topic in topics.all()] == names
+
+
+def test_after_a_crash_of_the_machine_all_logs_are_checked_before_they_are_opened(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = disk.start()
+    topics.create("orders", 2).partitions[1].append(batch_of(b"one"), START)
+    (disk.path / ".lock").write_text("1\nan earlier boot\n")
+    with caplog.at_level("INFO", "kohort.log"):
+        found = disk.start().log("orders", 1)
+    assert any("checked 2 logs" in message for message in caplog.messages)
+    assert found is not None
+    assert found.end_offset == 1

@@ -36,6 +36,10 @@ _SERVER = (
         doc="Directory of all topics, groups and metadata, used by one server at a time. Kafka's "
         "default is /tmp/kafka-logs.",
     ),
+    ConfigDef(
+        name="num.recovery.threads.per.data.dir", kind="int", default=2, minimum=1,
+        doc="Number of logs that are checked at once at a start after a crash of the machine.",
+    ),
 )
 
 _CONNECTIONS = (

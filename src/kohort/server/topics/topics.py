@@ -143,6 +143,7 @@ class Topics:
         for partition, why in reconcile(logs.directories, state, marks).items():
             logs.refuse(partition, why)
         logs.on_reopened.append(self._reopened)
+        logs.recover(self._log_configs(state.topics.values()))
         for record in state.topics.values():
             self._add(self._opened(record))
         self._metadata.flush()
@@ -657,6 +658,14 @@ class Topics:
             self._claimed.pop(key, None)
 
     # Logs
+
+    def _log_configs(
+        self, records: Iterable[TopicRecord]
+    ) -> Iterator[tuple[TopicPartition, LogConfig]]:
+        for record in records:
+            effective = effective_topic_configs(record.configs, self._config)
+            settings = topic_log_config(effective, self._config)
+            yield from ((each, settings) for each in places_of(record))
 
     def _opened(self, record: TopicRecord) -> Topic:
         effective = effective_topic_configs(record.configs, self._config)
