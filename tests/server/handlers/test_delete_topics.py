@@ -12,6 +12,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import SLICE_S
+from kohort.types import TopicPartition
 from server.handlers.bench import Bench
 
 
@@ -157,6 +158,27 @@ async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Benc
     assert list(bench.topics.all()) == []
     bench.restart()
     assert list(bench.topics.all()) == []
+
+
+async def test_the_partitions_of_a_topic_are_closed_in_many_turns(
+    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    turn, really = 0, bench.directory.retire
+
+    def retire_slowly(partition: TopicPartition) -> None:
+        closed.append(turn)
+        time.sleep(2 * SLICE_S)
+        really(partition)
+
+    monkeypatch.setattr(bench.directory, "retire", retire_slowly, raising=False)
+    deletion = asyncio.create_task(delete(bench, topic))
+    while not deletion.done():
+        await asyncio.sleep(0)
+        turn += 1
+    assert [result.error_code for result in deletion.result()] == [ErrorCode.none]
+    assert len(closed) >= 3
+    assert len(set(closed[:3])) == 3
 
 
 async def test_no_topic_is_altered_that_the_log_has_deleted(bench: Bench) -> None:

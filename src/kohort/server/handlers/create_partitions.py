@@ -9,7 +9,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import counted, respond_large
+from kohort.server.handlers.in_steps import collected, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -22,16 +22,16 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         if times[topic.name] == 1:
             results.append(await _result(services, request, topic))
             await slices.give_way()
-    results += [
-        {
-            "name": name,
-            "error_code": ErrorCode.invalid_request,
-            "error_message": "Duplicate topic name.",
-        }
-        for name, count in times.items()
-        if count > 1
-    ]
+    results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"results": results}, len(results))
+
+
+def _duplicate(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "error_code": ErrorCode.invalid_request,
+        "error_message": "Duplicate topic name.",
+    }
 
 
 async def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:

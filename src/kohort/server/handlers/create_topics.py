@@ -15,7 +15,7 @@ from typing import Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import describe_topic_configs
-from kohort.server.handlers.in_steps import counted, in_slices, respond_large
+from kohort.server.handlers.in_steps import collected, counted, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -31,9 +31,11 @@ DEFAULT = -1
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted(topic.name for topic in request.topics)
-    wanted = [topic for topic in request.topics if times[topic.name] == 1]
+    wanted = await collected(
+        request.topics, lambda topic: topic if times[topic.name] == 1 else None
+    )
     results = await _results(services, request, wanted)
-    results += [_duplicate(name) for name, count in times.items() if count > 1]
+    results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 

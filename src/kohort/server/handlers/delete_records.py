@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.server.handlers.in_steps import (
+    AT_ONCE,
     Steps,
     in_slices,
     respond_in_steps,
@@ -62,7 +63,10 @@ async def _respond_when_durable(
     deleted: list[tuple[dict[str, Any], Log]],
 ) -> None:
     fields = await in_slices(steps)
-    outcomes = await asyncio.gather(*(log.durable() for _, log in deleted), return_exceptions=True)
+    outcomes: list[BaseException | None] = []
+    for start in range(0, len(deleted), AT_ONCE):
+        some = (log.durable() for _, log in deleted[start : start + AT_ONCE])
+        outcomes += await asyncio.gather(*some, return_exceptions=True)
     for (partition, _), outcome in zip(deleted, outcomes, strict=True):
         if isinstance(outcome, KafkaError | OSError):
             code = ErrorCode.kafka_storage_error

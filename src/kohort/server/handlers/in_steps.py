@@ -26,6 +26,7 @@ _PER_CHECK: Final = 20
 """Elements between two looks at the time."""
 
 T = TypeVar("T")
+U = TypeVar("U")
 NewRequest: TypeAlias = Callable[[Callable[[Any], None]], Request]
 """(function that receives the response) -> request to the shard of a group."""
 Fields: TypeAlias = dict[str, Any]
@@ -73,6 +74,16 @@ async def counted(items: Iterable[T]) -> "Counter[T]":
         times.update(some)
         await slices.give_way()
     return times
+
+
+async def collected(items: Iterable[T], function: Callable[[T], U | None]) -> list[U]:
+    """What the function returns for the items, except None, collected in slices."""
+    found: list[U] = []
+    slices, following = TimeSlices(), iter(items)
+    while some := tuple(islice(following, AT_ONCE)):
+        found += [result for each in some if (result := function(each)) is not None]
+        await slices.give_way()
+    return found
 
 
 async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[Any]:

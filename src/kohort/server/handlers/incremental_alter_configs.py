@@ -30,17 +30,17 @@ MAX_CONFIGS: Final = 1_000
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted((each.resource_type, each.resource_name) for each in request.resources)
     slices = TimeSlices()
-    altered: list[tuple[dict[str, Any], int | None]] = []
+    results: list[dict[str, Any]] = []
+    changes: dict[int, int] = {}
     for each in request.resources:
         before = services.topics.last_change
-        result = _result(services, request, each, times)
-        change = services.topics.last_change
-        altered.append((result, change if change != before else None))
+        results.append(_result(services, request, each, times))
+        if services.topics.last_change != before:
+            changes[len(results) - 1] = services.topics.last_change
         await slices.give_way()
-    results = [
-        result if change is None else await services.topics.confirmed(result, change)
-        for result, change in altered
-    ]
+    del times  # in another turn than what else is freed
+    for index, change in changes.items():
+        results[index] = await services.topics.confirmed(results[index], change)
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 

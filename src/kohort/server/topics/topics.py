@@ -405,7 +405,8 @@ class Topics:
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
         self._hide((topic,))
-        self._retire(topic)
+        for _ in self._retire(topic):
+            pass
 
     async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
         """`delete` of many topics that exist; returns why those that are left were not deleted.
@@ -421,9 +422,8 @@ class Topics:
                 change = self.last_change
                 self._hide(topics)
                 for topic in topics:
-                    if topic.id not in self._metadata.state.topics:  # it was not taken back
-                        self._retire(topic)
-                    await slices.give_way()
+                    for _ in self._retire(topic):
+                        await slices.give_way()
                 await self.durable(change)
             except KafkaError as error:
                 refused |= {topic.name: error for topic in topics}
@@ -438,13 +438,19 @@ class Topics:
         for topic in topics:
             del self._topics[topic.name], self._names[topic.id]
 
-    def _retire(self, topic: Topic) -> None:
+    def _retire(self, topic: Topic) -> Iterator[None]:
+        """Close the logs of a deleted topic one by one, as long as that is not taken back."""
+        if topic.id in self._metadata.state.topics:
+            return
         self._disclaim(topic.name)
-        for log in topic.partitions:
-            self._logs.retire(log.topic_partition)
-            self._to_remove[log.topic_partition] = topic.id
         self._to_tell.add(topic.name)
         _log.info("deleted a topic", extra=fields(topic=topic.name))
+        for log in topic.partitions:
+            if topic.id in self._metadata.state.topics:
+                return
+            self._logs.retire(log.topic_partition)
+            self._to_remove[log.topic_partition] = topic.id
+            yield
 
     def plan_partitions(self, name: str, total: int) -> Topic:
         """The topic, if it can grow to `total` partitions. Raises as `add_partitions` does."""
