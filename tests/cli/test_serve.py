@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -25,6 +26,7 @@ from kohort.protocol.batches import pack
 from kohort.server.config import Config
 from kohort.types import Timestamp, TopicPartition
 
+CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
 TOPIC = b"\x00\x00\x00\x01\x00\x01t"
 """Metadata v0 for the topic "t"."""
 
@@ -86,9 +88,8 @@ def test_a_signal_during_the_check_ends_it_and_the_next_start_checks_again(
         return segment_check(self, progress=progress, **options)
 
     directory = LocalDirectory(tmp_path / "data")
-    directory.open(TopicPartition("__cluster_metadata", 0), LogConfig()).append(
-        pack([(b"{}", b"{}")], 1), Timestamp(1)
-    )
+    directory.directories.make({CLUSTER_METADATA: UUID(int=1)})
+    directory.open(CLUSTER_METADATA, LogConfig()).append(pack([(b"{}", b"{}")], 1), Timestamp(1))
     directory.close()
     (tmp_path / "data" / ".clean-shutdown").unlink()
     (tmp_path / "data" / ".lock").write_text("1\nan earlier boot\n")

@@ -44,18 +44,14 @@ def open_segment(
     ending: str = "",
 ) -> Segment:
     """The segment with that base offset, of `size` bytes; no file is opened yet. Raises OSError."""
+    start = f"{directory}/{base_offset:020}"
 
-    def store(suffix: str, size: int) -> FileStore:
-        return FileStore(segment_path(directory, base_offset, suffix + ending), size, files)
+    def index(suffix: str) -> FileStore:
+        path = start + suffix + ending
+        return FileStore(path, _size(path) if size else 0, files)
 
-    def indexed(suffix: str) -> FileStore:
-        return store(
-            suffix, _size(segment_path(directory, base_offset, suffix + ending)) if size else 0
-        )
-
-    return Segment(
-        base_offset, store(LOG, size), SegmentIndex(indexed(INDEX), indexed(TIMEINDEX)), interval
-    )
+    log = FileStore(start + LOG + ending, size, files)
+    return Segment(base_offset, log, SegmentIndex(index(INDEX), index(TIMEINDEX)), interval)
 
 
 def _size(path: str) -> int:

@@ -19,6 +19,8 @@ NEW_MARK: Final = MARK + ".new"
 """A mark while it is being written."""
 
 _VERSION: Final = "0"
+_START: Final = f"version: {_VERSION}\ntopic_id: ".encode()
+_ID_LENGTH: Final = 22
 _MAX_BYTES: Final = 1_024
 
 
@@ -42,19 +44,24 @@ def base64_id(topic_id: UUID) -> str:
 
 def encode_mark(topic_id: UUID) -> bytes:
     """The content of the mark, as Kafka's PartitionMetadataFile writes it."""
-    return f"version: {_VERSION}\ntopic_id: {base64_id(topic_id)}".encode()
+    return _START + base64_id(topic_id).encode()
 
 
 def decode_mark(content: bytes) -> UUID | None:
     """The topic id in a mark, None if `content` is no mark."""
+    if content.startswith(_START) and len(content) == len(_START) + _ID_LENGTH:
+        return _decode_id(content[len(_START) :].decode(errors="replace"))  # as of `encode_mark`
     fields = {
         name.strip(): value.strip()
         for name, _, value in (
             line.partition(":") for line in content.decode(errors="replace").splitlines()
         )
     }
-    text = fields.get("topic_id", "")
-    if fields.get("version") != _VERSION or len(text) != 22:
+    return _decode_id(fields.get("topic_id", "")) if fields.get("version") == _VERSION else None
+
+
+def _decode_id(text: str) -> UUID | None:
+    if len(text) != _ID_LENGTH:
         return None
     try:
         return UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -137,3 +137,18 @@ def test_after_a_crash_of_the_machine_all_logs_are_checked_before_they_are_opene
     assert any("checked 2 logs" in message for message in caplog.messages)
     assert found is not None
     assert found.end_offset == 1
+
+
+def test_topics_with_the_same_configs_share_what_they_mean(disk: Disk) -> None:
+    topics = disk.start()
+    for name, configs in (("a", {}), ("b", {}), ("c", {"retention.ms": "7"})):
+        topics.create(name, 1, configs)
+    again = disk.start()
+    a, b, c = (again.get(name) for name in "abc")
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    assert a.effective is b.effective
+    assert c.effective == {**a.effective, "retention.ms": 7}
+    again.alter_configs("a", {"retention.ms": "8"})
+    assert (a.effective["retention.ms"], b.effective["retention.ms"]) == (8, 604_800_000)

@@ -159,7 +159,7 @@ def _topic_id(text: str) -> UUID:
 
 def _object(content: bytes, part: str) -> dict[str, Any]:
     try:
-        decoded = json.loads(content)
+        decoded = json.loads(content.decode())
     except (ValueError, RecursionError):
         decoded = None
     if not isinstance(decoded, dict):
@@ -169,16 +169,23 @@ def _object(content: bytes, part: str) -> dict[str, Any]:
 
 def _fields(kind: str, fields: Mapping[str, Any], types: Mapping[str, type]) -> dict[str, Any]:
     """`fields`, which are those of `types`, no more and no less. Raises UndecodableError."""
-    if unknown := sorted(fields.keys() - types.keys()):
-        raise UndecodableError(f"is a {kind} record with the unknown field {_shown(unknown[0])}")
-    if missing := sorted(types.keys() - fields.keys()):
-        raise UndecodableError(f"is a {kind} record without the field {_shown(missing[0])}")
+    if fields.keys() != types.keys():
+        raise _other_fields(kind, fields, types)
     for name, of in types.items():
         if type(fields[name]) is not of:
             raise UndecodableError(
                 f"is a {kind} record whose field {_shown(name)} is {_shown(fields[name])}"
             )
     return dict(fields)
+
+
+def _other_fields(
+    kind: str, fields: Mapping[str, Any], types: Mapping[str, type]
+) -> UndecodableError:
+    if unknown := sorted(fields.keys() - types.keys()):
+        return UndecodableError(f"is a {kind} record with the unknown field {_shown(unknown[0])}")
+    missing = min(types.keys() - fields.keys())
+    return UndecodableError(f"is a {kind} record without the field {_shown(missing)}")
 
 
 def _shown(value: object) -> str:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -56,6 +56,9 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 _RECORDS_PER_BATCH = 500
 """Far fewer than a segment of the metadata log takes."""
+
+_EFFECTIVE_KEPT = 100
+"""Sets of effective configs that are shared by the topics that have the same configs."""
 
 R = TypeVar("R")
 
@@ -114,6 +117,7 @@ class Topics:
         self._names: dict[UUID, str] = {}
         self._claimed: dict[str, str] = {}
         """Topics, and those being made, by all that no other topic's name may equal."""
+        self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
         self.responses = ResponseCache()
         """Emptied by every change of a topic."""
         self.on_deleted: list[Callable[[frozenset[str]], Sequence[asyncio.Task[None]] | None]] = []
@@ -548,7 +552,7 @@ class Topics:
 
     def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         topic.configs = configs
-        topic.effective = effective_topic_configs(configs, self._config)
+        topic.effective = self._effective(frozenset(configs.items()))
         settings = topic_log_config(topic.effective, self._config)
         for log in topic.partitions:
             log.configure(settings)
@@ -625,7 +629,7 @@ class Topics:
         self._claim(record.name)
         self._to_tell.discard(record.name)
         settings = topic_log_config(
-            effective_topic_configs(record.configs, self._config), self._config
+            self._effective(frozenset(record.configs.items())), self._config
         )
         for partition in places_of(record):
             self._to_remove.pop(partition, None)
@@ -665,20 +669,23 @@ class Topics:
 
     # Logs
 
+    def _effective_configs(self, configs: frozenset[tuple[str, str]]) -> Mapping[str, Any]:
+        return effective_topic_configs(dict(configs), self._config)
+
     def _log_configs(
         self, records: Iterable[TopicRecord]
     ) -> Iterator[tuple[TopicPartition, LogConfig]]:
         for record in records:
-            effective = effective_topic_configs(record.configs, self._config)
+            effective = self._effective(frozenset(record.configs.items()))
             settings = topic_log_config(effective, self._config)
             yield from ((each, settings) for each in places_of(record))
 
     def _opened(self, record: TopicRecord) -> Topic:
-        effective = effective_topic_configs(record.configs, self._config)
+        effective = self._effective(frozenset(record.configs.items()))
         return Topic(record, tuple(self._open_logs(places_of(record), effective)), effective)
 
     async def _opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
-        effective = effective_topic_configs(record.configs, self._config)
+        effective = self._effective(frozenset(record.configs.items()))
         logs = await self._open_in_slices(places_of(record), effective, slices)
         return Topic(record, logs, effective)
 
