@@ -48,12 +48,14 @@ _NUMBERS: Final = {
     "buffer.memory": "buffer_memory",
     "max.block.ms": "max_block_ms",
     "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
+    "compression.level": "compression_level",
 }
 _WORDS: Final = {
     "acks": "acks",
     "request.required.acks": "acks",
     "compression.type": "compression",
     "compression.codec": "compression",
+    "partitioner": "partitioner",
 }
 _IDEMPOTENCE: Final = "enable.idempotence"
 _OWN: Final = (*_NUMBERS, *_WORDS, _IDEMPOTENCE)

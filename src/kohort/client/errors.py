@@ -6,9 +6,11 @@ KohortError
   AuthenticationError        the credentials are refused: no attempt succeeds until they change
   UnsupportedVersionError    the broker does not speak what the request needs
   GaveUpError                all attempts failed; the text lists the kinds of errors
+  UndeliveredError           records that were not delivered, a group of their errors
   KafkaError                 the broker responded with an error code (`kohort.errors`)
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
@@ -94,6 +96,13 @@ class DeliveryTimeoutError(KohortError):
     def __init__(self, tp: TopicPartition, message: str) -> None:
         super().__init__(message)
         self.topic_partition = tp
+
+
+class UndeliveredError(ExceptionGroup[Exception], KohortError):
+    """Records were not delivered, and nobody awaited their deliveries; the text counts them."""
+
+    def derive(self, excs: Sequence[Exception], /) -> "UndeliveredError":  # type: ignore[override]
+        return UndeliveredError(self.message, excs)
 
 
 class BufferFullError(KohortError):

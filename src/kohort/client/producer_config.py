@@ -14,6 +14,7 @@ Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
+_HIGHEST_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
 _REMEMBERED: Final = 5
 """Batches of a producer id that a broker remembers, to recognise duplicates."""
 _MOST_IN_FLIGHT: Final = 1_000
@@ -25,6 +26,7 @@ class ProducerConfig:
 
     acks: Acks
     compression: str
+    compression_level: int | None
     linger_ms: float
     batch_size: int
     enable_idempotence: bool | None
@@ -42,6 +44,14 @@ class ProducerConfig:
             raise ConfigError(
                 f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}"
             )
+        if self.compression_level is not None:
+            if self.codec not in _HIGHEST_LEVEL:
+                raise ConfigError(
+                    f"compression {self.compression!r} has no compression_level here: gzip and "
+                    "zstd have one"
+                )
+            most = _HIGHEST_LEVEL[self.codec]
+            validate_int("compression_level", self.compression_level, 1, most)
         if self.is_idempotent and self.required_acks != -1:
             raise ConfigError(
                 f"idempotence needs acks=all, not {self.acks!r}; set "

@@ -51,22 +51,23 @@ _int32 = struct.Struct(">i")
 _uint32_le = struct.Struct("<I")
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """`data` as a Java client would send it.
 
-    Snappy in xerial's framing, which every client reads.
+    Snappy in xerial's framing, which every client reads. `level` is that of gzip (1 to 9) or
+    zstd (1 to 22); None: the codec's default. lz4 and snappy have none.
     """
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level))
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
             return _compress_lz4(data)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, 3))
+            return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
 
 
 def decompress(codec: int, data: Buffer, limit: int = MAX_INFLATED) -> Buffer:

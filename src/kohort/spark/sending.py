@@ -9,10 +9,12 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
+from kohort.client.errors import UndeliveredError
 from kohort.client.produce import Producer
 from kohort.columnar.encoding import Encoded, Rows, encode, partitions_of
 from kohort.errors import ErrorCode, KafkaError
@@ -56,7 +58,8 @@ class Sending:
             else:
                 if self._under_way is not None:
                     self._under_way.cancel()
-                background.run(self._producer.close(timeout_ms=0))
+                with suppress(UndeliveredError):  # the task fails already
+                    background.run(self._producer.close(timeout_ms=0))
 
     def count(self, topic: str) -> int:
         """How many partitions it has; requested once in a task. Raises KafkaError, GaveUpError."""

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from kohort.client.produce.partitioner import Sticky, murmur2, murmur2_partitioner
+from kohort.client.produce.partitioner import (
+    Sticky,
+    murmur2,
+    murmur2_partitioner,
+    partitioner_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +42,13 @@ def test_a_key_has_its_partition_and_no_key_has_none() -> None:
     assert murmur2_partitioner("orders", b"21", 10) == (-973932308 & 0x7FFFFFFF) % 10
     assert murmur2_partitioner("orders", None, 10) is None
     assert murmur2_partitioner("orders", b"", 10) is not None
+
+
+def test_partitions_in_turn() -> None:
+    in_turn = partitioner_of("round_robin")
+    assert [in_turn("a", b"k", 3) for _ in range(5)] == [0, 1, 2, 0, 1]
+    assert in_turn("b", None, 3) == 0
+    assert partitioner_of("random")("a", b"k", 3) is None
 
 
 def test_records_without_a_key_stay_until_a_batch_is_full() -> None:

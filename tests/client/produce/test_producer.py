@@ -8,6 +8,7 @@ import pytest
 
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.client.errors import GaveUpError
 from kohort.client.fetch.fetcher import EARLIEST, Fetcher
 from kohort.client.produce.partitioner import murmur2_partitioner
 from kohort.client.produce.producer import Producer
@@ -146,9 +147,18 @@ async def test_a_topic_is_made_when_the_broker_makes_topics(
     assert metadata.topic == "fresh"
 
 
-async def test_a_partition_that_is_not_there(producer: Producer) -> None:
-    with pytest.raises(KafkaError, match="orders-7: the topic has 3 partitions"):
-        await producer.send("orders", b"x", partition=7)
+async def test_a_partition_that_is_not_there(cluster: Cluster) -> None:
+    async with Producer(cluster, max_block_ms=150) as producer:
+        with pytest.raises(GaveUpError, match="orders-7: the topic has 3 partitions"):
+            await producer.send("orders", b"x", partition=7)
+
+
+async def test_a_partition_that_was_just_added(
+    broker: Broker, cluster: Cluster, producer: Producer
+) -> None:
+    await producer.send("orders", b"x")
+    await broker.topics.grow("orders", 4)
+    assert (await producer.send_and_wait("orders", b"x", partition=3)).partition == 3
 
 
 async def test_a_topic_name_that_is_none(producer: Producer) -> None:
@@ -192,12 +202,185 @@ async def test_an_error_that_nobody_awaited_is_raised_by_flush(
     broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster) as producer:
         await producer.send("compacted", b"without a key")
-        with pytest.raises(KafkaError, match="INVALID_RECORD: compacted-0"):
+        with pytest.raises(ExceptionGroup, match="1 records were not delivered: 1 of compacted-0"):
             await producer.flush()
         await producer.flush()
-    with pytest.raises(KafkaError, match="INVALID_RECORD: compacted-0"):
+    with pytest.raises(ExceptionGroup) as info:
         async with Producer(cluster) as producer:
             await producer.send("compacted", b"without a key")
+    assert "INVALID_RECORD: compacted-0" in str(info.value.exceptions[0])
+
+
+async def test_an_error_is_heard_of_for_each_record(broker: Broker, cluster: Cluster) -> None:
+    broker.topics.create("compacted", 2, {"cleanup.policy": "compact"})
+    async with Producer(cluster, linger_ms=20) as producer:
+        sent = [await producer.send("compacted", b"no key", partition=0) for _ in range(5)]
+        await producer.send("compacted", b"no key", partition=1)
+        with pytest.raises(KafkaError):
+            await sent[1]
+        with pytest.raises(KafkaError):
+            sent[2].result()
+        assert sent[3].exception() is not None
+        with pytest.raises(ExceptionGroup) as info:
+            await producer.flush()
+    assert str(info.value).startswith(
+        "3 records were not delivered: 2 of compacted-0, 1 of compacted-1"
+    )
+    assert len(info.value.exceptions) == 2
+
+
+async def test_a_caller_that_stopped_waiting_did_not_hear(broker: Broker, cluster: Cluster) -> None:
+    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    async with Producer(cluster, linger_ms=60_000) as producer:
+        delivery = await producer.send("compacted", b"no key")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery, 0.01)
+        with pytest.raises(ExceptionGroup):
+            await producer.flush()
+
+
+async def test_a_caller_that_waits_during_a_flush_gets_the_error_alone(
+    broker: Broker, cluster: Cluster
+) -> None:
+    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    async with Producer(cluster, linger_ms=60_000) as producer:
+        delivery = await producer.send("compacted", b"no key")
+        waiting = asyncio.ensure_future(delivery)
+        await asyncio.sleep(0)
+        await producer.flush()
+        with pytest.raises(KafkaError):
+            await waiting
+
+
+async def test_callbacks_get_the_outcome_of_each_record(broker: Broker, cluster: Cluster) -> None:
+    broker.topics.create("small", 1, {"max.message.bytes": "3000"})
+    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    offsets, errors = [], []
+    async with Producer(cluster, batch_size=50_000) as producer:
+        for _ in range(20):  # the batch is split
+            sent = await producer.send("small", bytes(400))
+            sent.add_done_callback(lambda delivery: offsets.append(delivery.result().offset))
+        sent = await producer.send("compacted", b"no key")
+        sent.add_done_callback(lambda delivery: errors.append(delivery.exception()))
+    assert offsets == list(range(20))
+    assert "INVALID_RECORD" in str(errors[0])
+
+
+async def test_what_a_closed_producer_dropped_is_named(
+    broker: Broker, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = Producer(cluster, linger_ms=60_000)
+    for partition in (0, 0, 2):
+        await producer.send("orders", b"x", partition=partition)
+    with pytest.raises(ExceptionGroup, match="3 records were not delivered: 2 of orders-0, 1 of o"):
+        await producer.close(timeout_ms=0)
+    await producer.close()
+
+    async def cancelled() -> None:
+        async with Producer(cluster, linger_ms=60_000) as producer:
+            await producer.send("orders", b"x", partition=1)
+            await broker.close()
+            asyncio.get_running_loop().call_later(0.02, asyncio.current_task().cancel)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(cancelled())
+    assert "1 records were not delivered: 1 of orders-1" in caplog.text
+
+
+NO_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"value": "text"}, TypeError, r"value: bytes or None expected, not str; encode it"),
+    ({"value": {"id": 1}}, TypeError, "json.dumps"),
+    ({"value": 7}, TypeError, "not int"),
+    ({"key": "k"}, TypeError, "key: bytes or None expected, not str"),
+    ({"timestamp": 1.5}, TypeError, "int of milliseconds"),
+    ({"timestamp": -1}, ValueError, "timestamp -1"),
+    ({"timestamp": 1 << 63}, ValueError, "milliseconds since 1970"),
+    ({"headers": "ab"}, TypeError, "headers: pairs"),
+    ({"headers": [("a", "b")]}, TypeError, "header 'a': bytes or None expected, not str"),
+    ({"headers": [(b"a", b"b")]}, TypeError, "its name is a str"),
+    ({"headers": [("a",)]}, TypeError, "a pair of a str and bytes"),
+    ({"headers": 5}, TypeError, "headers: pairs"),
+    ({"partition": "0"}, TypeError, "partition '0': an int"),
+    ({"partition": -1}, ValueError, "numbered from 0"),
+    ({"topic": b"orders"}, TypeError, "topic b'orders': a str"),
+    ({"topic": None}, TypeError, "topic None"),
+]
+
+
+@pytest.mark.parametrize(("changed", "kind", "told"), NO_RECORDS)
+async def test_what_cannot_be_a_record_is_refused_and_the_rest_goes_on(
+    producer: Producer, changed: dict[str, Any], kind: type[Exception], told: str
+) -> None:
+    arguments = {"topic": "orders", "value": b"v", "key": b"k"} | changed
+    topic, value = arguments.pop("topic"), arguments.pop("value")
+    sent = await producer.send("orders", b"before", partition=0)
+    with pytest.raises(kind, match=told):
+        await producer.send(topic, value, **arguments)
+    assert (await producer.send_and_wait("orders", b"behind", partition=0)).offset == 1
+    assert (await sent).offset == 0
+
+
+async def test_memory_that_is_used_again_is_copied(cluster: Cluster) -> None:
+    key, value, header = bytearray(b"key"), bytearray(b"value"), bytearray(b"header")
+    async with Producer(cluster) as producer:
+        await producer.send(
+            "orders", memoryview(value), key=key, headers={"h": header}, partition=0
+        )
+        key[:], value[:], header[:] = b"___", b"_____", b"______"
+    (record,) = await everything(cluster)
+    assert (record.key, record.value, record.headers) == (b"key", b"value", (("h", b"header"),))
+
+
+async def test_a_partitioner_that_is_wrong(cluster: Cluster) -> None:
+    async with Producer(cluster, partitioner=lambda *_: 3) as producer:
+        with pytest.raises(ValueError, match="chose partition 3 of topic orders, which has 3"):
+            await producer.send("orders", b"x")
+
+
+def test_another_event_loop_is_refused() -> None:
+    producer = Producer(ClientConfig(bootstrap="127.0.0.1:1"), max_block_ms=10)
+    with pytest.raises(GaveUpError):
+        asyncio.run(producer.send("orders", b"x"))
+    with pytest.raises(KohortError, match="another event loop"):
+        asyncio.run(producer.send("orders", b"y"))
+
+
+class Faulty(Cluster):
+    """A cluster with a fault of the client's own."""
+
+    def known_leader(self, tp: TopicPartition) -> Any:
+        raise ZeroDivisionError("a fault")
+
+
+async def test_a_fault_of_our_own_ends_what_waits_for_it(config: ClientConfig) -> None:
+    async with Faulty(config) as cluster:
+        producer = Producer(cluster, linger_ms=0)
+        delivery = await producer.send("orders", b"x", partition=0)
+        async with asyncio.timeout(5):
+            with pytest.raises(KohortError, match="orders-0: the producer failed: ZeroDivision"):
+                await delivery
+            with pytest.raises(KohortError, match="the producer failed"):
+                await producer.send("orders", b"x")
+            await producer.flush()
+            await producer.close()
+
+
+@pytest.mark.parametrize(("codec", "most"), [("gzip", 9), ("zstd", 22)])
+async def test_compression_levels(broker: Broker, cluster: Cluster, codec: str, most: int) -> None:
+    words = [b"%d %s" % (n, b"abcdefgh"[: n % 8] * (n % 5)) for n in range(3_000)]
+    sizes = []
+    for level in (1, most):
+        broker.topics.create(f"level{level}", 1)
+        async with Producer(
+            cluster, compression=codec, compression_level=level, batch_size=500_000
+        ) as producer:
+            for word in words:
+                await producer.send(f"level{level}", word)
+        log = broker.topics.get(f"level{level}").partitions[0]  # type: ignore[union-attr]
+        sizes.append(len(log.read(0, 1_000_000)))
+        found = await everything(cluster, f"level{level}", 1)
+        assert [record.value for record in found] == words
+    assert sizes[1] < sizes[0]
 
 
 async def test_an_error_of_the_application_is_not_hidden_by_ours(
@@ -296,6 +479,9 @@ async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
         ({"max_in_flight_requests_per_connection": 6}, "max_in_flight"),
         ({"buffer_memory": 0}, "buffer_memory"),
         ({"batch_size": -1}, "batch_size"),
+        ({"compression": "snappy", "compression_level": 1}, "'snappy' has no compression_level"),
+        ({"compression": "zstd", "compression_level": 23}, "compression_level"),
+        ({"partitioner": "murmur3"}, "one of random, consistent, consistent_random, murmur2"),
         ({"max_block_ms": -1}, "max_block_ms"),
     ],
 )

@@ -3,8 +3,10 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import uuid4
 
+import confluent_kafka
 import pytest
 
 from interop.trial import SOON
@@ -15,6 +17,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import GaveUpError, OffsetOutOfRangeError, TopicRecreatedError
 from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.produce.partitioner import PartitionerName, partitioner_of
 from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ErrorCode, KafkaError
@@ -270,3 +273,32 @@ async def test_an_answer_that_does_not_come_is_bounded(site: Site, topic: str) -
             await cluster.metadata([topic])
         assert time.monotonic() - began < 4
         assert topic in (await cluster.metadata([topic])).topics
+
+
+PARTITIONED_KEYS = [b"%d" % n for n in range(40)] + [b"a" * 300, b"\xff\x00"]
+SAME_WITHOUT_KEY = ("consistent", "murmur2", "fnv1a")
+"""Names of partitioners that have one partition for all records without a key."""
+
+
+@pytest.mark.parametrize(
+    "name", [*SAME_WITHOUT_KEY, *(f"{name}_random" for name in SAME_WITHOUT_KEY)]
+)
+async def test_names_of_partitioners_mean_what_they_mean_in_librdkafka(
+    site: Site, topic: str, name: PartitionerName
+) -> None:
+    keys = [*PARTITIONED_KEYS, b"", None] if name in SAME_WITHOUT_KEY else PARTITIONED_KEYS
+    found: dict[bytes | None, int] = {}
+
+    def delivered(_: object, message: Any) -> None:
+        found[message.key()] = message.partition()
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": site.address, "partitioner": name})
+    for key in keys:
+        producer.produce(topic, b"v", key=key, on_delivery=delivered)
+    assert producer.flush(20) == 0
+
+    ours = partitioner_of(name)
+    assert len(found) == len(keys)
+    assert {key: ours(topic, key, 3) for key in found} == found
+    if name not in SAME_WITHOUT_KEY:
+        assert ours(topic, None, 3) is None

@@ -1,15 +1,15 @@
-"""A batch of records of one partition on its way into the log, and the outcome of each record.
+"""A batch of records of one partition on its way into the log.
 
 Records are encoded when they are appended, and compressed when the batch is closed. The header,
 with producer id and sequence, is encoded for each attempt, as these may change in between.
 """
 
-import asyncio
-from collections.abc import Generator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from kohort.client.produce.delivery import BatchOutcome, Delivery
 from kohort.protocol.batch_format import (
     ATTRIBUTES_AT,
     HEADER,
@@ -23,7 +23,6 @@ from kohort.protocol.records import SMALL_VARINTS, Header, decode, encode_header
 from kohort.types import TopicPartition
 
 NO_SEQUENCE: Final = -1
-NO_OFFSET: Final = -1
 
 _NULL: Final = encode_varint(-1)
 _SMALL: Final = len(SMALL_VARINTS)
@@ -41,57 +40,12 @@ class ProducerId(NamedTuple):
 NOBODY: Final = ProducerId(NO_PRODUCER_ID, -1)
 
 
-class RecordMetadata(NamedTuple):
-    """The place of a record in the log."""
-
-    topic: str
-    partition: int
-    offset: int
-    """-1 if the broker did not report it: with acks=0, or if the batch was a duplicate."""
-    timestamp: int
-    """In ms; the broker's own if the topic has log append time."""
-
-
-class Delivery:
-    """The outcome of one record: await it for its RecordMetadata, or for the error of its delivery.
-
-    It need not be awaited: `Producer.flush` raises errors of deliveries that were not.
-    """
-
-    __slots__ = ("_batch", "_index", "_timestamp")
-
-    def __init__(self, batch: "ProduceBatch", index: int, timestamp: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch, index = self._batch, self._index
-        while True:
-            batch.is_awaited = True
-            if not batch.done.done():
-                # Shielded: many callers wait for this future, and one of them may be cancelled.
-                yield from asyncio.shield(batch.done).__await__()
-            base_offset, append_time = batch.done.result()
-            if batch.halves is None:
-                break
-            first, second = batch.halves
-            batch, index = (first, index) if index < first.count else (second, index - first.count)
-        offset = base_offset + index if base_offset >= 0 else NO_OFFSET
-        topic, partition = batch.tp
-        return RecordMetadata(
-            topic, partition, offset, self._timestamp if append_time < 0 else append_time
-        )
-
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._batch.done.done()
-
-
 class ProduceBatch:
     """A batch that takes records until `close`, and is then sent, perhaps several times."""
 
     __slots__ = (
+        "_is_encoded",
+        "_level",
         "_max_timestamp",
         "_parts",
         "_payload",
@@ -100,11 +54,10 @@ class ProduceBatch:
         "codec",
         "count",
         "created",
-        "done",
         "halves",
-        "is_awaited",
         "last_error",
         "number",
+        "outcome",
         "producer",
         "sequence",
         "size",
@@ -112,12 +65,19 @@ class ProduceBatch:
     )
 
     def __init__(
-        self, tp: TopicPartition, number: int, codec: Codec, created: float, base_timestamp: int
+        self,
+        tp: TopicPartition,
+        number: int,
+        codec: Codec,
+        created: float,
+        base_timestamp: int,
+        level: int | None = None,
     ) -> None:
         self.tp = tp
         self.number = number
         """Batches of a partition are sent in the order of their numbers."""
         self.codec = codec
+        self._level = level
         self.created = created
         """By the loop's clock."""
         self.base_timestamp = base_timestamp
@@ -131,11 +91,10 @@ class ProduceBatch:
         self.sequence = NO_SEQUENCE
         self.attempts = 0
         self.last_error: Exception | None = None
-        self.done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        """Base offset and append time (-1: the create time counts)."""
-        self.is_awaited = False
+        self.outcome = BatchOutcome(tp)
         self.halves: tuple[ProduceBatch, ProduceBatch] | None = None
         """The two batches that replace it if it was too large."""
+        self._is_encoded = False
 
     def __repr__(self) -> str:
         return (
@@ -146,6 +105,14 @@ class ProduceBatch:
     @property
     def is_closed(self) -> bool:
         return self._payload is not None
+
+    @property
+    def unheard(self) -> int:
+        """Number of records whose error nobody got or waits for."""
+        known = self.outcome.heard | self.outcome.awaited.keys()
+        if self._is_encoded:  # one delivery for all
+            return 0 if known else self.count
+        return self.count - len(known)
 
     def append(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header], timestamp: int
@@ -192,7 +159,7 @@ class ProduceBatch:
         self.size += size + len(length)
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        return Delivery(self, count, timestamp)
+        return Delivery(self.outcome, count, timestamp)
 
     def append_encoded(self, payload: bytes, size: int, count: int, max_timestamp: int) -> Delivery:
         """Append records that are encoded and compressed already, and close.
@@ -200,15 +167,16 @@ class ProduceBatch:
         The records take `size` bytes uncompressed, with deltas from 0 and from the base timestamp.
         """
         self._payload = payload
+        self._is_encoded = True
         self.count = count
         self.size += size
         self._max_timestamp = max(self.base_timestamp, max_timestamp)
-        return Delivery(self, 0, self.base_timestamp)
+        return Delivery(self.outcome, 0, self.base_timestamp)
 
     def close(self) -> None:
         """Compress the records; nothing can be appended any more. Idempotent."""
         if self._payload is None:
-            self._payload = compress(self.codec, b"".join(self._parts))
+            self._payload = compress(self.codec, b"".join(self._parts), self._level)
             self._parts.clear()
 
     @property
@@ -238,32 +206,24 @@ class ProduceBatch:
         middle = self.count // 2
         halves = []
         for chosen in (records[:middle], records[middle:]):
-            half = ProduceBatch(self.tp, self.number, self.codec, self.created, chosen[0].timestamp)
+            half = ProduceBatch(
+                self.tp, self.number, self.codec, self.created, chosen[0].timestamp, self._level
+            )
             for record in chosen:
                 half.append(record.key, record.value, record.headers, record.timestamp)
             half.close()
-            half.is_awaited = self.is_awaited
             halves.append(half)
-        self.halves = halves[0], halves[1]
-        self.done.set_result((NO_OFFSET, -1))
+        first, second = halves
+        self.outcome.split(first.outcome, second.outcome, first.count)
+        self.halves = first, second
         return self.halves
-
-    async def settled(self) -> None:
-        """Wait until the outcome of all its records is known."""
-        await asyncio.wait([self.done])
-        for half in self.halves or ():
-            await half.settled()
 
     def succeed(self, base_offset: int, append_time: int) -> None:
         """The batch is in the log from `base_offset` on (-1: unknown)."""
-        if not self.done.done():
-            self.done.set_result((base_offset, append_time))
-            self._payload = b""  # the application may keep deliveries for long
+        self.outcome.succeed(base_offset, append_time)
 
     def fail(self, error: Exception) -> None:
         """The batch is given up with that error."""
-        if not self.done.done():
-            self.done.set_exception(error)
-            self._parts.clear()
-            self._payload = b""
-            self.done.exception()  # mark it as read: `flush` raises it if no caller awaited it
+        self.outcome.fail(error)
+        self._parts.clear()
+        self._payload = b""

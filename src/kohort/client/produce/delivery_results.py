@@ -11,7 +11,8 @@ from typing import Any, Final
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, DeliveryTimeoutError, is_retriable
-from kohort.client.produce.batch import NO_OFFSET, ProduceBatch
+from kohort.client.produce.batch import ProduceBatch
+from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.partition import ProducePartition
 from kohort.client.produce.producer_ids import ProducerIds
 from kohort.client.producer_config import ProducerConfig

@@ -3,16 +3,32 @@
 A record with a key goes to the partition of the key's murmur2 hash (Kafka's BuiltInPartitioner).
 One without a key goes to the sticky partition, which changes after a batch's worth of bytes
 (KIP-794): full batches of few partitions are cheaper than small ones of all.
+
+Other clients have other hashes: `partitioner_of` takes the names of librdkafka's property
+`partitioner`. Records that are random there go to the sticky partition here.
 """
 
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Final, Literal, get_args
+
+from kohort.errors import ConfigError
 
 Partitioner = Callable[[str, bytes | None, int], int | None]
 """(topic, key, number of partitions) -> partition; None: the sticky partition."""
+PartitionerName = Literal[
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+    "round_robin",
+]
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
@@ -44,6 +60,51 @@ def _words(count: int) -> Struct:
 def murmur2_partitioner(_topic: str, key: bytes | None, partitions: int) -> int | None:
     """Java's default partitioner."""
     return None if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def fnv1a(data: bytes) -> int:
+    """The FNV-1a hash of 32 bits as a positive number, as of Sarama's HashPartitioner."""
+    h = 0x811C9DC5
+    for byte in data:
+        h = (h ^ byte) * 0x01000193 & _MASK
+    return h if h < 1 << 31 else (1 << 32) - h
+
+
+class RoundRobin:
+    """The partitions of a topic in turn (Java's RoundRobinPartitioner)."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def __call__(self, topic: str, _key: bytes | None, partitions: int) -> int:
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return turn % partitions
+
+
+def partitioner_of(partitioner: "Partitioner | PartitionerName") -> Partitioner:
+    """The partitioner of that name, or the function itself. Raises ConfigError."""
+    match partitioner:
+        case "murmur2_random":
+            return murmur2_partitioner
+        case "murmur2":
+            return lambda topic, key, count: murmur2_partitioner(topic, key or b"", count)
+        case "consistent":
+            return lambda _, key, count: zlib.crc32(key or b"") % count
+        case "consistent_random":
+            return lambda _, key, count: zlib.crc32(key) % count if key else None
+        case "fnv1a":
+            return lambda _, key, count: fnv1a(key or b"") % count
+        case "fnv1a_random":
+            return lambda _, key, count: None if key is None else fnv1a(key) % count
+        case "random":
+            return lambda *_: None
+        case "round_robin":
+            return RoundRobin()
+    if callable(partitioner):
+        return partitioner
+    names = get_args(PartitionerName)
+    raise ConfigError(f"partitioner {partitioner!r}: a function, or one of {', '.join(names)}")
 
 
 class Sticky:

@@ -1,47 +1,62 @@
 """Sends records: batched by partition, in order, and by default exactly once (KIP-98).
 
     async with Producer(ClientConfig(bootstrap="localhost:9092"), compression="zstd") as producer:
+        metadata = await producer.send_and_wait("orders", b"value")        # in the log
         delivery = await producer.send("orders", b"value", key=b"key")     # queued
         metadata = await delivery                                          # in the log
 
 `send` waits only when the buffer is full or the topic is unknown. Its Delivery can be awaited for
 the record's RecordMetadata. Leaving the block sends all queued records. `flush`, and leaving the
-block, raise the first error of a delivery that was not awaited.
+block, raise the errors of all records whose delivery nobody awaited.
 """
 
 import asyncio
 import itertools
+import logging
 import random
 import time
-from collections.abc import Sequence
+from asyncio import get_running_loop
+from collections import deque
 from typing import Final, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
 from kohort.client.config import ClientConfig
-from kohort.client.errors import BufferFullError
-from kohort.client.produce.batch import Delivery, ProduceBatch, RecordMetadata
+from kohort.client.errors import BufferFullError, UndeliveredError
+from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.buffer_pool import BufferPool
+from kohort.client.produce.delivery import Delivery, RecordMetadata
+from kohort.client.produce.losses import undelivered
 from kohort.client.produce.partition import ProducePartition
-from kohort.client.produce.partitioner import Partitioner, Sticky, murmur2_partitioner
+from kohort.client.produce.partitioner import Partitioner, PartitionerName, Sticky, partitioner_of
 from kohort.client.produce.producer_ids import ProducerIds
+from kohort.client.produce.record_arguments import (
+    Headers,
+    as_bytes,
+    as_headers,
+    as_partition,
+    as_timestamp,
+)
 from kohort.client.produce.sender import Sender
 from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import Buffer, compress
-from kohort.protocol.records import Header
 from kohort.types import TopicPartition
 
 __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
+log: Final = logging.getLogger("kohort.client.producer")
+
 _OVERHEAD: Final = 32
 """Bytes of a record besides key, value and headers; an upper limit for all but the longest."""
+_MOST_LOST: Final = 10_000
+"""Batches whose errors `flush` will raise, the latest ones; the errors of older ones are logged."""
 
 _numbers: Final = itertools.count(1)
 
 
 class Producer:
-    """A producer, used from one event loop.
+    """A producer, used from the event loop that it first sends from.
 
     A Cluster that is passed in stays open; with a ClientConfig the producer opens its own.
     """
@@ -60,15 +75,19 @@ class Producer:
         buffer_memory: int = 33_554_432,
         max_block_ms: int = 60_000,
         delivery_timeout_ms: int = 120_000,
-        partitioner: Partitioner = murmur2_partitioner,
+        compression_level: int | None = None,
+        partitioner: Partitioner | PartitionerName = "murmur2_random",
     ) -> None:
         """Java's names and defaults; sizes in bytes. Raises ConfigError.
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
+        `compression_level` is the codec's own default unless it is given: 1 to 9 for gzip, 1 to 22
+        for zstd. `partitioner` has a name of librdkafka's, or is a function.
         """
         self.config = ProducerConfig(
             acks=acks,
             compression=compression,
+            compression_level=compression_level,
             linger_ms=linger_ms,
             batch_size=batch_size,
             enable_idempotence=enable_idempotence,
@@ -80,14 +99,15 @@ class Producer:
         )
         self._owns_cluster = isinstance(cluster, ClientConfig)
         self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
-        self._partitioner = partitioner
+        self._partitioner = partitioner_of(partitioner)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ids = ProducerIds(self.cluster, enabled=self.config.is_idempotent)
         self._purpose = f"produce {next(_numbers)}"
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
         self._buffer_pool = BufferPool(buffer_memory)
         self._largest = min(max_request_size, buffer_memory)
-        self._unseen: list[ProduceBatch] = []
+        self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)
         self._sender: Sender | None = None
         self._closed = False
 
@@ -100,8 +120,11 @@ class Producer:
         except Exception:
             if kind is None:
                 raise  # else the exception in flight is the cause
+            log.exception("records were lost while another exception ended the producer's block")
         finally:
-            await self.close(timeout_ms=0)
+            await self._end()
+            if (dropped := self._losses()) is not None:
+                log.error("%s", dropped, exc_info=dropped)
 
     def __repr__(self) -> str:
         return f"<Producer {len(self._unsettled())} batches unsettled, {self.buffered_bytes} bytes>"
@@ -114,29 +137,40 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: Buffer | None,
         *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
+        key: Buffer | None = None,
+        headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
         """Queue a record (`timestamp` in ms, default: now); await the delivery to know its outcome.
 
-        Raises KafkaError (MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION,
-        TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no metadata of the topic,
-        BufferFullError. Awaiting the delivery raises KafkaError with the broker's code, or
-        DeliveryTimeoutError; both name the partition.
+        What is passed may change after the return. Raises TypeError and ValueError for what cannot
+        be in a record, KafkaError (MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED…), GaveUpError if
+        there is no metadata of the topic or partition within `max_block_ms`, BufferFullError.
+        Awaiting the delivery raises KafkaError with the broker's code, or DeliveryTimeoutError;
+        both name the partition.
         """
+        if self._loop is not get_running_loop():
+            self._take_loop()
+        if type(value) is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes("key", key)
         size = _OVERHEAD + len(key or b"") + len(value or b"")
-        if headers:
-            size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        pairs = as_headers(headers) if headers else ()
+        if pairs:
+            size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in pairs)
+        stamp = time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp)
+        if type(partition) is not int and partition is not None:
+            partition = as_partition(partition)
         known = self.cluster.known_topic(topic) or await self._find(topic)
-        tp = TopicPartition(
-            topic, self._choose(known, key, size) if partition is None else partition
-        )
-        if partition is not None and known.partition(partition) is None:
-            raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
+        if partition is None:
+            partition = self._choose(known, key, size)
+        elif known.partition(partition) is None:
+            await self._find(topic, as_partition(partition))
+        tp = TopicPartition(topic, partition)
         if size > self._largest:
             raise KafkaError(
                 ErrorCode.message_too_large,
@@ -144,10 +178,9 @@ class Producer:
             )
         if not self._buffer_pool.has(size):
             await self._wait_for_memory(tp, size)
-        stamp = time.time_ns() // 1_000_000 if timestamp is None else timestamp
         batch, is_new = self._open_batch(tp, size, stamp)
         before = batch.size
-        delivery = batch.append(key, value, headers, stamp)
+        delivery = batch.append(key, value, pairs, stamp)
         self._buffer_pool.take(batch.size - before)
         if batch.size >= self.config.batch_size:
             batch.close()
@@ -156,6 +189,26 @@ class Producer:
         elif is_new:
             self._wake_sender()
         return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Send a record, and return when it is in the log.
+
+        It lingers with others for `linger_ms`: await many at once, or `send`, where speed counts.
+        Raises as `send`, and as its delivery.
+        """
+        delivery = await self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        return await delivery
 
     async def send_encoded(
         self,
@@ -171,15 +224,17 @@ class Producer:
         The payload is in format v2, uncompressed, with deltas from 0 and from `base_timestamp`; it
         may change after the return. The delivery is that of the first record. Raises as `send`.
         """
-        known = self.cluster.known_topic(tp.topic) or await self._find(tp.topic)
-        if known.partition(tp.partition) is None:
-            raise KafkaError(_UNKNOWN, f"{tp}: the topic has {len(known.partitions)} partitions")
+        if self._loop is not get_running_loop():
+            self._take_loop()
+        known = self.cluster.known_topic(tp.topic)
+        if known is None or known.partition(tp.partition) is None:
+            await self._find(tp.topic, tp.partition)
         if not self._buffer_pool.has(len(payload)):
             await self._wait_for_memory(tp, len(payload))
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
-        compressed = compress(self.config.codec, payload)
+        compressed = compress(self.config.codec, payload, self.config.compression_level)
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(compressed, len(payload), count, max_timestamp)
         self._buffer_pool.take(len(payload))
@@ -190,26 +245,22 @@ class Producer:
     async def flush(self) -> None:
         """Send all records that are queued now, and wait until they are settled.
 
-        Raises the first error of a delivery that was not awaited.
+        Raises UndeliveredError with the errors of the records whose delivery nobody awaited; its
+        text counts them by partition.
         """
         unsettled = self._unsettled()
         for batch in unsettled:
             batch.close()
         self._wake_sender()
         for batch in unsettled:
-            await batch.settled()
-        unseen, self._unseen = self._unseen, []
-        for batch in unseen:
-            if not batch.is_awaited and (error := batch.done.exception()) is not None:
-                raise error
+            await batch.outcome.settled()
+        self._raise_losses()
 
     async def close(self, *, timeout_ms: float | None = None) -> None:
         """Send queued records, for `timeout_ms` at most (default: no limit), and end. Idempotent.
 
-        Raises as `flush`.
+        Raises as `flush`, also for records that were dropped because the time was over.
         """
-        if self._closed:
-            return
         try:
             if timeout_ms != 0:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -217,35 +268,72 @@ class Producer:
         except TimeoutError:
             pass
         finally:
-            self._closed = True
-            if self._sender is not None:
-                await self._sender.close()
-            await self.cluster.release(self._purpose)
-            if self._owns_cluster:
-                await self.cluster.close()
+            await self._end()
+        self._raise_losses()
+
+    async def _end(self) -> None:
+        """Drop what is not settled, with a log line for each batch."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._sender is not None:
+            await self._sender.close()
+        await self.cluster.release(self._purpose)
+        if self._owns_cluster:
+            await self.cluster.close()
+
+    def _raise_losses(self) -> None:
+        if (losses := self._losses()) is not None:
+            raise losses
+
+    def _losses(self) -> UndeliveredError | None:
+        failed = tuple(self._failed)
+        self._failed.clear()
+        return undelivered(failed)
+
+    def _take_loop(self) -> None:
+        if self._loop is not None:
+            raise KohortError(
+                "the producer is used from another event loop than before; make one for each loop, "
+                "or send by asyncio.run_coroutine_threadsafe(producer.send(…), loop)"
+            )
+        self._loop = get_running_loop()
 
     # Topic and partition of a record
 
-    async def _find(self, topic: str) -> TopicMetadata:
+    async def _find(self, topic: str, partition: int = 0) -> TopicMetadata:
+        """Metadata of the topic that has the partition, which may have been added just now."""
+        if not isinstance(topic, str):
+            raise TypeError(f"topic {topic!r}: a str expected")
         return await retrying(
-            lambda: self._ask(topic),
+            lambda: self._ask(topic, partition),
             what=f"metadata of topic {topic!r}",
             timeout_ms=self.config.max_block_ms,
             backoff=self.cluster.backoff(),
             advice="check the topic's name, and that the brokers can be reached",
         )
 
-    async def _ask(self, topic: str) -> TopicMetadata:
+    async def _ask(self, topic: str, partition: int) -> TopicMetadata:
         found = (await self.cluster.metadata([topic], allow_auto_create=True)).topics[topic]
         if found.error is not ErrorCode.none:
             raise KafkaError(found.error, f"topic {topic}")
         if not found.partitions:
             raise KafkaError(ErrorCode.leader_not_available, f"topic {topic} has no partitions yet")
+        if found.partition(partition) is None:
+            raise KafkaError(
+                ErrorCode.unknown_topic_or_partition,
+                f"{topic}-{partition}: the topic has {len(found.partitions)} partitions",
+            )
         return self.cluster.known_topic(topic) or found
 
     def _choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
         chosen = self._partitioner(topic.name, key, len(topic.partitions))
         if chosen is not None:
+            if topic.partition(chosen) is None:
+                raise ValueError(
+                    f"the partitioner chose partition {chosen!r} of topic {topic.name}, which has "
+                    f"{len(topic.partitions)}"
+                )
             return chosen
         sticky = self._sticky.get(topic.name)
         if sticky is None:
@@ -256,9 +344,11 @@ class Producer:
     # Batches
 
     def _partition(self, tp: TopicPartition) -> ProducePartition:
-        """The queue of a partition. Raises KohortError after `close`."""
+        """The queue of a partition. Raises KohortError after `close`, or if the producer failed."""
         if self._closed:
             raise KohortError(f"{tp}: the producer is closed, and sends no more records")
+        if self._sender is not None and (failure := self._sender.failure) is not None:
+            raise KohortError(f"{tp}: the producer failed: {failure!r}") from failure
         found = self._partitions.get(tp)
         if found is None:
             found = self._partitions[tp] = ProducePartition(tp, self.config.in_flight_per_partition)
@@ -276,7 +366,14 @@ class Producer:
 
     def _new_batch(self, partition: ProducePartition, stamp: int) -> ProduceBatch:
         now = asyncio.get_running_loop().time()
-        batch = ProduceBatch(partition.tp, partition.next_number(), self.config.codec, now, stamp)
+        batch = ProduceBatch(
+            partition.tp,
+            partition.next_number(),
+            self.config.codec,
+            now,
+            stamp,
+            self.config.compression_level,
+        )
         partition.waiting.append(batch)
         self._buffer_pool.take(batch.size)
         if self._sender is None:
@@ -301,8 +398,10 @@ class Producer:
         self._buffer_pool.give_back(batch.size)
         if batch.halves is not None:
             self._buffer_pool.take(sum(half.size for half in batch.halves))
-        elif not batch.is_awaited and batch.done.exception() is not None:
-            self._unseen.append(batch)
+        elif batch.outcome.done.exception() is not None:
+            if len(self._failed) == _MOST_LOST:
+                log.error("%s", undelivered([self._failed[0]]))
+            self._failed.append(batch)
 
     async def _wait_for_memory(self, tp: TopicPartition, size: int) -> None:
         sender = self._sender
@@ -321,6 +420,3 @@ class Producer:
         finally:
             if sender is not None:
                 sender.hurry -= 1
-
-
-_UNKNOWN: Final = ErrorCode.unknown_topic_or_partition

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from kohort.client.cluster import Cluster
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
-from kohort.client.produce.batch import NO_OFFSET, ProduceBatch
+from kohort.client.produce.batch import ProduceBatch
+from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.delivery_results import DeliveryResults
 from kohort.client.produce.partition import NEVER, ProducePartition
 from kohort.client.produce.producer_ids import ProducerIds
@@ -53,6 +54,8 @@ class Sender:
         self._acquiring = False
         self.hurry = 0
         """Number of callers that wait for memory: batches do not linger then."""
+        self.failure: BaseException | None = None
+        """Why nothing is sent any more: a fault of the client."""
         self._task = self._start(self._run())
 
     def add(self, partition: ProducePartition) -> None:
@@ -69,14 +72,9 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for partition in tuple(self._active):
-            for batch in (*partition.in_flight, *partition.waiting):
-                self._results.settle(
-                    batch,
-                    DeliveryTimeoutError(
-                        batch.tp, (f"{batch.tp}: the producer was closed before its end")
-                    ),
-                )
+        for batch in self._unsettled():
+            text = f"{batch.tp}: the producer was closed before its end"
+            self._results.settle(batch, DeliveryTimeoutError(batch.tp, text))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -230,8 +228,31 @@ class Sender:
     def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._die(error)
+
+    def _die(self, error: BaseException) -> None:
+        """End by a fault of the client: nobody may wait for what is not sent any more."""
+        log.error("the producer ends with an error that is our own", exc_info=error)
+        self.failure = error
+        for task in self._tasks:
+            task.cancel()
+        for batch in self._unsettled():
+            failed = KohortError(f"{batch.tp}: the producer failed: {error!r}")
+            failed.__cause__ = error
+            self._results.settle(batch, failed)
+
+    def _unsettled(self) -> list[ProduceBatch]:
+        return [
+            batch
+            for partition in self._active
+            for batch in (*partition.in_flight, *partition.waiting)
+        ]
 
 
 class _Untold:
