@@ -67,6 +67,7 @@ def test_the_session_timeout_is_checked_before_the_protocols(bench):
         {"instance_id": "i" * 32_767},
         {"protocol_type": "t" * 32_768},
         {"protocols": {"p" * 32_768: b""}},
+        {"protocols": {"p": b"", "q": bytes(1_048_589)}},
     ],
     ids=lambda what: next(iter(what)),
 )

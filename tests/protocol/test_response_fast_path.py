@@ -77,7 +77,7 @@ def test_join_group(
     case, error, generation, protocol_type, protocol_name, leader, skip, member_id, members
 ) -> None:
     version = case[1]
-    got = response_fast_path.join_group(
+    pieces = response_fast_path.join_group(
         version,
         error=error,
         generation=generation,
@@ -88,7 +88,7 @@ def test_join_group(
         member_id=member_id,
         members=members,
     )
-    assert got == encode(
+    assert b"".join(pieces) == encode(
         response(
             *case,
             error_code=error,

@@ -40,6 +40,18 @@ def test_records_are_not_copied(version: int) -> None:
     assert found.obj is encoded
 
 
+def test_long_bytes_are_not_copied() -> None:
+    sync, longest = BY_NAME["sync_group"].key, bytes(1 << 20)
+    assignments = [{"member_id": "m", "assignment": longest + more} for more in (b"", b"x")]
+    encoded = encode(request(sync, 5, assignments=assignments))
+    short, long = (
+        each.assignment for each in decode_large_request(sync, 5, encoded, 0).assignments
+    )
+    assert type(short) is bytes
+    assert long == longest + b"x"
+    assert long.obj is encoded
+
+
 def test_a_message_that_ends_early() -> None:
     metadata = BY_NAME["metadata"].key
     encoded = encode(request(metadata, 9, topics=[{"name": "a"}, {"name": "b"}]))

@@ -52,6 +52,9 @@ def validate_join(request: JoinGroup, step: Step) -> ErrorCode:
     if too_long(request.protocol_type, *names) or too_long(prefix, spare=len(request.fresh_id) + 1):
         # cannot be logged; Kafka responds with UNKNOWN_SERVER_ERROR
         return ErrorCode.invalid_request
+    if any(len(metadata) > step.config.max_record_bytes for _, metadata in request.protocols):
+        # cannot be logged either; Kafka lets it join, and every SyncGroup of the group fails
+        return ErrorCode.invalid_request
     return ErrorCode.none
 
 

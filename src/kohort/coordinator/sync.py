@@ -122,6 +122,10 @@ def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
 def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) -> None:
     members = group.sessions
     assigned = {member: data for member, data in request.assignments if member in members}
+    metadata = (session.metadata(round_.protocol) for session in members.values())
+    if sum(map(len, (*assigned.values(), *metadata))) > step.config.max_record_bytes:
+        _fail_sync(group, round_, request, step)  # before anything so large is copied
+        return
     value = GroupMetadataValue(
         round_.protocol_type,
         round_.generation,
@@ -129,24 +133,31 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         round_.leader,
         step.timestamp,
         tuple(
-            member_metadata(session, round_.protocol, assigned.get(session.member_id, b""))
+            member_metadata(session, round_.protocol, bytes(assigned.get(session.member_id, b"")))
             for session in group.sessions.values()
         ),
     )
     if encoded_size(value) + _BATCH_OVERHEAD_BYTES > step.config.max_record_bytes:
-        # As in Kafka, all members get the error, and a round with less metadata can succeed.
-        propagate_sync_error(group, round_, ErrorCode.unknown_server_error, step)
-        rebalance(group, [Cause("assignment too large for the log", request.member_id)], step)
+        _fail_sync(group, round_, request, step)
         return
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
     for member_id, request_id in round_.syncs.items():
-        step.reply(request_id, _assigned(value, assigned.get(member_id, b"")))
+        step.reply(request_id, _assigned(value, bytes(assigned.get(member_id, b""))))
     for session in group.sessions.values():
         step.restart_session(group, session)
     step.journal_rebalance(
         round_.ended(group.id, "stable", tuple(group.sessions), step.now, step.timestamp)
     )
     group.round = None
+
+
+def _fail_sync(group: Group, round_: Round, request: SyncGroup, step: Step) -> None:
+    """Refuse a round whose record is too large for the log.
+
+    As in Kafka, all members get the error, and a round with less metadata can succeed.
+    """
+    propagate_sync_error(group, round_, ErrorCode.unknown_server_error, step)
+    rebalance(group, [Cause("assignment too large for the log", request.member_id)], step)
 
 
 def _assigned(value: GroupMetadataValue, assignment: bytes) -> SyncGroupResponse:

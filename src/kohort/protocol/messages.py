@@ -96,7 +96,7 @@ def decode_request(api_key: int, version: int, data: bytes, at: int = 0) -> Any:
 def decode_large_request(api_key: int, version: int, data: bytes, at: int) -> Any:
     """`decode_request`, slower, for a thread beside the event loop: it does not hold up others.
 
-    Records are views of `data`.
+    Records, and bytes of more than 1 MiB, are views of `data`.
     """
     return _large_request_reader(api_key, version)(data, at)
 

@@ -73,8 +73,8 @@ def join_group(
     skip_assignment: bool,
     member_id: str,
     members: Sequence[tuple[str, str | None, bytes]],
-) -> bytes:
-    """JoinGroupResponse v0-9; `members` are (id, instance id, metadata).
+) -> list[bytes]:
+    """JoinGroupResponse v0-9, in pieces; `members` are (id, instance id, metadata).
 
     Before v7 a missing protocol name is encoded as "".
     """
@@ -91,16 +91,18 @@ def join_group(
             pack_array(len(members)),
         ]
         for each, instance_id, metadata in members:
-            parts += (text(each), text(instance_id) if version >= 5 else b"", pack_bytes(metadata))
-        return b"".join(parts)
+            parts += (text(each), text(instance_id) if version >= 5 else b"")
+            parts += (pack_int32(len(metadata)), metadata)
+        return parts
     text = pack_compact_string
     names = text(protocol_type) + text(protocol_name) if version >= 7 else text(protocol_name or "")
     skip = bytes((skip_assignment,)) if version >= 9 else b""
     parts = [head, names, text(leader), skip, text(member_id), pack_compact_array(len(members))]
     for each, instance_id, metadata in members:
-        parts += (text(each), text(instance_id), pack_compact_bytes(metadata), _NO_TAGS)
+        size = pack_varint(len(metadata) + 1)
+        parts += (text(each), text(instance_id), size, metadata, _NO_TAGS)
     parts.append(_NO_TAGS)
-    return b"".join(parts)
+    return parts
 
 
 def offset_commit(

@@ -3,8 +3,8 @@
 kio's native reader holds the interpreter until the whole message is read: 350 ms for 500,000
 topics. The other threads of the process stand still meanwhile. Here Python walks over the arrays
 of structs and of strings, and kio reads their elements one by one. The interpreter can change
-threads between any two of them. Records are not copied, which would take 45 ms for 100 MiB: they
-are views of the message.
+threads between any two of them. Records and long bytes are not copied, which would take 45 ms for
+100 MiB: they are views of the message.
 """
 
 from collections.abc import Callable
@@ -23,13 +23,15 @@ ReadStep: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """(data, offset) -> (value, size in bytes)."""
 
 _NULL_STRUCT: Final = 0xFF
+_COPIED: Final = {"records": 0, "bytes": 1 << 20}
+"""Fields of any length, and the bytes of one up to which it is copied."""
 
 
 @cache
 def stepwise_reader(entity_type: Any) -> ReadStep:
     """A function that reads messages of this class, which `bounds_check` or `normalized` passed."""
-    has_records = any(shape(each).kafka_type == "records" for each in fields(entity_type))
-    if not has_arrays(entity_type) and not has_records:
+    has_bytes = any(shape(each).kafka_type in _COPIED for each in fields(entity_type))
+    if not has_arrays(entity_type) and not has_bytes:
         read_whole: ReadStep = entity_reader(entity_type)
         return read_whole
     flexible = entity_type.__flexible__
@@ -58,8 +60,8 @@ def _field_reader(entity_type: Any, field: "Field[Any]", flexible: bool) -> Read
     of = shape(field)
     if of.is_array and (of.is_struct or of.kafka_type == "string"):
         return _array_reader(of, flexible)
-    if of.kafka_type == "records":
-        return _records_reader(flexible)
+    if of.kafka_type in _COPIED:
+        return _bytes_reader(flexible, _COPIED[of.kafka_type])
     if of.is_struct and has_arrays(of.inner):
         read = stepwise_reader(of.inner)
         return _nullable_reader(read) if of.nullable else read
@@ -86,12 +88,15 @@ def _array_reader(of: Shape, flexible: bool) -> ReadStep:
     return read
 
 
-def _records_reader(flexible: bool) -> ReadStep:
-    def read(data: bytes, start: int) -> tuple[memoryview | None, int]:
+def _bytes_reader(flexible: bool, copied: int) -> ReadStep:
+    """Reads bytes: up to so many are copied, more are a view."""
+
+    def read(data: bytes, start: int) -> tuple[bytes | memoryview | None, int]:
         size, at = _count(data, start, flexible)
         if size < 0:
             return None, at - start
-        return memoryview(data)[at : at + size], at + size - start
+        end = at + size
+        return data[at:end] if size <= copied else memoryview(data)[at:end], end - start
 
     return read
 

@@ -5,7 +5,7 @@ Throttle times are 0, there are no aborted transactions, no preferred replicas a
 elsewhere.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -83,7 +83,7 @@ def pack(
     return parts
 
 
-def joined(pieces: Pieces) -> Pieces:
+def joined(pieces: Sequence[bytes | memoryview]) -> Pieces:
     """The same bytes in few pieces: small ones are joined, large ones are not copied."""
     few: Pieces = []
     small: Pieces = []

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.protocol import response_fast_path
+from kohort.server.fetch import joined
 from kohort.server.handlers import cut_reason, milliseconds
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -40,13 +41,20 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             member_id=request.member_id,
             instance_id=request.group_instance_id if version >= 5 else None,
             protocol_type=request.protocol_type,
-            protocols=tuple(
-                (each.name, each.metadata) for each in islice(request.protocols, MAX_PROTOCOLS)
-            ),
+            protocols=_protocols(services, request),
             reason=cut_reason(request.reason) if version >= 8 else None,
             fresh_id="" if request.member_id else services.new_id(),
             connection=exchange.connection,
         )
+    )
+
+
+def _protocols(services: Services, request: Any) -> tuple[tuple[str, bytes], ...]:
+    # What the coordinator refuses because it is too long need not be copied out of the request.
+    longest = services.config["message.max.bytes"]
+    return tuple(
+        (each.name, each.metadata if len(each.metadata) > longest else bytes(each.metadata))
+        for each in islice(request.protocols, MAX_PROTOCOLS)
     )
 
 
@@ -63,4 +71,4 @@ def _respond(exchange: Exchange, response: JoinGroupResponse) -> None:
         member_id=response.member_id,
         members=[(each.member_id, each.instance_id, each.metadata) for each in response.members],
     )
-    exchange.respond_encoded(body, (response.error,))
+    exchange.respond_encoded(joined(body), (response.error,))
