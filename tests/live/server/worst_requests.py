@@ -87,6 +87,25 @@ def _long(api: str, version: int, field: str, **fields: Any) -> "Build":
 Build = Callable[[int], bytes]
 
 WORST: Final[Mapping[str, Mapping[str, Build]]] = {
+    "produce": {
+        "topics": _many(
+            "produce",
+            9,
+            "topic_data",
+            {"name": MARK, "partition_data": [{"index": 0, "records": b""}]},
+            elements=2,
+            acks=-1,
+        ),
+        "partitions": _nested(
+            "produce",
+            9,
+            "topic_data",
+            {"name": "t0"},
+            "partition_data",
+            {"index": 0, "records": b""},
+            acks=-1,
+        ),
+    },
     "fetch": {
         "topics": _many(
             "fetch",
@@ -395,4 +414,4 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
         )
     },
 }
-"""By API and kind of request; all but Produce, whose requests are records."""
+"""By API and kind of request."""
