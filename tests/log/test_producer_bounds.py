@@ -1,7 +1,19 @@
 """Producers of one log: clients choose their ids, and the memory of them is bounded."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.log.base import LogConfig
+from kohort.log.local import LocalDirectory
 from kohort.log.producers import MAX_PRODUCERS, Producers
+from kohort.log.segment import Segment
 from kohort.protocol.batches import Record, build, read_header
+from kohort.types import Timestamp, TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
 
 
 def test_those_idle_for_longest_are_forgotten() -> None:
@@ -19,3 +31,37 @@ def test_those_idle_for_longest_are_forgotten() -> None:
     assert producers.validate(header._replace(producer_id=5, base_sequence=0)) is None
     kept = header._replace(producer_id=MAX_PRODUCERS + 499)
     assert producers.validate(kept) is not None
+
+
+@pytest.mark.parametrize("lost", [None, b"", b"half of a snap"])
+def test_a_lost_snapshot_is_written_anew_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bytes | None
+) -> None:
+    def produced(sequence: int, size: int = 100_000) -> bytes:
+        value = Record(None, bytes(size))
+        return build([value], producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+    config = LogConfig(segment_bytes=5_000_000)
+    directory = LocalDirectory(tmp_path / "data")
+    log = directory.open(ORDERS, config)
+    for sequence in range(100):
+        log.append(produced(sequence), Timestamp(1))
+    directory.close()
+    snapshot = tmp_path / "data" / "orders-0" / "producers"
+    snapshot.unlink() if lost is None else snapshot.write_bytes(lost)
+
+    directory = LocalDirectory(tmp_path / "data")
+    log = directory.open(ORDERS, config)
+    read: list[int] = []
+    headers = Segment.headers
+
+    def counted(self: Segment, position: int = 0) -> Iterator[Any]:
+        for found in headers(self, position):
+            read.append(found[0])
+            yield found
+
+    monkeypatch.setattr(Segment, "headers", counted)
+    assert log.append(produced(97), Timestamp(2)).base_offset == 97
+    assert log.append(produced(100), Timestamp(2)).base_offset == 100
+    assert not read, "the first append read the log"
+    directory.close()

@@ -167,6 +167,8 @@ class LocalDirectory:
                 self._owned.add(topic_partition)
             log = self._open(topic_partition, config, synced_by_owner)
             self._logs[topic_partition] = log
+            if isinstance(log, PartitionLog):
+                log.restore_producers(self._go_on)
         return log
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:

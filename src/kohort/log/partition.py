@@ -19,7 +19,7 @@ from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import Producers
-from kohort.log.segment import LARGEST, Segment
+from kohort.log.segment import LARGEST, Progress, Segment, unobserved
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (
     HEADER_SIZE,
@@ -35,6 +35,7 @@ from kohort.types import Timestamp, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
+_HEADERS_PER_STEP = 10_000
 
 
 class PartitionLog:
@@ -439,20 +440,41 @@ class PartitionLog:
             self._producers = self._read_producers()
         return self._producers
 
-    def _read_producers(self) -> Producers:
-        try:
-            producers, offset = Producers.load(self._backing.load_producers())
-        except (ValueError, OSError):
-            producers, offset = Producers(), 0
-        if offset > self.end_offset:  # of records that were lost
-            producers, offset = Producers(), 0
+    def _read_producers(self, progress: Progress = unobserved) -> Producers:
+        producers, offset = self._stored_producers()
         for segment in self._segments[self._at(offset) :]:
-            for _, header in segment.headers(segment.position(offset)):
+            headers = segment.headers(segment.position(offset))
+            for number, (_, header) in enumerate(headers):
+                if not number % _HEADERS_PER_STEP:
+                    progress(0)
                 if header.producer_id >= 0 and not header.is_control:
                     producers.add(
                         header, header.base_offset, header.max_timestamp, segment.modified
                     )
         return producers
+
+    def _stored_producers(self) -> tuple[Producers, int]:
+        """The snapshot, and the offset up to which it holds."""
+        try:
+            producers, offset = Producers.load(self._backing.load_producers())
+        except (ValueError, OSError):
+            return Producers(), 0
+        return (producers, offset) if offset <= self.end_offset else (Producers(), 0)
+
+    def restore_producers(self, progress: Progress) -> None:
+        """Write a new snapshot if the last one is old or lost: the first append reads what follows.
+
+        A power loss may take it, because it is not synced. Best effort, for the start of a server.
+        """
+        if self.size <= _SNAPSHOT_BYTES // 2:
+            return
+        with contextlib.suppress(OSError, KafkaError):
+            offset = self._stored_producers()[1]
+            behind = self._segments[self._at(offset) :]
+            unread = sum(segment.size for segment in behind) - behind[0].position(offset)
+            if unread > _SNAPSHOT_BYTES // 2:
+                producers = self._read_producers(progress)
+                self._backing.save_producers(producers.dump(self.end_offset))
 
     def _save_producers(self) -> None:
         """Best effort: without it more headers are read the next time."""

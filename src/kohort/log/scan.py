@@ -31,40 +31,29 @@ _SCAN = 256 * 1024
 """Bytes that are read at once: they are still in the processor's cache for their CRC."""
 
 
-class _Window:
-    """The chunk of a store that was read last."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._chunk = b""
-        self._start = 0
-
-    def header(self, position: int) -> Header | None:
-        """The header at `position`, None if no whole batch can be there."""
-        if position + HEADER_SIZE > self._store.size:
-            return None
-        if position + HEADER_SIZE > self._start + len(self._chunk):
-            self._chunk = self._store.read(position, _STEP)
-            self._start = position
-        header = read_header(self._chunk, position - self._start)
-        whole = is_plausible(header) and position + header.size <= self._store.size
-        return header if whole else None
-
-
 def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
     """(position, header) of every batch from `position` on.
 
     Raises KafkaError CORRUPT_MESSAGE where there is none, OSError.
     """
-    window = _Window(store)
-    while position < store.size:
-        header = window.header(position)
-        if header is None:
-            raise KafkaError(
-                ErrorCode.corrupt_message, f"no batch at position {position} of the segment"
-            )
-        yield position, header
-        position += header.size
+    unpack, end = HEADER.unpack_from, store.size
+    while position < end:
+        chunk = store.read(position, _STEP)
+        at = 0
+        while at + HEADER_SIZE <= len(chunk):
+            header = Header._make(unpack(chunk, at))
+            following = at + header.length + SIZE_OVERHEAD
+            if not is_plausible(header) or position + following > end:
+                raise _no_batch(position + at)
+            yield position + at, header
+            at = following
+        if not at:
+            raise _no_batch(position)
+        position += at
+
+
+def _no_batch(position: int) -> KafkaError:
+    return KafkaError(ErrorCode.corrupt_message, f"no batch at position {position} of the segment")
 
 
 def intact(

@@ -32,6 +32,8 @@ logger = logging.getLogger("kohort.log")
 _REMEMBERED = 16
 _CHECKED_AT_ONCE = 4_000
 """Batches that one read checks at most (some 6 ms): a longer read ends there."""
+_CHECKED_AHEAD = 64 * 1024
+"""Bytes that are checked at once where headers are read in a row."""
 _REPORTED_BYTES = 1 << 20
 LARGEST = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
@@ -222,9 +224,10 @@ class Segment:
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
         """(position, header) of every batch from `position` on. Raises CorruptLogError."""
+        checked = position
         for found, header in self._headers(position):
-            if self._unchecked is not None:
-                self._check(found, header.size)
+            if self._unchecked is not None and found + header.size > checked:
+                checked = found + self._check(found, max(header.size, _CHECKED_AHEAD))
             yield found, header
 
     def _headers(self, position: int) -> Iterator[tuple[int, Header]]:
