@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kohort.client.cluster import Cluster
     from kohort.client.config import ClientConfig
+    from kohort.client.consumer import Consumer
     from kohort.client.fetch import Batch, Fetcher
     from kohort.client.group import ConsumerGroup, Generation, GroupClosedError
     from kohort.client.group_config import GroupConfig, GroupEvent
@@ -31,6 +32,7 @@ _MODULES: Final = {
     "ClientConfig": "config",
     "Cluster": "cluster.cluster",
     "CommitError": "group_errors",
+    "Consumer": "consumer",
     "ConsumerGroup": "group.group",
     "CoordinatorUnavailableError": "group_errors",
     "DeadLetters": "produce.dead_letters",
@@ -53,6 +55,7 @@ __all__ = [
     "ClientConfig",
     "Cluster",
     "CommitError",
+    "Consumer",
     "ConsumerGroup",
     "CoordinatorUnavailableError",
     "DeadLetters",

@@ -1,0 +1,408 @@
+"""Reads chosen partitions, without the membership of a group (Java's manual assignment).
+
+    async with Consumer(ClientConfig(bootstrap="localhost:9092")) as consumer:
+        await consumer.assign_topics("orders")          # all partitions, from the first record
+        async for record in consumer:
+            print(record.offset, record.value)
+
+With a `group_id` the consumer starts at the group's committed offsets, and `commit` stores how far
+it came, by itself with `enable_auto_commit`. It takes no part in rebalances: a partition that two
+such consumers assign is read twice. Members share partitions through `ConsumerGroup`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from typing import Final, Self
+
+from kohort.client.admin import Admin
+from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset, list_offsets
+from kohort.client.config import MAX_MS, ClientConfig, validate_int
+from kohort.client.errors import NotAssignedError
+from kohort.client.fetch import Batch, Fetcher, OutOfRange
+from kohort.client.group_errors import CommitError
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.record import Record
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
+from kohort.types import GroupId, TopicPartition
+
+log: Final = logging.getLogger("kohort.client.consumer")
+
+_WAIT_MS: Final = 60_000
+_START: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class Consumer:
+    """A reader of chosen partitions, used from one event loop.
+
+    A Cluster that is passed in stays open; with a ClientConfig the consumer opens its own.
+    """
+
+    def __init__(
+        self,
+        cluster: ClientConfig | Cluster,
+        *,
+        group_id: str | None = None,
+        auto_offset_reset: OutOfRange = "earliest",
+        enable_auto_commit: bool = False,
+        auto_commit_interval_ms: int = 5_000,
+        isolation_level: Isolation = "read_uncommitted",
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        fetch_max_wait_ms: int = 500,
+        max_partition_fetch_bytes: int = 1024 * 1024,
+        client_rack: str = "",
+    ) -> None:
+        """Java's names; sizes in bytes. Raises ConfigError.
+
+        `auto_offset_reset` is where a partition starts without an offset, and where it continues at
+        an offset that is gone; "error": OffsetOutOfRangeError, and ConfigError of `assign`.
+        """
+        if enable_auto_commit and group_id is None:
+            raise ConfigError("enable_auto_commit needs a group_id: where to commit")
+        if group_id == "":
+            raise ConfigError("group_id is empty: give a name, or None to commit nothing")
+        validate_int("auto_commit_interval_ms", auto_commit_interval_ms, 1, MAX_MS)
+        self._owns_cluster = isinstance(cluster, ClientConfig)
+        self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
+        self._group = None if group_id is None else GroupId(group_id)
+        self._reset = auto_offset_reset
+        self._isolation = isolation_level
+        self._admin = Admin(self.cluster)
+        self._fetcher = Fetcher(
+            self.cluster,
+            isolation=isolation_level,
+            out_of_range=auto_offset_reset,
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_bytes=fetch_max_bytes,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            max_partition_fetch_bytes=max_partition_fetch_bytes,
+            rack=client_rack,
+        )
+        self._batch: Batch | None = None
+        """The batch that was handed out last, whole or in part."""
+        self._records: Iterator[Record] = iter(())
+        """What is left of it to hand out one by one."""
+        self._position = 0
+        """In that batch: the offset behind what was handed out."""
+        self._handed_out: tuple[TopicPartition, OffsetAndMetadata] | None = None
+        """The partition of the last record or batch, and what to commit when it is finished."""
+        self._finished: dict[TopicPartition, OffsetAndMetadata] = {}
+        """What to commit: the application asked for more behind it."""
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._interval_s = auto_commit_interval_ms / 1000
+        self._auto_commits = enable_auto_commit
+        self._committing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<Consumer {len(self.assignment)} partitions>"
+
+    async def close(self) -> None:
+        """End all requests; with `enable_auto_commit`, commit first. Idempotent.
+
+        The record or batch that was handed out last is not committed: the application did not ask
+        for more. Raises KohortError if the commit failed; everything is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._committing is not None:
+                self._committing.cancel()
+                await asyncio.wait([self._committing])
+                await self._commit(self._finished)
+        finally:
+            await self._fetcher.close()
+            if self._owns_cluster:
+                await self.cluster.close()
+
+    # Assignment
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return self._fetcher.assignment
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION and others."""
+        found = (await self.cluster.metadata([topic])).topics[topic]
+        if found.error is not ErrorCode.none:
+            raise KafkaError(found.error, f"topic {topic}")
+        return [TopicPartition(topic, each.index) for each in found.partitions]
+
+    async def assign_topics(self, *topics: str) -> None:
+        """`assign` all partitions that these topics have now."""
+        found = [await self.partitions_for(topic) for topic in topics]
+        await self.assign(tp for partitions in found for tp in partitions)
+
+    async def assign(
+        self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]
+    ) -> None:
+        """Read exactly these partitions; a mapping gives the offset to start at.
+
+        Without an offset, a partition that is read already goes on, and a new one starts at the
+        committed offset of `group_id`, else as `auto_offset_reset` says. Raises KohortError, and
+        then the assignment is as before.
+        """
+        wanted = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        known = self.assignment
+        new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
+        starts = await self._starts(new)
+        if self._auto_commits and known - wanted.keys():
+            await self._commit(self._finished)
+        for tp in known - wanted.keys():
+            self._drop(tp)
+            self._fetcher.remove(tp)
+            self._finished.pop(tp, None)
+        for tp, offset in wanted.items():
+            if offset is not None:
+                self._drop(tp)
+                self._fetcher.add(tp, offset)
+            elif tp in starts:
+                self._fetcher.add(tp, starts[tp].offset, starts[tp].leader_epoch)
+        if self._auto_commits and self._committing is None:
+            self._committing = asyncio.create_task(self._commit_regularly())
+
+    async def _starts(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = {}
+        if self._group is not None and partitions:
+            committed = await self.committed(partitions)
+            found = {tp: offset for tp, offset in committed.items() if offset is not None}
+        without = [tp for tp in partitions if tp not in found]
+        if without and self._reset == "error":
+            raise ConfigError(
+                f"{without[0]} has no committed offset: give one to `assign`, or set "
+                "auto_offset_reset to earliest or latest"
+            )
+        at = await self._list(dict.fromkeys(without, _START.get(self._reset, EARLIEST)))
+        return found | {tp: OffsetAndMetadata(offset=each.offset) for tp, each in at.items()}
+
+    # Positions
+
+    def position(self, tp: TopicPartition) -> int:
+        """The offset of the next record that is handed out. Raises NotAssignedError."""
+        position = self._fetcher.position(tp)
+        assert position is not None  # `assign` and `seek` give numbers
+        return self._position if self._is_in_work(tp) else position
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Continue at another offset. Raises NotAssignedError, ValueError."""
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError(f"{tp}: offset {offset!r} is not a whole number from 0 on")
+        self._drop(tp)
+        self._fetcher.seek(tp, offset)
+        self._finished[tp] = OffsetAndMetadata(offset=offset)
+
+    async def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        """Continue at the first records, of all partitions if none is named."""
+        for tp, offset in (await self.beginning_offsets(tps or self.assignment)).items():
+            self.seek(tp, offset)
+
+    async def seek_to_end(self, *tps: TopicPartition) -> None:
+        """Continue behind the last records, of all partitions if none is named."""
+        for tp, offset in (await self.end_offsets(tps or self.assignment)).items():
+            self.seek(tp, offset)
+
+    def pause(self, *tps: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`. Raises NotAssignedError."""
+        for tp in tps:
+            if self._is_in_work(tp):
+                self._hand_back()
+            self._fetcher.pause(tp)
+
+    def resume(self, *tps: TopicPartition) -> None:
+        """Hand out these again. Raises NotAssignedError."""
+        self._fetcher.resume(*tps)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._fetcher.paused()
+
+    def lag(self, tp: TopicPartition) -> int | None:
+        """Offsets from `position` to the end as of the last fetch; None before the first.
+
+        Raises NotAssignedError.
+        """
+        lag, position = self._fetcher.lag(tp), self._fetcher.position(tp)
+        return None if lag is None or position is None else lag + position - self.position(tp)
+
+    # Offsets by time
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition. Raises KohortError."""
+        found = await self._list(dict.fromkeys(partitions, EARLIEST))
+        return {tp: each.offset for tp, each in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each partition. Raises KohortError.
+
+        Under read_committed it is the last stable offset.
+        """
+        found = await self._list(dict.fromkeys(partitions, LATEST))
+        return {tp: each.offset for tp, each in found.items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset | None]:
+        """The first record of each partition since a time (ms); None if there is none so late.
+
+        Raises KohortError, ValueError.
+        """
+        for tp, time in times.items():
+            if time < 0:
+                raise ValueError(f"{tp}: time {time} is not in ms since 1970")
+        found = await self._list(times)
+        return {tp: None if each.offset < 0 else each for tp, each in found.items()}
+
+    async def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        if not wanted:
+            return {}
+        found = await list_offsets(self.cluster, wanted, self._isolation)
+        return {tp: unless_error(each) for tp, each in found.items()}
+
+    # Records
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        """The next record. Raises the error of a partition, as `Fetcher`, and goes on after it."""
+        while True:
+            self._finish()
+            record = self._next_record()
+            if record is not None:
+                return record
+            batch = await self._take(_WAIT_MS)
+            if batch is not None:
+                self._records, self._position = iter(batch), batch.first_offset
+
+    async def next_batch(self, *, max_wait_ms: float) -> Batch | None:
+        """The next batch; None if none arrived in time. Raises as `__anext__`.
+
+        The rest of a batch whose records were handed out one by one comes as a batch.
+        """
+        self._finish()
+        self._hand_back()
+        batch = await self._take(max_wait_ms)
+        if batch is not None:
+            self._hand_out(batch, batch.next_offset)
+        return batch
+
+    async def _take(self, max_wait_ms: float) -> Batch | None:
+        if not self.assignment:
+            raise NotAssignedError("the consumer has no partitions: assign some first")
+        self._batch = await self._fetcher.next_any(max_wait_ms=max_wait_ms)
+        return self._batch
+
+    def _next_record(self) -> Record | None:
+        if self._batch is None:
+            return None
+        try:
+            record = next(self._records, None)
+        except KohortError:
+            self._hand_back()  # the next call must not skip what cannot be read
+            raise
+        if record is not None:
+            self._hand_out(self._batch, record.offset + 1)
+            return record
+        self._hand_out(self._batch, self._batch.next_offset)
+        self._finish()
+        self._batch = None
+        return None
+
+    def _hand_out(self, batch: Batch, position: int) -> None:
+        self._position = position
+        offset = OffsetAndMetadata(offset=position, leader_epoch=batch.leader_epoch)
+        self._handed_out = batch.topic_partition, offset
+
+    def _finish(self) -> None:
+        """The application is done with all that it was handed out."""
+        if self._handed_out is not None:
+            tp, offset = self._handed_out
+            self._finished[tp] = offset
+            self._handed_out = None
+
+    def _hand_back(self) -> None:
+        """Have the fetcher hand out again what is left of the batch."""
+        if self._batch is not None and self._is_in_work(self._batch.topic_partition):
+            self._fetcher.seek(self._batch.topic_partition, self._position)
+        self._batch, self._records = None, iter(())
+
+    def _drop(self, tp: TopicPartition) -> None:
+        if self._batch is not None and self._batch.topic_partition == tp:
+            self._batch, self._records = None, iter(())
+        if self._handed_out is not None and self._handed_out[0] == tp:
+            self._handed_out = None
+
+    def _is_in_work(self, tp: TopicPartition) -> bool:
+        """Whether a part of its batch was handed out."""
+        batch = self._batch
+        return (
+            batch is not None and batch.topic_partition == tp and self._position < batch.next_offset
+        )
+
+    # Commits
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offset of each partition. Raises KohortError, ConfigError without group."""
+        group, wanted = self._required_group(), tuple(partitions)
+        found = unless_error((await self._admin.committed([group], wanted))[group])
+        return {tp: found.get(tp) for tp in wanted}
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets, or all that was handed out, also the last record or batch.
+
+        Raises CommitError with the error of each partition, KohortError if the group is refused as
+        a whole (UNKNOWN_MEMBER_ID: it has members), ConfigError without a group, ValueError.
+        """
+        self._required_group()
+        if offsets is None:
+            self._finish()
+            await self._commit(self._finished)
+        else:
+            await self._commit({tp: _committable(tp, each) for tp, each in offsets.items()})
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        new = {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
+        if not new:
+            return
+        outcomes = await self._admin.commit(self._required_group(), new)
+        errors = {tp: error for tp, error in outcomes.items() if error is not None}
+        self._committed |= {tp: each for tp, each in new.items() if tp not in errors}
+        if errors:
+            raise CommitError(errors)
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self._commit(self._finished)
+            except KohortError as error:
+                log.warning("offsets are not committed, which is tried again: %s", error)
+
+    def _required_group(self) -> GroupId:
+        if self._group is None:
+            raise ConfigError("the consumer has no group_id to commit for: set one")
+        return self._group
+
+
+def _committable(tp: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    found = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset=offset)
+    if not isinstance(found.offset, int) or found.offset < 0:
+        raise ValueError(f"{tp}: offset {found.offset!r} is not a whole number from 0 on")
+    return found

@@ -1,0 +1,215 @@
+"""Reading chosen partitions: positions, pauses, offsets by time, commits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.client.consumer import Consumer
+from kohort.client.errors import NotAssignedError, OffsetOutOfRangeError
+from kohort.client.group_errors import CommitError
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.produce.producer import Producer
+from kohort.errors import ConfigError, KafkaError
+from kohort.server.broker import Broker
+from kohort.types import GroupId, TopicPartition
+
+ORDERS = [TopicPartition("orders", index) for index in range(3)]
+FIRST, SECOND, _ = ORDERS
+
+
+@pytest.fixture(autouse=True)
+async def topic(broker: Broker, cluster: Cluster) -> None:
+    """Ten records in each of three partitions, in batches of two; a millisecond apart."""
+    broker.topics.create("orders", 3)
+    async with Producer(cluster, batch_size=1, linger_ms=0) as producer:
+        for n in range(10):
+            for tp in ORDERS:
+                await producer.send(
+                    "orders", b"%d" % n, partition=tp.partition, timestamp=1_000 + n
+                )
+
+
+@pytest.fixture
+async def consumer(cluster: Cluster) -> AsyncIterator[Consumer]:
+    async with Consumer(cluster, group_id="billing") as opened:
+        yield opened
+
+
+async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
+    """Partition and offset of the next records."""
+    found = []
+    async with asyncio.timeout(10):
+        while len(found) < count:
+            record = await anext(consumer)
+            found.append((record.partition, record.offset))
+    return found
+
+
+async def test_all_records_of_a_topic(consumer: Consumer) -> None:
+    await consumer.assign_topics("orders")
+    assert sorted(await read(consumer, 30)) == [(p, n) for p in range(3) for n in range(10)]
+    assert [consumer.position(tp) for tp in ORDERS] == [10] * 3
+    assert [consumer.lag(tp) for tp in ORDERS] == [0] * 3
+
+
+async def test_positions_follow_each_record(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 4})
+    assert consumer.position(FIRST) == 4
+    assert await read(consumer, 1) == [(0, 4)]
+    assert consumer.position(FIRST) == 5
+    assert consumer.lag(FIRST) == 5
+    consumer.seek(FIRST, 8)
+    assert consumer.position(FIRST) == 8
+    assert await read(consumer, 2) == [(0, 8), (0, 9)]
+    await consumer.seek_to_beginning()
+    assert await read(consumer, 1) == [(0, 0)]
+    await consumer.seek_to_end(FIRST)
+    assert consumer.position(FIRST) == 10
+
+
+async def test_records_and_batches_by_turns_lose_nothing(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 0})
+    found = []
+    while len(found) < 10:
+        found += [offset for _, offset in await read(consumer, 1)]
+        batch = await consumer.next_batch(max_wait_ms=50)
+        found += [record.offset for record in batch or ()]
+    assert found == list(range(10))
+    assert await consumer.next_batch(max_wait_ms=0) is None
+
+
+async def test_a_paused_partition_hands_out_nothing_and_goes_on(consumer: Consumer) -> None:
+    await consumer.assign(ORDERS[:2])
+    ((paused, offset),) = await read(consumer, 1)
+    tp = ORDERS[paused]
+    consumer.pause(tp)
+    assert consumer.paused() == {tp}
+    assert {partition for partition, _ in await read(consumer, 10)} == {1 - paused}
+    consumer.resume(tp)
+    assert await read(consumer, 9) == [(paused, n) for n in range(offset + 1, 10)]
+
+
+async def test_a_new_assignment_keeps_positions(consumer: Consumer) -> None:
+    await consumer.assign([FIRST])
+    await read(consumer, 3)
+    await consumer.assign([FIRST, SECOND])
+    assert (consumer.position(FIRST), consumer.position(SECOND)) == (3, 0)
+    await consumer.assign([SECOND])
+    assert consumer.assignment == {SECOND}
+    assert await read(consumer, 1) == [(1, 0)]
+    with pytest.raises(NotAssignedError):
+        consumer.position(FIRST)
+
+
+async def test_an_assignment_that_fails_changes_nothing(consumer: Consumer) -> None:
+    await consumer.assign([FIRST])
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await consumer.assign_topics("orders", "nowhere")
+    assert consumer.assignment == {FIRST}
+
+
+async def test_offsets_by_time(consumer: Consumer) -> None:
+    assert await consumer.beginning_offsets(ORDERS) == dict.fromkeys(ORDERS, 0)
+    assert await consumer.end_offsets(ORDERS) == dict.fromkeys(ORDERS, 10)
+    found = await consumer.offsets_for_times({FIRST: 1_004, SECOND: 5_000})
+    assert found[FIRST] is not None
+    assert found[FIRST].offset == 4
+    assert found[SECOND] is None
+    with pytest.raises(ValueError, match="time -1"):
+        await consumer.offsets_for_times({FIRST: -1})
+
+
+async def test_it_starts_where_its_group_committed(cluster: Cluster, consumer: Consumer) -> None:
+    await consumer.assign([FIRST, SECOND])
+    await consumer.commit({FIRST: 3, SECOND: OffsetAndMetadata(offset=7, metadata="m")})
+    found = await consumer.committed(ORDERS)
+    assert [each and each.offset for each in found.values()] == [3, 7, None]
+    async with Consumer(cluster, group_id="billing", auto_offset_reset="latest") as other:
+        await other.assign_topics("orders")
+        assert [other.position(tp) for tp in ORDERS] == [3, 7, 10]
+
+
+async def test_a_commit_covers_what_was_handed_out(consumer: Consumer) -> None:
+    await consumer.assign([FIRST])
+    await read(consumer, 4)
+    await consumer.commit()
+    found = await consumer.committed([FIRST])
+    assert found[FIRST] == OffsetAndMetadata(offset=4, leader_epoch=0)
+
+
+async def test_commits_by_itself_leave_out_what_is_in_work(cluster: Cluster) -> None:
+    settings: dict[str, Any] = {"group_id": "auto", "enable_auto_commit": True}
+    async with Consumer(cluster, auto_commit_interval_ms=50, **settings) as consumer:
+        await consumer.assign([FIRST])
+        await read(consumer, 4)
+        await asyncio.sleep(0.2)
+        found = await consumer.committed([FIRST])
+        assert found[FIRST] is not None
+        assert found[FIRST].offset == 3
+        await read(consumer, 2)
+    async with Consumer(cluster, **settings) as consumer:
+        await consumer.assign([FIRST])
+        assert consumer.position(FIRST) == 5
+        await read(consumer, 5)
+        await consumer.assign([SECOND])
+        found = await consumer.committed([FIRST])
+        assert found[FIRST] is not None
+        assert found[FIRST].offset == 9
+
+
+async def test_commits_that_are_refused(consumer: Consumer, cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match="offset -7"):
+        await consumer.commit({FIRST: -7})
+    with pytest.raises(CommitError, match="nowhere-0: UNKNOWN_TOPIC"):
+        await consumer.commit({TopicPartition("nowhere", 0): 1, FIRST: 2})
+    found = await Admin(cluster).committed([GroupId("billing")])
+    assert found[GroupId("billing")] == {FIRST: OffsetAndMetadata(offset=2)}
+
+
+async def test_no_offset_and_none_to_take_instead(cluster: Cluster) -> None:
+    async with Consumer(cluster, auto_offset_reset="error") as consumer:
+        with pytest.raises(ConfigError, match="orders-0 has no committed offset"):
+            await consumer.assign([FIRST])
+        await consumer.assign({FIRST: 99})
+        with pytest.raises(OffsetOutOfRangeError):
+            await anext(consumer)
+        consumer.seek(FIRST, 9)
+        assert await read(consumer, 1) == [(0, 9)]
+
+
+async def test_nothing_is_assigned(consumer: Consumer) -> None:
+    with pytest.raises(NotAssignedError, match="assign some first"):
+        await anext(consumer)
+    with pytest.raises(NotAssignedError):
+        consumer.seek(FIRST, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"enable_auto_commit": True}, "needs a group_id"),
+        ({"group_id": ""}, "group_id is empty"),
+        ({"auto_offset_reset": "first"}, "earliest, latest or error"),
+        ({"auto_commit_interval_ms": 0}, "auto_commit_interval_ms"),
+        ({"isolation_level": "serializable"}, "read_committed"),
+        ({"fetch_min_bytes": 0}, "fetch_min_bytes"),
+    ],
+)
+async def test_values_that_are_refused(
+    config: ClientConfig, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Consumer(config, **options)
+
+
+async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
+    async with Consumer(config) as consumer:
+        await consumer.assign([FIRST])
+        await read(consumer, 1)
+    assert consumer.cluster.purposes == frozenset()
+    await consumer.close()
