@@ -211,6 +211,35 @@ class TestBitFlips:
         assert len(found) > base
 
 
+@pytest.mark.parametrize("last_end", ALL_ENDS)
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone"])
+class TestOfTheEndOfAClosedLog:
+    @pytest.fixture
+    def stored(self, data):
+        """The only segment of a log of ten records that was closed."""
+        directory = LocalDirectory(data)
+        fill(directory.open(ORDERS, LogConfig()), 10)
+        directory.close()
+        (stored,) = logs_of(data / NAME)
+        return stored
+
+    def test_it_is_no_torn_tail(self, stored, damage, last_end):
+        size = stored.stat().st_size
+        if damage == "flipped":
+            flip(stored, size - 20)
+        elif damage == "gone":
+            stored.unlink()
+        else:
+            os.truncate(stored, size - 20 if damage == "cut" else 0)
+        with pytest.raises(CorruptLogError, match="up to offset 9, which were synced, are missing"):
+            opened(stored.parent, last_end, LogConfig())
+        cut = repair.examine(str(stored.parent))
+        repair.execute(str(stored.parent), cut)
+        assert repair.examine(str(stored.parent)) is None
+        log = opened(stored.parent, last_end, LogConfig())
+        assert log.end_offset == (9 if damage in ("flipped", "cut") else 0)
+
+
 class TestRepair:
     def test_it_cuts_what_it_shows_and_keeps_it(self, data):
         before = write(data)

@@ -72,6 +72,8 @@ def crashed(data, monkeypatch, config):
     for each in LOGS:
         fill(directory.open(each, config), 60)
     directory.close()
+    for checkpoint in data.glob("*/checkpoint"):  # of a clean end
+        checkpoint.unlink()
     (data / ".clean-shutdown").unlink()
     monkeypatch.setattr(lock, "boot_id", lambda: "after the crash")
     return data

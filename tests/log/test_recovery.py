@@ -28,12 +28,18 @@ NAME = "orders-0"
 
 
 def write(data, config=SMALL, count=60, **options):
-    """A log that was closed, and its records."""
+    """A log whose indexes are written, with the checkpoint of a process that was killed.
+
+    Returns its records.
+    """
     directory = LocalDirectory(data)
     log = directory.open(ORDERS, config)
     fill(log, count, **options)
     found = records_of(log)
+    checkpoint = data / NAME / "checkpoint"
+    saved = checkpoint.read_bytes() if checkpoint.exists() else None
     directory.close()
+    checkpoint.unlink() if saved is None else checkpoint.write_bytes(saved)
     return found
 
 
@@ -324,6 +330,7 @@ class TestOpeningIsRepeatable:
             log.append(batch(bytes(size)), NOW)
         before = records_of(log)
         directory.close()
+        (data / NAME / "checkpoint").unlink(missing_ok=True)
         if paths := logs_of(data / NAME):
             os.truncate(paths[-1], max(paths[-1].stat().st_size - cut, 0))
         for _ in range(2):

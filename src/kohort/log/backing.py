@@ -38,6 +38,10 @@ class Backing(Protocol):
         """Offset below which all is on the disk."""
         ...
 
+    def all_synced(self, end_offset: int) -> None:
+        """Note that all the log has, up to `end_offset`, is on the disk."""
+        ...
+
     def discard(self, segments: Sequence[Segment]) -> None:
         """Delete segments. Raises OSError."""
         ...

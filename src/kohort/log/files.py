@@ -211,6 +211,12 @@ class FileBacking:
                 self._health.resumed()
         return self._recovery_point
 
+    def all_synced(self, end_offset: int) -> None:
+        # A segment whose own sync failed is written again first.
+        if all(sync.exception() is None for _, sync in self._syncing or ()):
+            self._syncing = None
+            self._recovery_point = end_offset
+
     def sync_failed(self, error: OSError) -> None:
         self._health.failed(error)
 

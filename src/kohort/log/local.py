@@ -337,23 +337,18 @@ class LocalDirectory:
         if self._closed:
             return
         self._closed = self._stopped = True
-        failures: list[BaseException] = []
         syncing: list[Future[None]] = []
         own_names: set[str] = set()  # of this directory: synced once, not for each log
         for log in self._logs.values():
-            try:
-                paths = set(log.unsynced())
-                own_names |= paths & {str(self._path)}
-                if paths := paths - own_names:
-                    syncing.append(self._executor.submit(sync_all, paths))
-                log.close()
-            except OSError as error:
-                failures.append(error)
-        self._logs.clear()
+            paths = set(log.unsynced())
+            own_names |= paths & {str(self._path)}
+            if paths := paths - own_names:
+                syncing.append(self._executor.submit(sync_all, paths))
         if own_names:
             syncing.append(self._executor.submit(sync_all, own_names))
+        failures = _failures(syncing) or self._settle()
+        failures += self._close_logs()
         self._executor.shutdown()
-        failures += filter(None, (sync.exception() for sync in syncing))
         try:
             if failures:
                 self._lock.distrust()
@@ -361,6 +356,32 @@ class LocalDirectory:
             self._lock.mark_clean()
         finally:
             self._lock.release()
+
+    def _settle(self) -> list[BaseException]:
+        """Have each checkpoint say that all of its log is on the disk; what failed.
+
+        The next start then takes no damage there for a torn tail.
+        """
+        try:
+            return _failures([self._executor.submit(log.settle()) for log in self._logs.values()])
+        except OSError as error:
+            return [error]
+
+    def _close_logs(self) -> list[BaseException]:
+        """Close each log; what failed."""
+        failures: list[BaseException] = []
+        for log in self._logs.values():
+            try:
+                log.close()
+            except OSError as error:
+                failures.append(error)
+        self._logs.clear()
+        return failures
+
+
+def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
+    """What they raise, once all have ended."""
+    return [error for each in running if (error := each.exception()) is not None]
 
 
 def _sync_found(path: str, segments: Sequence[Segment]) -> None:

@@ -141,6 +141,9 @@ class MemoryBacking:
     def recovery_point(self) -> int:
         return 0
 
+    def all_synced(self, end_offset: int) -> None:
+        pass
+
     def discard(self, segments: Sequence[Segment]) -> None:
         pass
 

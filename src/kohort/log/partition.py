@@ -590,6 +590,17 @@ class PartitionLog:
             self._backing.save(checkpoint)
             self._saved = checkpoint
 
+    def settle(self) -> Callable[[], None]:
+        """Have the checkpoint say that all of the log is on the disk, which it is.
+
+        Returns what stores it, to be called in a thread. Raises OSError.
+        """
+        if self._closed is not None:
+            return _nothing
+        self._backing.all_synced(self.high_watermark)
+        self._save()
+        return self._backing.pending_save()
+
     def close(self) -> None:
         if self._closed is not None:
             return
@@ -627,6 +638,10 @@ class PartitionLog:
     def _refusal(self) -> KafkaError:
         assert self._closed is not None
         return KafkaError(self._closed, f"the log of {self.topic_partition} is closed")
+
+
+def _nothing() -> None:
+    pass
 
 
 def _base_offset(segment: Segment) -> int:

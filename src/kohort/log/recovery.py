@@ -90,6 +90,19 @@ def load(
     )
 
 
+def all_missing(path: str, checkpoint: Checkpoint) -> Damage | None:
+    """The damage of the log in `path`, which has no segment; None if it was never more."""
+    start, synced = checkpoint.start_offset, checkpoint.recovery_point
+    if synced <= start:
+        return None
+    return Damage(
+        file=files.segment_path(path, start, files.LOG),
+        position=0,
+        offset=start,
+        what=f"the records up to offset {synced - 1}, which were synced, are missing",
+    )
+
+
 def complete_swaps(path: str) -> None:
     """Complete or remove what a compaction left that was interrupted. Raises OSError."""
     _tidy(path, os.listdir(path))
@@ -157,6 +170,8 @@ class _Opening:
         `holes`, the log ends there before the first that is not whole. Raises CorruptLogError,
         OSError.
         """
+        if not self._segments and (damage := all_missing(self._path, self._checkpoint)):
+            raise CorruptLogError(damage)
         for number, segment in enumerate(self._segments):
             self._progress(0)
             if number == len(self._segments) - 1:

@@ -100,6 +100,9 @@ class RefusedLog:
     def sync_resumed(self) -> None:
         self._refuse()
 
+    def settle(self) -> Callable[[], None]:
+        return lambda: None
+
     def close(self) -> None:
         pass
 

@@ -34,6 +34,8 @@ def examine(directory: str) -> Cut | None:
     """What has to be cut off the log in `directory`; None if it is not damaged. Raises OSError."""
     checkpoint = read_checkpoint(directory)
     segments = recovery.found_segments(directory, OpenFiles())
+    if not segments and (damage := recovery.all_missing(directory, checkpoint)):
+        return Cut(damage=damage, end_offset=damage.offset, bytes=0, batches=0, files=())
     try:
         for number, segment in enumerate(segments):
             following = segments[number + 1 :]
@@ -52,10 +54,10 @@ def execute(directory: str, cut: Cut) -> list[str]:
     for file in reversed(cut.files):
         kept.append(aside.keep_whole(file))
         remove_indexes(file)
-    if os.stat(cut.damage.file).st_size > cut.damage.position:
-        kept.append(aside.keep_tail(cut.damage.file, cut.damage.position))
-    descriptor = os.open(cut.damage.file, os.O_RDWR)
+    descriptor = os.open(cut.damage.file, os.O_RDWR | os.O_CREAT, 0o644)  # it may be missing
     try:
+        if os.fstat(descriptor).st_size > cut.damage.position:
+            kept.append(aside.keep_tail(cut.damage.file, cut.damage.position))
         os.ftruncate(descriptor, cut.damage.position)
         os.fsync(descriptor)
     finally:

@@ -112,6 +112,7 @@ class TestForeignDirectories:
         content = mark.read_bytes()
         mark.unlink()
         (server.path / "orders-0" / "mine").write_bytes(b"results")
+        before = os.listdir(server.path / "orders-0")
         topics = server.start()
         with pytest.raises(KafkaError, match="the directory orders-0 has the name of") as caught:
             topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
@@ -125,7 +126,7 @@ class TestForeignDirectories:
         topics.delete("more")
         topics.delete("orders")
         topics.flush()
-        assert sorted(os.listdir(server.path / "orders-0")) == [f"{0:020}.log", "mine"]
+        assert sorted(os.listdir(server.path / "orders-0")) == sorted(before)
         mark.write_bytes(content)
         server.start()
         assert len(server.strays()) == 1, "its topic is gone"
@@ -191,6 +192,19 @@ class TestForeignDirectories:
         server.start()
         mark.write_bytes(content)
         assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_metadata_whose_end_is_missing(server: Server, left: int) -> None:
+    fill_two(server)
+    (stored,) = (server.path / str(METADATA)).glob("*.log")
+    content = stored.read_bytes()
+    stored.write_bytes(content[:left])
+    with pytest.raises(KohortError, match="which were synced, are missing"):
+        server.start()
+    assert not server.strays()
+    stored.write_bytes(content)
+    assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
 
 class TestLeftovers:
