@@ -3,32 +3,34 @@
 v2 is flexible. A group that is named twice has one result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from kohort.coordinator.requests import DeleteGroup
-from kohort.coordinator.responses import DeleteGroupResponse
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+_TOGETHER: Final = 500
+"""Groups whose shards are asked before the first of them has responded."""
+
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the shard of every group, and respond once all of them have."""
-    groups = tuple(dict.fromkeys(request.groups_names))
-    responses = await ask_each(services, (partial(_request, group) for group in groups))
-    await respond_large(services, exchange, partial(_fields, groups, responses), len(groups))
-
-
-def _fields(
-    groups: Sequence[str], responses: Sequence[DeleteGroupResponse]
-) -> dict[str, list[dict[str, Any]]]:
-    results = [
-        {"group_id": group, "error_code": response.error}
-        for group, response in zip(groups, responses, strict=True)
-    ]
-    return {"results": results}
+    results: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    slices, following = TimeSlices(), iter(request.groups_names)
+    while some := tuple(islice(following, _TOGETHER)):
+        groups = [each for each in dict.fromkeys(some) if each not in seen]
+        seen.update(groups)
+        responses = await ask_each(services, (partial(_request, group) for group in groups))
+        for group, response in zip(groups, responses, strict=True):
+            results.append({"group_id": group, "error_code": response.error})
+        await slices.give_way()
+    await respond_large(services, exchange, {"results": results}, len(results))
 
 
 def _request(group: str, respond: Callable[[Any], None]) -> DeleteGroup:
