@@ -1,5 +1,7 @@
 """What a data directory says of its last end is changed only when it is true."""
 
+import os
+
 import pytest
 
 from kohort.errors import KohortError
@@ -55,6 +57,18 @@ def test_a_start_that_is_refused_forgets_nothing(crashed):
     again.confirm_start()
     again.close()
     assert LocalDirectory(crashed).last_end is LastEnd.CLEAN
+
+
+def test_a_start_that_the_disk_fails_leaves_it_to_others(crashed, monkeypatch):
+    def failing(_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(OSError, match="Input/output error") as failed:
+            LocalDirectory(crashed)
+    assert failed.value  # it refers to what was being made
+    LocalDirectory(crashed).close()
 
 
 def test_a_clean_end_stays_one_if_the_next_start_is_refused(data):

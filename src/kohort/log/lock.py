@@ -33,17 +33,19 @@ class DirectoryLock:
         self._fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._boot = _lock(self._fd, path)
-        except KohortError:
-            os.close(self._fd)
+            self.last_end = self._how_it_ended()
+            self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
+            """Nothing that was found is in doubt."""
+            self._begin()
+        except (KohortError, OSError):
+            self.release()
             raise
-        self.last_end = self._how_it_ended()
-        self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
-        """Nothing that was found is in doubt."""
+
+    def _begin(self) -> None:
         self._write(boot_id() if self._checked else self._boot)
-        marker = self._path / _CLEAN
         if self.last_end is LastEnd.CLEAN:
             # The boot id is there: killed from here on, the process was killed.
-            marker.unlink()
+            (self._path / _CLEAN).unlink()
             sync_directory(str(self._path))
 
     def _write(self, boot: str) -> None:
