@@ -4,7 +4,7 @@
 makes a directory of what a power loss after any number of those operations may have left:
 
 - what was synced (file contents by fsync of the file, names by fsync of the directory) is there;
-- of every other write to a file all, nothing, a part, or zeros may be there;
+- of every other write to a file all, nothing or a part may be there, or zeros behind the end it had;
 - every other change of a directory (new name, rename, removal) may have happened or not.
 
 A test records a scenario once, and starts a server on each of the directories.
@@ -13,8 +13,9 @@ A test records a scenario once, and starts a server on each of the directories.
 import os
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ class Directory:
         return names
 
 
+def _synced(path: Path) -> Directory:
+    """The directory at `path`, with all that is in it."""
+    found = Directory()
+    for each in path.iterdir():
+        if each.is_dir():
+            found.synced[each.name] = _synced(each)
+        else:
+            file = found.synced[each.name] = File()
+            file.synced = each.read_bytes()
+    return found
+
+
 def _apply(
     names: dict[str, "File | Directory"], change: dict[str, "File | Directory | None"]
 ) -> None:
@@ -56,8 +69,14 @@ def _apply(
 class VolatileDisk:
     """Records what is done below `root`, in order; `mark` notes what has been promised by then."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, before: Callable[[str], None] = lambda _: None) -> None:
+        """All that is below `root` now has been synced.
+
+        `before` is called with the name of each operation, and may raise OSError in its place.
+        """
         self.root = str(root)
+        self._found = _synced(root) if root.exists() else Directory()
+        self._before = before
         self.operations: list[tuple[Any, ...]] = []
         self._paths: dict[int, str] = {}
         self._lock = threading.RLock()
@@ -87,6 +106,8 @@ class VolatileDisk:
 
         def act(*arguments: Any, **options: Any) -> Any:
             with self._lock:
+                if self._inside(arguments[0]) is not None:
+                    self._before(name)
                 result = done(*arguments, **options)
                 record(result, *arguments)
             return result
@@ -162,12 +183,13 @@ class VolatileDisk:
 
         Seed 0 loses all that was not synced, seed 1 nothing, others any part of it.
         """
-        model, promises = _Model(), []
+        model, promises = _Model(deepcopy(self._found)), []
         for operation, *arguments in self.operations[:count]:
             if operation == "promise":
                 promises.append(arguments[0])
             else:
-                getattr(model, operation)(*arguments)
+                with suppress(KeyError):  # through a descriptor of what another thread removed
+                    getattr(model, operation)(*arguments)
         model.write_out(target, _Chance(seed))
         return promises
 
@@ -188,7 +210,8 @@ class _Chance:
                 continue
             position, written = write
             if self._seed > 1 and self._random.random() < 0.3:  # its pages were not written
-                written = bytes(len(written))
+                former = bytes(data[position : position + len(written)])
+                written = former + bytes(len(written) - len(former))
             elif self._seed > 1 and self._random.random() < 0.3:  # some were
                 written = written[: self._random.randrange(len(written) + 1)]
             elif not self.survives():
@@ -202,8 +225,8 @@ class _Chance:
 class _Model:
     """The disk after some operations."""
 
-    def __init__(self) -> None:
-        self.root = Directory()
+    def __init__(self, root: Directory) -> None:
+        self.root = root
 
     def _parent(self, path: str) -> tuple[Directory, str]:
         *parts, name = path.split("/")
