@@ -4,7 +4,7 @@
 makes a directory of what a power loss after any number of those operations may have left:
 
 - what was synced (file contents by fsync of the file, names by fsync of the directory) is there;
-- of every other write to a file all, nothing or a part may be there, or zeros behind the end it had;
+- of every other write to a file all, nothing or a part may be there, or zeros behind its old end;
 - every other change of a directory (new name, rename, removal) may have happened or not.
 
 A test records a scenario once, and starts a server on each of the directories.
