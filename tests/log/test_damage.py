@@ -126,6 +126,30 @@ class TestInTheMiddle:
         assert not (data / ".clean-shutdown").exists(), "what was refused was not checked"
 
 
+@pytest.mark.parametrize("last_end", ALL_ENDS)
+@pytest.mark.parametrize(("wrong", "is_found"), [(2, False), (4, False), (1_000, True)])
+async def test_a_wrong_base_offset_in_a_hole_alone_is_not_found(data, last_end, wrong, is_found):
+    """The offset lies outside the CRC, and compaction removes the batches that would tell."""
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    fill(log, 3)
+    log.append(batch(b"kept", key=b"another"), NOW)
+    fill(log, 40)
+    await log.compact(NOW)
+    assert records_of(log)[0].offset == 3
+    directory.close()
+    stored = logs_of(data / NAME)[0]
+    stored.write_bytes(wrong.to_bytes(8, "big") + stored.read_bytes()[8:])
+    try:
+        first = records_of(opened(data / NAME, last_end, config))[0]
+    except CorruptLogError:
+        assert is_found
+    else:
+        assert not is_found
+        assert (first.offset, first.value) == (wrong, b"kept")
+
+
 class TestBitFlips:
     """One bit in any file of a log: what is then served is what was written."""
 
