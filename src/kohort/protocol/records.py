@@ -210,8 +210,8 @@ def measure(data: Buffer, position: int, count: int) -> int:
 def are_numbered(data: Buffer, position: int, count: int) -> bool:
     """Whether the offset deltas of `count` records from `position` on are 0, 1, 2, ….
 
-    They have passed `measure`; it takes 0.3 µs each. Raises KafkaError INVALID_RECORD if a record
-    ends before its offset delta.
+    They have passed `measure`; it takes 0.35 to 0.5 µs each. Raises KafkaError INVALID_RECORD if a
+    record ends before its offset delta.
     """
     try:
         for index in range(count):
