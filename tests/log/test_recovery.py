@@ -186,6 +186,7 @@ class TestTheMachineWentDown:
         (data / ".clean-shutdown").unlink()
         (data / ".lock").write_text("1\nan earlier boot\n")
         directory = LocalDirectory(data)
+        directory.recover([(ORDERS, config)])
         assert records_of(directory.open(ORDERS, config)) == before
         directory.close()
 

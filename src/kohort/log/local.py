@@ -151,6 +151,7 @@ class LocalDirectory:
             own_files,
             config.index_interval_bytes,
             LastEnd.CRASHED,
+            compacted=config.is_compacted,
             progress=progress,
         )
         for segment in segments:
