@@ -299,6 +299,14 @@ class Consumer:
             self._hand_out(batch, batch.next_offset)
         return batch
 
+    def used(self, batch: Batch, offset: int) -> None:
+        """Tell that the application used only what is before `offset` of the batch it got last.
+
+        `position` and `commit` go by it, and the next batch begins there.
+        """
+        if batch is self._batch:
+            self._hand_out(batch, offset)
+
     async def _take(self, max_wait_ms: float) -> Batch | None:
         if not self.assignment:
             raise NotAssignedError("the consumer has no partitions: assign some first")

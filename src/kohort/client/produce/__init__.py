@@ -1,6 +1,27 @@
 """Sends records: batches, idempotence, delivery results and dead letters."""
 
 from kohort.client.produce.dead_letters import DeadLetters
+from kohort.client.produce.delivery import Delivery, RecordMetadata
+from kohort.client.produce.partitioner import Partitioner, PartitionerName
 from kohort.client.produce.producer import Producer
+from kohort.client.produce.record_arguments import (
+    Headers,
+    as_bytes,
+    as_headers,
+    as_partition,
+    as_timestamp,
+)
 
-__all__ = ["DeadLetters", "Producer"]
+__all__ = [
+    "DeadLetters",
+    "Delivery",
+    "Headers",
+    "Partitioner",
+    "PartitionerName",
+    "Producer",
+    "RecordMetadata",
+    "as_bytes",
+    "as_headers",
+    "as_partition",
+    "as_timestamp",
+]

@@ -1,0 +1,71 @@
+"""The event loop of a program that has none: one for each process, on a daemon thread."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from kohort.errors import KohortError
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """A loop that runs until its process ends. Threads do not survive a fork, nor does it."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="kohort", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        return self._pid == os.getpid()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run `work` on the loop, beside the caller.
+
+        Raises KohortError in a process that was forked from the loop's.
+        """
+        if not self.is_of_this_process:
+            work.close()
+            raise KohortError(
+                "this client was opened before the process was forked: open one in each process"
+            )
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and wait for it; a caller that is interrupted cancels it.
+
+        Raises what `work` raises, and KohortError on the loop's own thread or after a fork.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise KohortError("a callback on the client's own thread cannot wait for the client")
+        future = self.start(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+_lock = threading.Lock()
+_of_this_process: BackgroundLoop | None = None
+
+
+def background_loop() -> BackgroundLoop:
+    """The loop of this process, which is started if it does not run yet."""
+    global _of_this_process
+    with _lock:
+        if _of_this_process is None or not _of_this_process.is_of_this_process:
+            _of_this_process = BackgroundLoop()
+        return _of_this_process
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on the loop of this process, and wait for its result."""
+    return background_loop().run(work)

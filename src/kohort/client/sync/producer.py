@@ -1,0 +1,263 @@
+"""`Producer` for programs without an event loop.
+
+    with Producer(ClientConfig(bootstrap="localhost:9092")) as producer:
+        metadata = producer.send_and_wait("orders", b"value")     # in the log
+        delivery = producer.send("orders", b"value")              # queued
+        metadata = delivery.result()
+
+Several threads may use it; records of one thread keep their order. Records are gathered in the
+callers' threads, and the loop takes many at a time: a change of threads for each would cost ten
+times as much as the record.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TypedDict, Unpack
+
+from kohort.client.config import ClientConfig
+from kohort.client.errors import UndeliveredError
+from kohort.client.produce import Delivery as AsyncDelivery
+from kohort.client.produce import (
+    Headers,
+    Partitioner,
+    PartitionerName,
+    RecordMetadata,
+    as_bytes,
+    as_headers,
+    as_partition,
+    as_timestamp,
+)
+from kohort.client.produce import Producer as AsyncProducer
+from kohort.client.producer_config import Acks
+from kohort.client.sync.loop import BackgroundLoop, background_loop
+from kohort.errors import KohortError
+from kohort.protocol.compression import Buffer
+from kohort.protocol.records import Header
+
+_GATHERED_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of records that may wait for the loop; `send` waits beyond."""
+_OVERHEAD: Final = 200
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The options of `kohort.client.Producer`."""
+
+    acks: Acks
+    compression: str
+    linger_ms: float
+    batch_size: int
+    enable_idempotence: bool | None
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    buffer_memory: int
+    max_block_ms: int
+    delivery_timeout_ms: int
+    compression_level: int | None
+    partitioner: Partitioner | PartitionerName
+
+
+class Delivery:
+    """The outcome of one record."""
+
+    __slots__ = ("_loop", "is_heard", "queued")
+
+    def __init__(self, loop: BackgroundLoop) -> None:
+        self._loop = loop
+        self.queued: Future[AsyncDelivery] = Future()
+        """Set when the producer took the record, or refused it."""
+        self.is_heard = False
+        """Whether somebody got the error with which it was refused."""
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Wait for the place of the record in the log.
+
+        Raises the error of its delivery, and TimeoutError after `timeout_s`.
+        """
+        return self._loop.run(self._wait(timeout_s))
+
+    async def _wait(self, timeout_s: float | None) -> RecordMetadata:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.wait([asyncio.wrap_future(self.queued)])
+            self.is_heard = True
+            return await self.queued.result()
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        if not self.queued.done():
+            return False
+        return self.queued.exception() is not None or self.queued.result().done()
+
+
+class _Gathered(NamedTuple):
+    """One record on its way to the loop."""
+
+    delivery: Delivery
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[Header, ...]
+    partition: int | None
+    timestamp: int
+
+    @property
+    def size(self) -> int:
+        return _OVERHEAD + len(self.value or b"") + len(self.key or b"")
+
+
+class Producer:
+    """A producer; `close`, or leaving its block, ends it."""
+
+    def __init__(self, config: ClientConfig, **options: Unpack[ProducerOptions]) -> None:
+        """The options are those of `kohort.client.Producer`. Raises ConfigError."""
+        self._loop = background_loop()
+        self._producer = AsyncProducer(config, **options)
+        self._gathered: deque[_Gathered] = deque()
+        self._size = 0
+        self._is_taking = False
+        self._changed = threading.Condition()
+        self._last: Delivery | None = None
+        self._refused: list[Delivery] = []
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._closed = True
+            self._loop.run(self._producer.__aexit__(kind, error, trace))
+
+    def send(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue a record (`timestamp` in ms, default: now); its delivery tells the outcome.
+
+        What is passed may change after the return. Raises TypeError and ValueError for what cannot
+        be in a record, KohortError after `close`. All other errors are those of the delivery.
+        """
+        if not isinstance(topic, str):
+            raise TypeError(f"topic {topic!r}: a str expected")
+        delivery = Delivery(self._loop)
+        record = _Gathered(
+            delivery,
+            topic,
+            None if value is None else as_bytes("value", value),
+            None if key is None else as_bytes("key", key),
+            as_headers(headers) if headers else (),
+            None if partition is None else as_partition(partition),
+            time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp),
+        )
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._size < _GATHERED_BYTES)
+            if self._closed:
+                raise KohortError(f"{topic}: the producer is closed, and sends no more records")
+            self._gathered.append(record)
+            self._size += record.size
+            self._last = delivery
+            if self._is_taking:
+                return delivery
+            self._is_taking = True
+        self._loop.start(self._take())
+        return delivery
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None,
+        *,
+        key: Buffer | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Send a record, and return when it is in the log. Raises as `send`, and its delivery."""
+        delivery = self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        return delivery.result()
+
+    def flush(self) -> None:
+        """Send all records that were queued by now, and wait until they are settled.
+
+        Raises UndeliveredError with the errors of the records for whose delivery nobody waited.
+        """
+        self._loop.run(self._flush())
+
+    def close(self) -> None:
+        """`flush`, and end. Idempotent. Raises as `flush`."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        try:
+            self.flush()
+        finally:
+            self._loop.run(self._producer.close())
+
+    async def _take(self) -> None:
+        """Give the producer all that is gathered, in order, until nothing is left."""
+        while True:
+            with self._changed:
+                records, self._size = tuple(self._gathered), 0
+                self._gathered.clear()
+                self._changed.notify_all()
+                if not records:
+                    self._is_taking = False
+                    return
+            for record in records:
+                await self._queue(record)
+
+    async def _queue(self, record: _Gathered) -> None:
+        delivery, topic, value, key, headers, partition, timestamp = record
+        try:
+            queued = await self._producer.send(
+                topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+            )
+        except Exception as error:
+            delivery.queued.set_exception(error)
+            self._refused.append(delivery)
+        else:
+            delivery.queued.set_result(queued)
+
+    async def _flush(self) -> None:
+        if self._last is not None:
+            await asyncio.wait([asyncio.wrap_future(self._last.queued)])
+        lost = None
+        try:
+            await self._producer.flush()
+        except UndeliveredError as error:
+            lost = error
+        losses = self._with_refusals(lost)
+        if losses is not None:
+            raise losses
+
+    def _with_refusals(self, lost: UndeliveredError | None) -> UndeliveredError | None:
+        """The error that names also the records that the producer did not take."""
+        refused, self._refused = self._refused, []
+        errors = [each.queued.exception() for each in refused if not each.is_heard]
+        found = [error for error in errors if isinstance(error, Exception)]
+        if not found:
+            return lost
+        text = f"{len(found)} records were refused; first error: {found[0]}"
+        if lost is None:
+            return UndeliveredError(text, found)
+        return UndeliveredError(f"{lost.message}; {text}", [*lost.exceptions, *found])

@@ -1,0 +1,250 @@
+"""The client without an event loop, in threads and forked processes."""
+
+import inspect
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from interop.trial import SOON
+from kohort.client.admin.admin import Admin
+from kohort.client.cluster.cluster import Cluster
+from kohort.client.config import ClientConfig
+from kohort.client.consumer import Consumer as AsyncConsumer
+from kohort.client.errors import UndeliveredError
+from kohort.client.group_errors import GenerationEndedError
+from kohort.client.produce.producer import Producer as AsyncProducer
+from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
+from kohort.client.sync.consumer import ConsumerOptions
+from kohort.client.sync.producer import ProducerOptions
+from kohort.errors import KafkaError, KohortError
+from kohort.types import TopicPartition
+from live.client.brokers import Site
+
+QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6_000}
+
+
+@pytest.fixture
+def config(site: Site) -> ClientConfig:
+    return ClientConfig(bootstrap=site.address, retry_backoff_ms=20)
+
+
+@pytest.fixture
+def topic(config: ClientConfig) -> str:
+    """A fresh one with three partitions."""
+    name = f"sync-{uuid4().hex}"
+    create(config, name, partitions=3)
+    return name
+
+
+def create(config: ClientConfig, name: str, **options: Any) -> None:
+    async def create() -> None:
+        async with Cluster(config) as cluster:
+            await Admin(cluster).create_topic(name, **options)
+
+    run(create())
+
+
+@pytest.fixture
+def filled(config: ClientConfig, topic: str) -> str:
+    """The topic with twenty records in each partition."""
+    with Producer(config) as producer:
+        for n in range(60):
+            producer.send(topic, b"%d" % (n // 3), partition=n % 3)
+    return topic
+
+
+def test_records_are_sent_and_read(config: ClientConfig, topic: str) -> None:
+    with Producer(config, linger_ms=5) as producer:
+        first = producer.send_and_wait(topic, b"first", partition=0)
+        assert (first.topic, first.partition, first.offset) == (topic, 0, 0)
+        deliveries = [producer.send(topic, b"%d" % n, partition=0) for n in range(2_000)]
+        assert [each.result(SOON).offset for each in deliveries] == list(range(1, 2_001))
+        assert all(each.done() for each in deliveries)
+    with Consumer(config) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found = [next(consumer).value for _ in range(2_001)]
+    assert found == [b"first", *(b"%d" % n for n in range(2_000))]
+
+
+def test_threads_share_a_producer_and_each_keeps_its_order(
+    config: ClientConfig, topic: str
+) -> None:
+    with Producer(config) as producer:
+
+        def send(partition: int) -> None:
+            for n in range(300):
+                producer.send(topic, b"%d" % n, partition=partition)
+
+        threads = [threading.Thread(target=send, args=(each,)) for each in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        producer.flush()
+        with Consumer(config) as consumer:
+            for partition in range(3):
+                consumer.assign([TopicPartition(topic, partition)])
+                assert [next(consumer).value for _ in range(300)] == [b"%d" % n for n in range(300)]
+
+
+def test_no_record_is_lost_without_an_error(config: ClientConfig) -> None:
+    name = f"compacted-{uuid4().hex}"
+    create(config, name, partitions=1, configs={"cleanup.policy": "compact"})
+    with Producer(config) as producer:
+        heard = producer.send(name, b"no key")
+        with pytest.raises(KafkaError, match="INVALID_RECORD"):
+            heard.result(SOON)
+        producer.send(name, b"no key")
+        producer.send("not a name", b"v")
+        with pytest.raises(UndeliveredError, match="1 records were not delivered") as info:
+            producer.flush()
+        assert len(info.value.exceptions) == 2
+        assert "INVALID_TOPIC_EXCEPTION" in str(info.value)
+        with pytest.raises(TypeError, match="encode it"):
+            producer.send(name, "text")  # type: ignore[arg-type]
+    with pytest.raises(KohortError, match="the producer is closed"):
+        producer.send(name, b"v", key=b"k")
+
+
+def test_positions_of_a_consumer_follow_each_record(config: ClientConfig, filled: str) -> None:
+    first, second, _ = (TopicPartition(filled, index) for index in range(3))
+    with Consumer(config, group_id=f"g-{uuid4().hex}") as consumer:
+        consumer.assign({first: 4})
+        assert [next(consumer).offset for _ in range(3)] == [4, 5, 6]
+        assert consumer.position(first) == 7
+        consumer.commit()
+        assert [next(consumer).offset for _ in range(2)] == [7, 8]
+        found = consumer.committed([first])[first]
+        assert found is not None
+        assert found.offset == 7
+        consumer.pause(first)
+        consumer.resume(first)
+        assert next(consumer).offset == 9
+        batch = consumer.next_batch(max_wait_ms=SOON * 1_000)
+        assert batch is not None
+        assert [record.offset for record in batch] == list(range(10, 20))
+        consumer.seek(first, 2)
+        assert next(consumer).offset == 2
+        consumer.seek_to_end()
+        assert consumer.position(first) == 20
+        assert consumer.end_offsets([first, second]) == {first: 20, second: 20}
+
+
+def test_the_options_are_those_of_the_client_for_asyncio() -> None:
+    for options, of in ((ProducerOptions, AsyncProducer), (ConsumerOptions, AsyncConsumer)):
+        parameters = inspect.signature(of).parameters
+        assert options.__annotations__.keys() == parameters.keys() - {"cluster"}
+
+
+@pytest.fixture
+def group(config: ClientConfig, filled: str) -> Iterator[ConsumerGroup]:
+    with ConsumerGroup(
+        f"g-{uuid4().hex}", topics=[filled], bootstrap=config.bootstrap, **QUICK
+    ) as group:
+        yield group
+
+
+def values(group: ConsumerGroup, count: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for batch in group:
+        found += [(record.partition, record.offset) for record in batch]
+        group.commit()
+        if len(found) >= count:
+            break
+    return found
+
+
+def test_a_group_reads_all_and_commits(config: ClientConfig, group: ConsumerGroup) -> None:
+    found = values(group, 60)
+    assert sorted(found) == [(partition, n) for partition in range(3) for n in range(20)]
+    group.stop()
+    assert list(group) == []
+    with pytest.raises(KohortError, match="no batch in work"):
+        group.commit()
+
+
+def test_a_second_member_takes_over_where_the_first_committed(
+    config: ClientConfig, group: ConsumerGroup
+) -> None:
+    found = values(group, 20)
+    group.close()
+    with ConsumerGroup(
+        group.group_id, topics=group.topics, bootstrap=config.bootstrap, **QUICK
+    ) as other:
+        found += values(other, 60 - len(found))
+    assert sorted(found) == [(partition, n) for partition in range(3) for n in range(20)]
+
+
+def test_a_batch_in_work_is_finished_before_a_partition_moves(
+    config: ClientConfig, filled: str, group: ConsumerGroup
+) -> None:
+    batch = next(group)
+    joined = threading.Event()
+    found: list[tuple[int, int]] = []
+
+    def join() -> None:
+        with ConsumerGroup(
+            group.group_id, topics=[filled], bootstrap=config.bootstrap, **QUICK
+        ) as other:
+            for batch in other:
+                joined.set()
+                found.extend((record.partition, record.offset) for record in batch)
+                other.commit()
+                if len(found) + len(mine) >= 60:
+                    other.stop()
+
+    mine = [(record.partition, record.offset) for record in batch]
+    thread = threading.Thread(target=join)
+    thread.start()
+    time.sleep(1)
+    assert not joined.is_set()  # the group waits for the batch in work
+    group.commit()
+    group.stop()
+    assert list(group) == []
+    group.close()
+    thread.join(SOON)
+    assert sorted(mine + found) == [(partition, n) for partition in range(3) for n in range(20)]
+
+
+def test_an_owner_that_is_too_late_cannot_commit(config: ClientConfig, filled: str) -> None:
+    options = QUICK | {"rebalance_timeout_ms": 1_000, "drain_timeout_ms": 200}
+    name = f"g-{uuid4().hex}"
+    with ConsumerGroup(name, topics=[filled], bootstrap=config.bootstrap, **options) as group:
+        next(group)
+        with ConsumerGroup(name, topics=[filled], bootstrap=config.bootstrap, **options) as other:
+            next(other)
+            with pytest.raises(GenerationEndedError):
+                group.commit()
+
+
+def test_a_signal_ends_the_iteration(group: ConsumerGroup) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    group.stop_on([signal.SIGUSR1])
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    for _ in group:
+        group.commit()
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_a_forked_process_is_told_to_open_its_own(config: ClientConfig, topic: str) -> None:
+    with Producer(config) as producer:
+        producer.send_and_wait(topic, b"v", partition=0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                producer.send_and_wait(topic, b"v")
+            except KohortError as error:
+                with Producer(config) as own:
+                    own.send_and_wait(topic, b"of the child", partition=0)
+                status = 0 if "open one in each process" in str(error) else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert producer.send_and_wait(topic, b"v", partition=0).offset == 2
