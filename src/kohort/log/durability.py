@@ -37,6 +37,13 @@ def sync_all(paths: Iterable[str]) -> None:
         raise failure
 
 
+def write_whole(descriptor: int, content: bytes) -> None:
+    """Write all of `content`, also where one call takes only a part. Raises OSError."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def sync_path(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

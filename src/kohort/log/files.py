@@ -1,8 +1,8 @@
 """The files of one log, named as Kafka's: `<base offset, 20 digits>.log`, `.index`, `.timeindex`.
 
 The directory also has `checkpoint` (start offset and the like) and `producers` (a snapshot), each
-replaced as a whole. Names that end in `.cleaned`, `.swap`, `.deleted` or `.new` are of unfinished
-work, which `recovery` completes or removes.
+replaced as a whole. A file of these whose name ends in `.cleaned`, `.swap`, `.deleted` or `.new` is
+of unfinished work, which `recovery` completes or removes.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from kohort.log.aside import keep_whole
 from kohort.log.backing import Checkpoint
-from kohort.log.durability import rewrite, rewrite_end, sync_all
+from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
 from kohort.log.health import DiskHealth
 from kohort.log.index import SegmentIndex
 from kohort.log.segment import Segment
@@ -65,7 +65,7 @@ def replace_file(path: str, content: bytes, *, durable: bool) -> None:
     """Make `content` the content of the file, whole or not at all. Raises OSError."""
     fd = os.open(path + NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(fd, content)
+        write_whole(fd, content)
         if durable:
             os.fsync(fd)
     finally:

@@ -7,12 +7,13 @@ The mark says which topic the directory was made for. A directory without a mark
 Kohort, whatever its name is. Marks came with format 1 of the data directory; version 0.1 made none.
 """
 
-import errno
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from secrets import token_bytes
 from typing import Final
 from uuid import UUID
+
+from kohort.log.durability import write_whole
 
 MARK: Final = "partition.metadata"
 NEW_MARK: Final = MARK + ".new"
@@ -71,16 +72,13 @@ def _decode_id(text: str) -> UUID | None:
 
 def write_mark(directory: str, topic_id: UUID) -> None:
     """Mark a directory, whole or not at all; `directory` is yet to be synced. Raises OSError."""
-    path = f"{directory}/{MARK}"
     descriptor = os.open(f"{directory}/{NEW_MARK}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        content = encode_mark(topic_id)
-        if os.write(descriptor, content) != len(content):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write_whole(descriptor, encode_mark(topic_id))
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.replace(f"{directory}/{NEW_MARK}", path)
+    os.replace(f"{directory}/{NEW_MARK}", f"{directory}/{MARK}")
 
 
 def read_mark(directory: str) -> UUID | None:
