@@ -255,15 +255,33 @@ class TestRemoval:
         for name in ("~new-mine", "~removed-mine"):
             (data / name).mkdir()
             (data / name / "file").write_text("keep")
+            (data / (name + "-empty")).mkdir()
         LocalDirectory(data).close()
         assert len(list(data.rglob("file"))) == 2
+        assert len(list(data.glob("~*-empty"))) == 2
+
+    def test_so_it_does_inside_a_partition(self, data: Path) -> None:
+        directory = LocalDirectory(data)
+        directory.directories.make({ORDERS: ORDERS_ID})
+        fill(directory.open(ORDERS, LogConfig()), 3)
+        directory.close()
+        mine = [f"{0:020}.log.old.deleted", "notes.new", "1.log.cleaned", "mine.swap"]
+        made = [f"{9:020}.timeindex.cleaned", f"{9:020}.log.deleted", "producers.new"]
+        for name in mine + made:
+            (data / "orders-0" / name).touch()
+        directory = LocalDirectory(data)
+        directory.open(ORDERS, LogConfig())
+        directory.close()
+        left = os.listdir(data / "orders-0")
+        assert (set(mine) - set(left), set(made) & set(left)) == (set(), set())
 
     def test_a_creation_that_was_cut_short_leaves_nothing(self, data: Path) -> None:
         LocalDirectory(data).close()
         for number, names in enumerate([(), ("partition.metadata.new",), ("partition.metadata",)]):
-            (data / f"~new-{number}").mkdir()
+            unfinished = data / f"~new-{number:032x}"
+            unfinished.mkdir()
             for name in names:
-                (data / f"~new-{number}" / name).touch()
+                (unfinished / name).touch()
         LocalDirectory(data).close()
         assert list(data.glob("~new*")) == []
 

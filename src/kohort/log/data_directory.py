@@ -38,6 +38,9 @@ _REMOVED: Final = "~removed-"
 """No topic can have a tilde in its name."""
 _STRAY: Final = "-stray"
 _STRAY_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-stray")
+_NEW_NAME: Final = re.compile(_NEW + r"[0-9a-f]{32}")
+_REMOVED_NAME: Final = re.compile(_REMOVED + r"([0-9a-f]{32}|\d+-\d+)")
+"""Version 0.1 gave them two numbers."""
 _MAX_NAME: Final = 255
 _AT_ONCE: Final = 256
 """Directories that are made, synced and renamed together."""
@@ -68,10 +71,10 @@ class DataDirectory:
         self._removal = Lock()
         self._removed: list[str] = []
         """Directories that were renamed and are still to be removed."""
-        for leftover in _with_prefix(path, _REMOVED):
+        for leftover in _named(path, _REMOVED_NAME):
             # Version 0.1 made them without marks.
             executor.submit(remove_partition_directory, leftover, marked=found is not None)
-        for leftover in _with_prefix(path, _NEW):
+        for leftover in _named(path, _NEW_NAME):
             executor.submit(_remove_unfinished, leftover)
 
     def __repr__(self) -> str:
@@ -175,7 +178,7 @@ class DataDirectory:
         """Remove what was set aside more than `retention_ms` ago; -1 keeps it. Raises OSError."""
         if retention_ms < 0:
             return
-        for path in _with_suffix(self._path, _STRAY):
+        for path in _named(self._path, _STRAY_NAME):
             since = os.stat(path).st_mtime_ns // 1_000_000
             if now - since > retention_ms and read_mark(path) is not None:
                 logger.warning(
@@ -252,16 +255,8 @@ def _mark_and_sync(path: str, topic_id: UUID) -> None:
     sync_all((path,))
 
 
-def _with_prefix(path: Path, prefix: str) -> Iterator[str]:
-    return (f"{path}/{name}" for name in os.listdir(path) if name.startswith(prefix))
-
-
-def _with_suffix(path: Path, suffix: str) -> Iterator[str]:
-    return (
-        f"{path}/{name}"
-        for name in os.listdir(path)
-        if name.endswith(suffix) and _STRAY_NAME.fullmatch(name)
-    )
+def _named(path: Path, pattern: re.Pattern[str]) -> Iterator[str]:
+    return (f"{path}/{name}" for name in os.listdir(path) if pattern.fullmatch(name))
 
 
 def _ignores_case(path: Path) -> bool:

@@ -35,7 +35,11 @@ logger = logging.getLogger("kohort.log")
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
-_LEFTOVER = (files.CLEANED, files.DELETED, files.NEW)
+_LEFTOVER = re.compile(
+    r"\d{20}\.(log|index|timeindex)\.(cleaned|deleted)"
+    r"|(\d{20}\.log|checkpoint|producers|partition\.metadata)\.new"
+)
+"""Unfinished work, by the exact names that are given to it: other files are an operator's."""
 
 
 class LastEnd(Enum):
@@ -64,7 +68,7 @@ def load(
     segment was changed; OSError.
     """
     names = os.listdir(path)
-    if any(name.endswith((*_LEFTOVER, files.SWAP)) for name in names):
+    if any(_LEFTOVER.fullmatch(name) or _SWAP.fullmatch(name) for name in names):
         _tidy(path, names)
         names = os.listdir(path)
     checkpoint = Checkpoint()
@@ -110,7 +114,7 @@ def complete_swaps(path: str) -> None:
 
 def has_swaps(path: str) -> bool:
     """Whether a compaction was interrupted. Raises OSError."""
-    return any(name.endswith(files.SWAP) for name in os.listdir(path))
+    return any(_SWAP.fullmatch(name) for name in os.listdir(path))
 
 
 def found_segments(path: str, open_files: OpenFiles, interval: int = 4096) -> list[Segment]:
@@ -275,7 +279,7 @@ def _tidy(path: str, names: list[str]) -> None:
         if match := _SWAP.fullmatch(name):
             finish_swap(path, int(match[1]), int(match[2]), names)
     for name in names:
-        if name.endswith(_LEFTOVER):
+        if _LEFTOVER.fullmatch(name):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{path}/{name}")
 
