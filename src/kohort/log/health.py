@@ -9,7 +9,7 @@ from kohort.types import TopicPartition
 class DiskHealth:
     """The disk, as one log meets it. Threads that sync may call it."""
 
-    __slots__ = ("_distrust", "_failed", "_problems", "_topic_partition")
+    __slots__ = ("_distrust", "_problem", "_problems", "_topic_partition")
 
     def __init__(
         self, topic_partition: TopicPartition, problems: Problems, distrust: Callable[[], None]
@@ -18,20 +18,19 @@ class DiskHealth:
         self._topic_partition = topic_partition
         self._problems = problems
         self._distrust = distrust
-        self._failed = False
+        self._problem: str | None = None
 
     def failed(self, error: OSError) -> None:
         """What was written may not be on the disk."""
-        self._failed = True
         self._problems.failed_syncs += 1
         self._distrust()
-        self._problems.begin(
-            self._topic_partition,
-            f"the disk refuses what is written ({error.strerror or error}); it is tried again",
-        )
+        if self._problem is None:
+            reason = error.strerror or error
+            self._problem = f"the disk refuses what is written ({reason}); it is tried again"
+        self._problems.begin(self._topic_partition, self._problem)
 
     def resumed(self) -> None:
         """All that was written is on the disk."""
-        if self._failed:
-            self._failed = False
-            self._problems.end(self._topic_partition)
+        if self._problem is not None:
+            self._problems.end(self._topic_partition, self._problem)
+            self._problem = None

@@ -219,7 +219,7 @@ class LocalDirectory:
                 return None
             refused = self._refused(topic_partition, log.config, error)
             return refused if isinstance(error, CorruptLogError) else None
-        self.problems.end(topic_partition)
+        self.problems.end_all(topic_partition)
         return opened
 
     def _check(self, path: str, config: LogConfig, last_end: LastEnd) -> None:

@@ -173,7 +173,13 @@ class PartitionLog:
         segment = self._segments[-1]
         if segment.log.size and self._is_full(segment, size, last_offset, timestamp, now):
             segment = self._roll()
-        segment.append(parts, size, last_offset, timestamp, now)
+        try:
+            segment.append(parts, size, last_offset, timestamp, now)
+        except OSError as error:
+            self._problems.append_refused(self.topic_partition, error, size)
+            raise
+        if self._problems.refused_appends:
+            self._problems.append_accepted(self.topic_partition, size)
         self.end_offset = last_offset + 1
         self.size += size
 
@@ -345,6 +351,7 @@ class PartitionLog:
             raise self._refusal()
         if self._producers is not None:
             self._producers.expire(now - self.config.producer_id_expiration_ms)
+        self._problems.let_any_append_end(self.topic_partition)
         due = retention.due_segments(self._segments, self.config, self.start_offset, now)
         if due:
             self._delete(due)

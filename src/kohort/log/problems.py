@@ -12,10 +12,12 @@ logger = logging.getLogger("kohort.log")
 
 
 class Problems:
-    """The problems of all logs of a directory, one at a time for each."""
+    """The problems of all logs of a directory."""
 
     def __init__(self) -> None:
-        self._by_log: dict[TopicPartition, str] = {}
+        self._by_log: dict[TopicPartition, dict[str, None]] = {}
+        self.refused_appends: dict[TopicPartition, tuple[str, int]] = {}
+        """The problem of each log whose append the disk refused, and the bytes that end it."""
         self.failed_syncs = 0
         """Times that the disk refused to take what was written."""
 
@@ -24,22 +26,51 @@ class Problems:
 
     def begin(self, log: TopicPartition, problem: str) -> None:
         """`log` has a problem; the same one again changes nothing."""
-        if self._by_log.get(log) != problem:
-            self._by_log[log] = problem
+        problems = self._by_log.setdefault(log, {})
+        if problem not in problems:
+            problems[problem] = None
             logger.error("%s: %s", log, problem)
 
-    def end(self, log: TopicPartition) -> None:
-        """`log` has none any more."""
-        problem = self._by_log.pop(log, None)
-        if problem is not None:
+    def end(self, log: TopicPartition, problem: str) -> None:
+        """`log` does not have this problem any more, if it had it."""
+        problems = self._by_log.get(log, {})
+        if problem in problems:
+            del problems[problem]
+            if not problems:
+                del self._by_log[log]
             logger.warning("%s is well again; it was: %s", log, problem)
+
+    def end_all(self, log: TopicPartition) -> None:
+        """`log` has no problem any more."""
+        for problem in tuple(self._by_log.get(log, ())):
+            self.end(log, problem)
 
     def forget(self, log: TopicPartition) -> None:
         """`log` is gone."""
         self._by_log.pop(log, None)
+        self.refused_appends.pop(log, None)
+
+    def append_refused(self, log: TopicPartition, error: OSError, size: int) -> None:
+        """The disk refused `size` bytes. On a disk that is nearly full, fewer may still fit."""
+        new = f"the disk refused an append ({error.strerror or error})", 0
+        problem, refused = self.refused_appends.get(log, new)
+        self.refused_appends[log] = problem, max(refused, size)
+        self.begin(log, problem)
+
+    def append_accepted(self, log: TopicPartition, size: int) -> None:
+        """The disk took `size` bytes: the problem ends if it refused no more than these."""
+        problem, refused = self.refused_appends.get(log, ("", 0))
+        if size >= refused:
+            self.refused_appends.pop(log, None)
+            self.end(log, problem)
+
+    def let_any_append_end(self, log: TopicPartition) -> None:
+        """What the disk refused was long ago: any append shows that it works again."""
+        if log in self.refused_appends:
+            self.refused_appends[log] = self.refused_appends[log][0], 0
 
     def texts(self, most: int) -> list[str]:
         """The first `most` of them, and how many more there are."""
-        told = [f"{log}: {problem}" for log, problem in list(self._by_log.items())[:most]]
+        told = [f"{log}: {'; '.join(each)}" for log, each in list(self._by_log.items())[:most]]
         more = len(self._by_log) - len(told)
         return [*told, f"{more} more logs have problems"] if more else told
