@@ -1,8 +1,8 @@
 """Every Python block in the docs is run, as a program of its own, against a server with a topic
 `orders`.
 
-What a page's earlier blocks define a later one may use, if they run no event loop; `await` may
-stand outside of functions. A comment in the line above a block says how a block that does not end
+What a page's earlier blocks define a later one may use, if they run no event loop and end by
+themselves; `await` may stand outside of functions. A comment in the line above a block says how a block that does not end
 by itself is ended:
 
     <!-- stopped by SIGTERM -->
@@ -65,7 +65,8 @@ def blocks() -> Iterator[Block]:
         for found in BLOCK.finditer(text):
             code, line = found["code"], text.count("\n", 0, found.start("code")) + 1
             yield Block(path.name, line, code, found["how"], before)
-            if "asyncio.run(" not in code and "await " not in code and "async with" not in code:
+            runs = ("asyncio.run(", "await ", "async with")
+            if found["how"] is None and not any(each in code for each in runs):
                 before += code
 
 
