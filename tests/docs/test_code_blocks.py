@@ -2,8 +2,8 @@
 `orders`.
 
 What a page's earlier blocks define a later one may use, if they run no event loop and end by
-themselves; `await` may stand outside of functions. A comment in the line above a block says how a block that does not end
-by itself is ended:
+themselves; `await` may stand outside of functions. A comment in the line above a block says how a
+block that does not end by itself is ended:
 
     <!-- stopped by SIGTERM -->
 
