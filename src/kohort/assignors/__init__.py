@@ -16,11 +16,13 @@ from kohort.assignors.leader import (
     subscribed_topics,
 )
 from kohort.assignors.registry import ASSIGNORS, assignor
+from kohort.assignors.validation import InvalidAssignmentError
 
 __all__ = [
     "ASSIGNORS",
     "Assignment",
     "Assignor",
+    "InvalidAssignmentError",
     "Member",
     "RebalanceProtocol",
     "SubscribedMember",

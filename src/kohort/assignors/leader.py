@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kohort.assignors.base import UNKNOWN_GENERATION, Assignor, Member, Topics, java_order
-from kohort.assignors.registry import assignor
+from kohort.assignors.registry import ASSIGNORS, assignor
+from kohort.assignors.validation import validate_assignment
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import (
     Assignment,
@@ -37,10 +38,14 @@ def perform_assignment(
     `protocol` is the name that the group voted for, or an own assignor; `topics` must have every
     topic that exists and that any member is subscribed to (`subscribed_topics`). Raises
     `ConfigError` for a name that no assignor has, `MalformedError` for a subscription that cannot
-    be read: which member sent it is in the text.
+    be read: which member sent it is in the text. Raises `InvalidAssignmentError` for what an own
+    assignor must not return.
     """
     chosen = assignor(protocol) if isinstance(protocol, str) else protocol
-    assigned = chosen.assign(topics, [decode_member(member) for member in members])
+    decoded = [decode_member(member) for member in members]
+    assigned = chosen.assign(topics, decoded)
+    if chosen is not ASSIGNORS.get(chosen.name):
+        validate_assignment(chosen, topics, decoded, assigned)
     return [(member, _encode(assignment)) for member, assignment in sorted(assigned.items())]
 
 

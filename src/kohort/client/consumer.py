@@ -21,7 +21,7 @@ from kohort.client.config import MAX_MS, ClientConfig, validate_int
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch import Batch, Fetcher, OutOfRange
 from kohort.client.group_errors import CommitError
-from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.client.record import Record
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
@@ -383,7 +383,7 @@ class Consumer:
             self._finish()
             await self._commit(self._finished)
         else:
-            await self._commit({tp: _committable(tp, each) for tp, each in offsets.items()})
+            await self._commit({tp: committable(tp, each) for tp, each in offsets.items()})
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         new = {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
@@ -407,10 +407,3 @@ class Consumer:
         if self._group is None:
             raise ConfigError("the consumer has no group_id to commit for: set one")
         return self._group
-
-
-def _committable(tp: TopicPartition, offset: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    found = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset=offset)
-    if not isinstance(found.offset, int) or found.offset < 0:
-        raise ValueError(f"{tp}: offset {found.offset!r} is not a whole number from 0 on")
-    return found

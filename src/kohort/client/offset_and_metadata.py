@@ -1,6 +1,12 @@
 """A committed offset, as clients write and read it (Kafka's OffsetAndMetadata)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import index
+from typing import Final
+
+from kohort.types import TopicPartition
+
+_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,3 +17,23 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
     """-1: not known."""
     metadata: str = ""
+
+
+def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """What to send for `given`. Raises ValueError for what no broker can store."""
+    asked = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset=given)
+    try:
+        found = replace(asked, offset=index(asked.offset), leader_epoch=index(asked.leader_epoch))
+    except TypeError:
+        raise ValueError(f"{tp}: {given!r} is not an offset: a whole number from 0 on") from None
+    if isinstance(asked.offset, bool) or not 0 <= found.offset <= _INT64_MAX:
+        raise ValueError(f"{tp}: offset {given!r} is not a whole number from 0 on")
+    if not -1 <= found.leader_epoch < 2**31:
+        raise ValueError(f"{tp}: leader epoch {found.leader_epoch} is not -1 or an epoch from 0 on")
+    try:
+        found.metadata.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise ValueError(
+            f"{tp}: metadata {found.metadata!r} is not text that can be sent"
+        ) from None
+    return found

@@ -377,3 +377,33 @@ async def test_a_fault_of_the_client_is_told_to_who_commits_and_ends_there(world
 
     await in_generation(world, do)
     assert world.committed() == {ORDERS[0]: 2}
+
+
+# --- what is no offset ---
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        -7,
+        2**63,
+        "12",
+        1.5,
+        True,
+        OffsetAndMetadata(offset=-1),
+        OffsetAndMetadata(offset=1, leader_epoch=2**31),
+        OffsetAndMetadata(offset=1, metadata="\ud800"),
+        OffsetAndMetadata(offset=1, metadata=b"bytes"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("interval_ms", [0, 1_000])
+@simulated()
+async def test_what_is_no_offset_is_refused_before_anything_is_sent(world, wrong, interval_ms):
+    async def do(generation):
+        with pytest.raises(ValueError, match="orders-1"):
+            await generation.commit({ORDERS[0]: 3, ORDERS[1]: wrong})
+        await generation.commit({ORDERS[2]: 4})
+
+    await in_generation(world, do, commit_interval_ms=interval_ms)
+    assert world.committed() == {ORDERS[2]: 4}

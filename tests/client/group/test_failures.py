@@ -7,7 +7,7 @@ import pytest
 
 from client.group.simulated import FOREVER, App, simulated, until
 from client.group.world import ANSWERS
-from kohort.assignors.base import Assignor
+from kohort.assignors.base import Assignment, Assignor
 from kohort.client.group_errors import CoordinatorUnavailableError, GroupError, StuckError
 from kohort.client.membership.events import End
 from kohort.types import TopicPartition
@@ -126,6 +126,21 @@ async def test_an_assignor_that_fails_is_raised_by_the_leader(world):
     ) as raised:
         await App(world, assignors=[Broken()]).task
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+
+
+class Forgetful(Assignor):
+    name = "forgetful"
+
+    def assign(self, topics, members):
+        return {member.member_id: Assignment(partitions=()) for member in members}
+
+
+@simulated()
+async def test_an_assignment_that_forgets_partitions_is_raised_and_not_sent(world):
+    app = App(world, assignors=[Forgetful()])
+    with pytest.raises(GroupError, match=r"'forgetful'.*orders-0 is assigned to no member"):
+        await app.task
+    assert app.sent("sync_group") == []
 
 
 # --- static members ---

@@ -174,7 +174,7 @@ class Generation(ABC):
         Returns when the coordinator has the offsets. With `commit_interval_ms` it returns at once,
         and they are sent with the next interval or on revocation; `wait` overrides this. Raises
         GenerationEndedError when a partition is no longer this member's, `CommitError` with the
-        errors by partition.
+        errors by partition, and ValueError before anything is sent for what is no offset.
         """
         named = {owned: owned.offset(given) for owned, given in self._held(offsets)}
         await self._workplace.commit(named, wait=wait)

@@ -7,11 +7,12 @@ closed partition may still be lost.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from kohort.client.cluster import NO_EPOCH
 from kohort.client.membership import End
-from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.types import TopicPartition
 
 Work: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
@@ -113,11 +114,14 @@ class OwnedPartition:
         """The `Generation` that has the partition now."""
 
     def offset(self, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-        """The offset to commit, with the leader epoch if it ends the batch handed out last."""
-        if isinstance(given, OffsetAndMetadata):
-            return given
-        epoch = self.last_epoch if given == self.last_offset else NO_EPOCH
-        return OffsetAndMetadata(offset=given, leader_epoch=epoch)
+        """The offset to commit, with the leader epoch if it ends the batch handed out last.
+
+        Raises ValueError for what no broker can store.
+        """
+        wanted = committable(self.partition, given)
+        if isinstance(given, OffsetAndMetadata) or wanted.offset != self.last_offset:
+            return wanted
+        return replace(wanted, leader_epoch=self.last_epoch)
 
     def __repr__(self) -> str:
         end = f" {self.ending.end.value}" if self.ending.end else ""
