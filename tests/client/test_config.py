@@ -74,6 +74,13 @@ def test_files_that_cannot_be_used() -> None:
         Security(protocol="SSL", ssl_cafile="nowhere.pem").context()
 
 
+def test_security_that_cannot_be_used_is_told_before_the_first_connection() -> None:
+    with pytest.raises(ConfigError, match=r"/nowhere/ca.pem: .*No such file"):
+        ClientConfig(security=Security(protocol="SSL", ssl_cafile="/nowhere/ca.pem"))
+    with pytest.raises(ConfigError, match=r"security is \{\}; it has to be a Security"):
+        ClientConfig(security={})  # type: ignore[arg-type]
+
+
 def test_secrets_are_not_shown() -> None:
     security = Security(
         protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="secret", extensions={}

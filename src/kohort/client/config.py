@@ -61,6 +61,12 @@ class ClientConfig:
                 "client_id is longer than the 32,767 bytes that a request has room for"
             )
         parse_bootstrap(self.bootstrap)
+        if not isinstance(self.security, Security):
+            raise ConfigError(
+                f"security is {self.security!r}; it has to be a Security, such as "
+                "Security(protocol='SSL', ssl_cafile='ca.pem')"
+            )
+        self.security.context()  # what its files lack is told before the first connection
 
     @property
     def servers(self) -> tuple[Address, ...]:

@@ -7,8 +7,9 @@ import pytest
 
 from client.fake_cluster import HANG, HANG_UP, FakeCluster
 from kohort.client.cluster.cluster import Cluster, Leader
-from kohort.client.errors import BrokerUnreachableError, GaveUpError
+from kohort.client.errors import AuthenticationError, BrokerUnreachableError, GaveUpError
 from kohort.client.net.connections import Connections
+from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
@@ -155,6 +156,35 @@ async def test_nobody_there_is_told_with_every_address() -> None:
             assert "advertised listeners" in str(info.value)
             with pytest.raises(BrokerUnreachableError, match="no broker could be reached"):
                 await cluster.any_connection()
+
+
+async def test_a_broker_that_is_away_is_told_of_at_a_limited_rate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCluster() as fake:
+        broker = fake.brokers[0]
+        await broker.stop()
+        async with Cluster(fake.config(default_api_timeout_ms=25_000)) as cluster:
+            with pytest.raises(BrokerUnreachableError):
+                await cluster.any_connection()
+            away = f"broker unreachable, trying again: {broker.address}: Connection refused"
+            assert caplog.messages == [away]
+            with pytest.raises(GaveUpError, match="Connection refused"):
+                await cluster.metadata()
+            assert caplog.messages == [away] * 3  # every 10 s
+            await broker.start()
+            await cluster.metadata()
+            assert caplog.messages[3:] == [f"broker reached again: {broker.address}"]
+            assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+async def test_wrong_security_is_not_tried_again() -> None:
+    sasl = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="p")
+    async with FakeCluster() as fake, Cluster(fake.config(security=sasl)) as cluster:
+        del fake.brokers[0].versions["sasl_handshake"]
+        with pytest.raises(AuthenticationError, match="no SASL"):
+            await cluster.metadata()
+        assert fake.brokers[0].connections == 1
 
 
 async def test_a_server_that_hangs_does_not_hold_up_the_next() -> None:

@@ -6,6 +6,7 @@ import ssl
 import struct
 import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -233,7 +234,9 @@ async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker
 
 async def test_a_port_that_nobody_listens_on(fake: FakeBroker) -> None:
     await fake.stop()
-    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}"):
+    with pytest.raises(
+        BrokerUnreachableError, match=f"^127.0.0.1:{fake.port}: Connection refused$"
+    ):
         await opened(fake)
 
 
@@ -414,8 +417,24 @@ async def test_a_certificate_that_nobody_vouches_for(tls: FakeBroker) -> None:
 
 
 async def test_plaintext_to_a_tls_listener(tls: FakeBroker) -> None:
-    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{tls.port}"):
+    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{tls.port}.*need TLS"):
         await opened(tls)
+
+
+async def test_tls_to_a_plaintext_listener(broker: Broker, config: ClientConfig) -> None:
+    wrong = replace(config, security=Security(protocol="SSL"))
+    with pytest.raises(BrokerUnreachableError, match=r"TLS handshake; is this .* without TLS"):
+        await Connection.open(config.servers[0], wrong)
+
+
+@pytest.mark.parametrize("answer", [{"error_code": 34}, None])
+async def test_sasl_to_a_listener_without(fake: FakeBroker, answer: Any) -> None:
+    if answer is None:
+        del fake.versions["sasl_handshake"]
+    else:
+        fake.on("sasl_handshake", answer)
+    with pytest.raises(AuthenticationError, match="this listener has no SASL"):
+        await opened(fake, security=sasl())
 
 
 # --- quotas (KIP-219) ---

@@ -147,6 +147,13 @@ async def test_a_topic_is_made_when_the_broker_makes_topics(
     assert metadata.topic == "fresh"
 
 
+async def test_a_broker_that_is_away_is_told_of(broker: Broker, config: ClientConfig) -> None:
+    await broker.close()
+    async with Producer(config, max_block_ms=1_000) as producer:
+        with pytest.raises(GaveUpError, match=f"{broker.address}: Connection refused"):
+            await producer.send("made", b"v")
+
+
 async def test_a_partition_that_is_not_there(cluster: Cluster) -> None:
     async with Producer(cluster, max_block_ms=150) as producer:
         with pytest.raises(GaveUpError, match="orders-7: the topic has 3 partitions"):

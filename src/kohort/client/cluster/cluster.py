@@ -89,13 +89,37 @@ class Cluster:
         """
         asked = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
-            lambda: self._ask_metadata(asked, allow_auto_create),
+            lambda: self.ask_metadata(asked, allow_auto_create=allow_auto_create),
             what="metadata from "
             f"{', '.join(f'{host}:{port}' for host, port in self.config.servers)}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice=_ADVICE,
         )
+
+    async def ask_metadata(
+        self, topics: tuple[str, ...] | None, *, allow_auto_create: bool = False
+    ) -> Metadata:
+        """`metadata` by one request, for callers that try again themselves.
+
+        Raises BrokerUnreachableError, AuthenticationError.
+        """
+        connection = await self.any_connection()
+        fields = fields_of_request(topics, allow_auto_create)
+        response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
+        if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
+            self._forget_brokers()
+            raise BrokerUnreachableError(
+                "the broker asks for a new start from the bootstrap servers (KIP-1102)"
+            )
+        if not response.brokers:
+            connection.fail(
+                BrokerUnreachableError("it knows no brokers, as one that is just starting")
+            )
+            raise BrokerUnreachableError(connection.reason)
+        told = from_response(response)
+        self._known.learn(told, self._now())
+        return told
 
     async def leader(self, tp: TopicPartition, *, timeout_ms: int | None = None) -> Leader:
         """The leader of a partition, requested while the leader or the topic is unknown.
@@ -163,7 +187,7 @@ class Cluster:
         Raises BrokerUnreachableError, AuthenticationError.
         """
         if node_id not in self.brokers:
-            await self._ask_metadata((), False)
+            await self.ask_metadata(())
         broker = self.brokers.get(node_id)
         if broker is None:
             known = ", ".join(map(str, sorted(self.brokers))) or "none"
@@ -173,7 +197,7 @@ class Cluster:
         try:
             return await self._connections.get((node_id, purpose), broker.address)
         except BrokerUnreachableError:
-            await self._ask_metadata((), False)
+            await self.ask_metadata(())
             moved = self.brokers.get(node_id)
             if moved is None or moved.address == broker.address:
                 raise
@@ -259,26 +283,6 @@ class Cluster:
 
     # Asking
 
-    async def _ask_metadata(
-        self, topics: tuple[str, ...] | None, allow_auto_create: bool
-    ) -> Metadata:
-        connection = await self.any_connection()
-        fields = fields_of_request(topics, allow_auto_create)
-        response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
-        if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
-            self._forget_brokers()
-            raise BrokerUnreachableError(
-                "the broker asks for a new start from the bootstrap servers (KIP-1102)"
-            )
-        if not response.brokers:
-            connection.fail(
-                BrokerUnreachableError("it knows no brokers, as one that is just starting")
-            )
-            raise BrokerUnreachableError(connection.reason)
-        told = from_response(response)
-        self._known.learn(told, self._now())
-        return told
-
     def _forget_brokers(self) -> None:
         self._connections.drop_all(
             BrokerUnreachableError("the client starts again from the bootstrap servers")
@@ -309,7 +313,7 @@ class _Refresh:
     async def _ask(self) -> None:
         await asyncio.sleep(0)
         self._cluster._refreshing = None
-        await self._cluster._ask_metadata(tuple(sorted(self.topics)), False)
+        await self._cluster.ask_metadata(tuple(sorted(self.topics)))
 
 
 def _read_error(task: "asyncio.Task[Any]") -> None:

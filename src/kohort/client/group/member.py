@@ -33,7 +33,7 @@ from kohort.client.membership import (
     Tell,
 )
 from kohort.client.net import Connection
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import ConfigError, KafkaError, KohortError
 
 P = ParamSpec("P")
 _numbers: Final = itertools.count(1)
@@ -176,7 +176,7 @@ class GroupMember:
             self.tell(
                 self.membership.refused, fatal(error.code, f"the way to {name}", error.message)
             )
-        elif isinstance(error, AuthenticationError | UnsupportedVersionError):
+        elif isinstance(error, AuthenticationError | UnsupportedVersionError | ConfigError):
             self.tell(self.membership.refused, GroupError(f"{name}: {error}"))
         else:
             self.tell(self.membership.failed, send.number, f"{name}: {error}", sent=False)

@@ -10,6 +10,9 @@ out closes the connection: responses come in order, so a late one would be taken
 """
 
 import asyncio
+import os
+import re
+import socket
 import ssl
 from collections import deque
 from collections.abc import Iterator
@@ -29,6 +32,7 @@ from kohort.client.net.versions import (
     unsupported,
     wire,
 )
+from kohort.client.security import Security
 from kohort.errors import KafkaError
 from kohort.protocol.framing import MalformedError
 
@@ -37,6 +41,10 @@ JOIN_BELOW: Final = 32 * 1024
 
 CLOSE_GRACE_S: Final = 1.0
 """Time limit for sending what was written before a close."""
+
+_NO_TLS: Final = "; is this a listener without TLS (security protocol PLAINTEXT, SASL_PLAINTEXT)?"
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
+"""OpenSSL's reasons for a peer whose bytes are not TLS, or that closes the connection on ours."""
 
 REAUTHENTICATE_AT: Final = 0.85
 """Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
@@ -103,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         connection: Self | None = None
         limit_s = config.socket_connection_setup_timeout_ms / 1000
         try:
-            with _told_as_unreachable(address):
+            with _told_as_unreachable(address, config.security):
                 async with asyncio.timeout(limit_s):
                     connection = await cls._connect(address, config)
                     await connection._greet()
@@ -334,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        why = f": {error}" if error else ""
+        why = f": {error}" if error else self._protocol_hint()
         self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
         self._lost.set()
 
@@ -351,14 +359,18 @@ class Connection(asyncio.BufferedProtocol):
             call.frame.set_result(frame)
 
     def _garbage(self, error: MalformedError) -> BrokerUnreachableError:
-        hint = (
-            ""
-            if self._offered is not UNASKED
-            else ("; is this a Kafka listener with that security protocol?")
-        )
         return BrokerUnreachableError(
-            f"{named(self.address)} sent a response that cannot be read: {error}{hint}"
+            f"{named(self.address)} sent a response that cannot be read: {error}"
+            f"{self._protocol_hint()}"
         )
+
+    def _protocol_hint(self) -> str:
+        """What may be wrong with a listener that does not respond to the first request."""
+        if self._offered is not UNASKED:
+            return ""
+        if self._config.security.is_tls:
+            return "; is this a Kafka listener with that security protocol?"
+        return "; does this listener need TLS (security protocol SSL or SASL_SSL)?"
 
     # Idleness, authentication
 
@@ -404,17 +416,33 @@ def named(address: Address) -> str:
 
 
 @contextmanager
-def _told_as_unreachable(address: Address) -> Iterator[None]:
+def _told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
     """Turn errors of connecting into KohortErrors. TimeoutError is left to the caller."""
     try:
         yield
     except ssl.SSLError as error:
-        raise AuthenticationError(f"TLS with {named(address)} failed: {error}") from error
+        hint = _NO_TLS if error.reason in _NOT_TLS else ""
+        raise AuthenticationError(f"TLS with {named(address)} failed: {error}{hint}") from error
     except TimeoutError:
         raise
+    except ConnectionResetError as error:
+        hint = f" during the TLS handshake{_NO_TLS}" if security.is_tls else ""
+        raise BrokerUnreachableError(f"{named(address)} closed the connection{hint}") from error
     except OSError as error:
-        raise BrokerUnreachableError(f"{named(address)}: {error.strerror or error}") from error
+        raise BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}") from error
     except (KafkaError, MalformedError) as error:
         raise BrokerUnreachableError(
             f"{named(address)} is no Kafka broker that we understand: {error}"
         ) from error
+
+
+def _told_by_system(error: OSError) -> str:
+    """The operating system's words, in whose place asyncio puts its own.
+
+    Of several addresses of a name, all tried, asyncio has the numbers in the text only.
+    """
+    if error.errno is None:
+        numbers = dict.fromkeys(re.findall(r"\[Errno (\d+)\]", str(error)))
+        return ", ".join(os.strerror(int(each)) for each in numbers) or str(error)
+    known = not isinstance(error, socket.gaierror)
+    return os.strerror(error.errno) if known else error.strerror or str(error)

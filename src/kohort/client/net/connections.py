@@ -11,8 +11,13 @@ from typing import Final
 
 from kohort.client.backoff import Backoff, described
 from kohort.client.config import Address, ClientConfig
-from kohort.client.errors import AuthenticationError, BrokerUnreachableError
+from kohort.client.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    UnsupportedVersionError,
+)
 from kohort.client.net.connection import Connection, named
+from kohort.client.net.outages import Outages
 
 Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
@@ -31,6 +36,7 @@ class Connections:
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
         self._failed: dict[Address, tuple[Backoff, float]] = {}
+        self._outages = Outages()
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
         self._closed = False
@@ -64,8 +70,8 @@ class Connections:
 
         Candidates are tried in turn: first those that did not fail lately, and among them first
         those tried longest ago. A candidate that takes long does not hold up the next. When all
-        have failed, raises AuthenticationError if one refused the client, else
-        BrokerUnreachableError.
+        have failed, raises what no further attempt changes (AuthenticationError,
+        UnsupportedVersionError, ConfigError) if one failed so, else BrokerUnreachableError.
         """
         now = asyncio.get_running_loop().time()
         todo = sorted(
@@ -129,11 +135,14 @@ class Connections:
             await asyncio.sleep(rest)
         try:
             connection = await Connection.open(address, self._config)
-        except (BrokerUnreachableError, AuthenticationError):
+        except (BrokerUnreachableError, AuthenticationError) as error:
             backoff = self._backoff(address)
             self._failed[address] = backoff, loop.time() + backoff.next_s()
+            if isinstance(error, BrokerUnreachableError):
+                self._outages.failed(address, error, loop.time())
             raise
         self._failed.pop(address, None)
+        self._outages.reached(address)
         self._open[key] = connection
         return connection
 
@@ -165,11 +174,17 @@ class Connections:
         self._open.clear()
 
 
-def _all_failed(failures: dict[Address, BaseException]) -> Exception:
+def _all_failed(failures: dict[Address, BaseException]) -> BaseException:
+    if not failures:
+        return BrokerUnreachableError("no broker is known")
     tried = "; ".join(_told(address, error) for address, error in failures.items())
-    refused = any(isinstance(error, AuthenticationError) for error in failures.values())
-    kind = AuthenticationError if refused else BrokerUnreachableError
-    return kind(f"no broker could be reached: {tried}" if failures else "no broker is known")
+    text = f"no broker could be reached: {tried}"
+    for error in failures.values():
+        if isinstance(error, AuthenticationError | UnsupportedVersionError):
+            return type(error)(text)
+        if not isinstance(error, BrokerUnreachableError):
+            return error
+    return BrokerUnreachableError(text)
 
 
 def _told(address: Address, error: BaseException) -> str:

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, Final
 
 from kohort import __version__
-from kohort.client.errors import AuthenticationError
+from kohort.client.errors import AuthenticationError, UnsupportedVersionError
 from kohort.client.net.versions import API_VERSIONS, Frame, Wire, common_version, spoken, wire
 from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
@@ -32,6 +32,7 @@ _MS: Final = timedelta(milliseconds=1)
 _NO_TIME: Final = timedelta()
 _MAX_STEPS: Final = 8
 """Most messages of one authentication; SCRAM has two."""
+_NO_SASL: Final = "this listener has no SASL: its security protocol is PLAINTEXT or SSL"
 _error_code = Struct(">h").unpack_from
 
 
@@ -67,7 +68,12 @@ async def authenticate(send: Send, security: Security) -> int:
     Raises AuthenticationError, BrokerUnreachableError.
     """
     # SaslHandshake v0 would go on without Kafka's framing.
-    chosen = await send("sasl_handshake", min_version=1, mechanism=security.mechanism)
+    try:
+        chosen = await send("sasl_handshake", min_version=1, mechanism=security.mechanism)
+    except UnsupportedVersionError:
+        raise AuthenticationError(_NO_SASL) from None
+    if chosen.error_code is ErrorCode.illegal_sasl_state:
+        raise AuthenticationError(_NO_SASL)
     if chosen.error_code is not ErrorCode.none:
         offered = ", ".join(chosen.mechanisms) or "none"
         raise AuthenticationError(

@@ -314,7 +314,7 @@ class Producer:
         )
 
     async def _ask(self, topic: str, partition: int) -> TopicMetadata:
-        found = (await self.cluster.metadata([topic], allow_auto_create=True)).topics[topic]
+        found = (await self.cluster.ask_metadata((topic,), allow_auto_create=True)).topics[topic]
         if found.error is not ErrorCode.none:
             raise KafkaError(found.error, f"topic {topic}")
         if not found.partitions:
