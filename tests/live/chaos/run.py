@@ -21,7 +21,7 @@ from kohort.testing.server_process import ServerProcess
 from live.chaos import aio, confluent
 from live.chaos.checks import Content, GroupLog, check_commits, check_owners, check_records
 from live.chaos.ledger import Ledger
-from live.chaos.settings import GROUPS, MEMBERS, PRODUCERS, SERVER_SETTINGS, TOPICS
+from live.chaos.settings import GROUPS, MEMBERS, PRODUCERS, SERVER_SETTINGS, SESSION_MS, TOPICS
 from peers.kafka import free_port
 
 STARTING_SHARE = 0.15
@@ -31,6 +31,12 @@ BRIEF_SHARE = 0.4
 BRIEF_SECONDS = (0.05, 1.0)
 WORKING_SECONDS = (1.0, 6.0)
 """How long the server lives else, after it listens."""
+CALM_EVERY = 10
+"""Kills from one calm to the next."""
+CALM_SECONDS = (SESSION_MS / 1000 + 1, SESSION_MS / 1000 + 4)
+"""A member that ended while the server was down is expired, for which its session begins anew with
+each start; without a calm, groups would wait for such members all the time, and commit nothing.
+"""
 DOWN_SECONDS = (0.0, 0.4)
 FIRST_SECONDS = 5.0
 """Undisturbed, so that every group has begun."""
@@ -134,14 +140,15 @@ class Chaos:
     async def _kill(self, server: ServerProcess) -> ServerProcess:
         """Kill the server at a random moment, and start the next one."""
         kind = self._random.random()
-        if kind < STARTING_SHARE:
+        is_calm = self.killed % CALM_EVERY == CALM_EVERY - 1
+        if kind < STARTING_SHARE and not is_calm:
             await asyncio.sleep(self._random.uniform(0, 0.8))
         else:
-            brief = kind < STARTING_SHARE + BRIEF_SHARE
+            span = BRIEF_SECONDS if kind < STARTING_SHARE + BRIEF_SHARE else WORKING_SECONDS
+            if is_calm:
+                span = CALM_SECONDS
             await asyncio.to_thread(server.line, "listening")
-            await asyncio.sleep(
-                self._random.uniform(*(BRIEF_SECONDS if brief else WORKING_SECONDS))
-            )
+            await asyncio.sleep(self._random.uniform(*span))
         ended = server.process.poll()
         if ended is not None:
             self.ledger.violation(f"the server ended by itself: {ended}\n{server.log_tail()}")
