@@ -8,6 +8,7 @@ none is lost.
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kohort.cli.consume_offsets import Start, start_offsets
@@ -139,7 +140,9 @@ class GroupConsumer:
                     self._note_end(generation, partition)
             if self._sink.output.is_broken:
                 raise BrokenPipeError
-            await asyncio.wait({asyncio.ensure_future(generation.ending())}, timeout=LOOK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await generation.ending()
 
     def _note_end(self, generation: Generation, partition: TopicPartition) -> None:
         if partition in self._at_end:
