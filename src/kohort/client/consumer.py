@@ -400,8 +400,8 @@ class Consumer:
             await asyncio.sleep(self._interval_s)
             try:
                 await self._commit(self._finished)
-            except KohortError as error:
-                log.warning("offsets are not committed, which is tried again: %s", error)
+            except Exception as error:  # also a fault of our own: commits must not just end
+                log.warning("offsets are not committed, which is tried again: %r", error)
 
     def _required_group(self) -> GroupId:
         if self._group is None:

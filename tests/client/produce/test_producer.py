@@ -145,6 +145,7 @@ async def test_a_topic_is_made_when_the_broker_makes_topics(
 ) -> None:
     metadata = await (await producer.send("fresh", b"x"))
     assert metadata.topic == "fresh"
+    assert await producer.partitions_for("other") == [TopicPartition("other", 0)]
 
 
 async def test_a_broker_that_is_away_is_told_of(broker: Broker, config: ClientConfig) -> None:

@@ -101,11 +101,13 @@ def test_no_record_is_lost_without_an_error(config: ClientConfig) -> None:
         with pytest.raises(KafkaError, match="INVALID_RECORD"):
             heard.result(SOON)
         producer.send(name, b"no key")
-        producer.send("not a name", b"v")
+        producer.send(name, bytes(2_000_000))
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            producer.send("not a name", b"v")
         with pytest.raises(UndeliveredError, match="1 records were not delivered") as info:
             producer.flush()
         assert len(info.value.exceptions) == 2
-        assert "INVALID_TOPIC_EXCEPTION" in str(info.value)
+        assert "MESSAGE_TOO_LARGE" in str(info.value)
         with pytest.raises(TypeError, match="encode it"):
             producer.send(name, "text")  # type: ignore[arg-type]
     with pytest.raises(KohortError, match="the producer is closed"):

@@ -301,6 +301,16 @@ class Producer:
 
     # Topic and partition of a record
 
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic, which is made if the brokers make topics by themselves.
+
+        Raises as `send`.
+        """
+        if self._loop is not get_running_loop():
+            self._take_loop()
+        found = self.cluster.known_topic(topic) or await self._find(topic)
+        return [TopicPartition(topic, each.index) for each in found.partitions]
+
     async def _find(self, topic: str, partition: int = 0) -> TopicMetadata:
         """Metadata of the topic that has the partition, which may have been added just now."""
         if not isinstance(topic, str):

@@ -120,6 +120,8 @@ class Producer:
         self._is_taking = False
         self._changed = threading.Condition()
         self._last: Delivery | None = None
+        self._known: set[str] = set()
+        """Topics that were there: a mistyped one must not hold up the records of others."""
         self._refused: list[Delivery] = []
         self._closed = False
 
@@ -151,10 +153,12 @@ class Producer:
         """Queue a record (`timestamp` in ms, default: now); its delivery tells the outcome.
 
         What is passed may change after the return. Raises TypeError and ValueError for what cannot
-        be in a record, KohortError after `close`. All other errors are those of the delivery.
+        be in a record, KafkaError or GaveUpError if the topic is not there, KohortError after
+        `close`. All other errors are those of the delivery.
         """
-        if not isinstance(topic, str):
-            raise TypeError(f"topic {topic!r}: a str expected")
+        if topic not in self._known:
+            self._loop.run(self._producer.partitions_for(topic))
+            self._known.add(topic)
         delivery = Delivery(self._loop)
         record = _Gathered(
             delivery,
