@@ -6,60 +6,34 @@ reused until they were idle for a minute. Through `run` and `cluster`, all of th
 and the connections of earlier calls.
 """
 
-import asyncio
-import os
-import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from kohort.client.background_loop import BackgroundLoop, background_loop
 from kohort.client.cluster import Cluster
 from kohort.spark.connecting import client_config
 from kohort.spark.raw_options import Pairs
 
 T = TypeVar("T")
 
-
-class _Background:
-    """One loop on one daemon thread; of one process, since threads do not survive a fork."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.loop = asyncio.new_event_loop()
-        self.clusters: dict[Pairs, Cluster] = {}
-        threading.Thread(target=self.loop.run_forever, name="kohort", daemon=True).start()
-
-
-_lock = threading.Lock()
-_of_this_process: _Background | None = None
-
-
-def _background() -> _Background:
-    global _of_this_process
-    with _lock:
-        if _of_this_process is None or _of_this_process.pid != os.getpid():
-            _of_this_process = _Background()
-        return _of_this_process
+_clusters: Final[dict[BackgroundLoop, dict[Pairs, Cluster]]] = {}
+"""The open clusters of each loop: a process that is forked has another loop."""
 
 
 def start(work: Coroutine[Any, Any, T]) -> "Future[T]":
     """Run `work` on the loop, beside the caller."""
-    return asyncio.run_coroutine_threadsafe(work, _background().loop)
+    return background_loop().start(work)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the loop and wait for it; the client bounds the time of its operations."""
-    future = start(work)
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()  # the caller was interrupted
-        raise
+    return background_loop().run(work)
 
 
 async def cluster(kafka: Pairs) -> Cluster:
     """The open cluster that these `kafka.*` options lead to; to be called on the loop."""
-    clusters = _background().clusters
+    clusters = _clusters.setdefault(background_loop(), {})
     if kafka not in clusters:
         clusters[kafka] = Cluster(client_config(dict(kafka)))
     return clusters[kafka]

@@ -8,9 +8,9 @@ of the client is reached by `run`:
     described = run(Admin(cluster).describe_groups(["orders"]))
 """
 
+from kohort.client.background_loop import run
 from kohort.client.sync.consumer import Consumer
 from kohort.client.sync.group import ConsumerGroup
-from kohort.client.sync.loop import run
 from kohort.client.sync.producer import Delivery, Producer
 
 __all__ = ["Consumer", "ConsumerGroup", "Delivery", "Producer", "run"]

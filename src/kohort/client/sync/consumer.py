@@ -12,13 +12,13 @@ Used by one thread at a time.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, TypedDict, TypeVar, Unpack
 
+from kohort.client.background_loop import background_loop
 from kohort.client.cluster import Isolation, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, OutOfRange
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.record import Record
-from kohort.client.sync.loop import background_loop
 from kohort.types import TopicPartition
 
 T = TypeVar("T")

@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Self
 
+from kohort.client.background_loop import background_loop
 from kohort.client.fetch import Batch
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group import Generation
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.sync.loop import background_loop
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypedDict, Unpack
 
+from kohort.client.background_loop import BackgroundLoop, background_loop
 from kohort.client.config import ClientConfig
 from kohort.client.errors import UndeliveredError
 from kohort.client.produce import Delivery as AsyncDelivery
@@ -33,7 +34,6 @@ from kohort.client.produce import (
 )
 from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.producer_config import Acks
-from kohort.client.sync.loop import BackgroundLoop, background_loop
 from kohort.errors import KohortError
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
