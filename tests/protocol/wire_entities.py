@@ -59,6 +59,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "uint16": st.integers(0, (1 << 16) - 1),
     "int32": _integers(32),
     "int64": _integers(64),
+    "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "string": st.sampled_from(["", "t", "g", "consumer", "range"])
     | st.text(max_size=4)

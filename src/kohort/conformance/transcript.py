@@ -37,6 +37,7 @@ NODES = frozenset(
     {
         "node_id",
         "leader_id",
+        "replica_id",
         "broker_id",
         "controller_id",
         "replica_nodes",

@@ -13,7 +13,7 @@ Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep seg
 `partition.PartitionLog`; they differ only in where the bytes of a segment are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -21,6 +21,7 @@ from uuid import UUID
 from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.problems import Problems
+from kohort.log.producers import ActiveProducer
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Timestamp, TopicPartition
 
@@ -197,6 +198,10 @@ class Log(Protocol):
 
         Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end, OSError.
         """
+        ...
+
+    def active_producers(self) -> Sequence[ActiveProducer]:
+        """The idempotent producers that are remembered. Raises KafkaError, OSError."""
         ...
 
     def retain(self, now: Timestamp) -> int:

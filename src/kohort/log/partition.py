@@ -18,7 +18,7 @@ from kohort.log.damage import CorruptLogError
 from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
-from kohort.log.producers import Producers
+from kohort.log.producers import ActiveProducer, Producers
 from kohort.log.segment import LARGEST, Progress, Segment, unobserved
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (
@@ -345,6 +345,10 @@ class PartitionLog:
         if self._commit is not None:
             self._commit.request()
         self._notify()
+
+    def active_producers(self) -> Sequence[ActiveProducer]:
+        self.ensure_open()
+        return self._known_producers().active()
 
     def retain(self, now: Timestamp) -> int:
         if self._closed is not None:

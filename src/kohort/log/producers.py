@@ -45,6 +45,16 @@ class SentBatch(NamedTuple):
     """Its max timestamp as stored (ms)."""
 
 
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers shows it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    """Largest timestamp of its last batch (ms)."""
+
+
 class ProducerStateEntry:
     """One producer id in one partition."""
 
@@ -130,6 +140,14 @@ class Producers:
         *others, new = self._by_id.items()
         others.sort(key=lambda each: each[1].seen)
         self._by_id = dict((*others[MAX_PRODUCERS // 10 :], new))
+
+    def active(self) -> list[ActiveProducer]:
+        """All producers, those whose first batch came first in front."""
+        return [
+            ActiveProducer(number, each.epoch, last.last_sequence, last.timestamp)
+            for number, each in self._by_id.items()
+            for last in each.batches[-1:]
+        ]
 
     def last_offsets(self) -> frozenset[int]:
         """The last offset of each producer's last batch.

@@ -1,12 +1,13 @@
 # ruff: noqa: ARG002 - every request is refused, whatever it asks
 """A log that is not served, and not changed: it is damaged, or its files cannot be read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Appended, LogConfig
 from kohort.log.lookup import Lookup
+from kohort.log.producers import ActiveProducer
 from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
 
@@ -68,6 +69,9 @@ class RefusedLog:
         self._refuse()
 
     def trim(self, before: int) -> None:
+        self._refuse()
+
+    def active_producers(self) -> Sequence[ActiveProducer]:
         self._refuse()
 
     def retain(self, now: Timestamp) -> int:

@@ -388,6 +388,99 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             timeout=1000,
         )
     },
+    "describe_acls": {
+        "name": _long(
+            "describe_acls",
+            3,
+            "resource_name_filter",
+            resource_type_filter=2,
+            pattern_type_filter=3,
+            operation=2,
+            permission_type=3,
+        )
+    },
+    "describe_log_dirs": {
+        "topics": _many(
+            "describe_log_dirs", 4, "topics", {"topic": MARK, "partitions": [0]}, elements=2
+        ),
+        "partitions": _nested("describe_log_dirs", 4, "topics", {"topic": "t0"}, "partitions", 0),
+    },
+    "elect_leaders": {
+        "topics": _many(
+            "elect_leaders",
+            2,
+            "topic_partitions",
+            {"topic": MARK, "partitions": [0]},
+            elements=2,
+            timeout=1000,
+        ),
+        "partitions": _nested(
+            "elect_leaders", 2, "topic_partitions", {"topic": "t0"}, "partitions", 0, timeout=1000
+        ),
+    },
+    "alter_partition_reassignments": {
+        "topics": _many(
+            "alter_partition_reassignments",
+            0,
+            "topics",
+            {"name": MARK, "partitions": [{"partition_index": 0, "replicas": [0]}]},
+            elements=3,
+            timeout=1000,
+        ),
+        "partitions": _nested(
+            "alter_partition_reassignments",
+            0,
+            "topics",
+            {"name": "t0"},
+            "partitions",
+            {"partition_index": 0, "replicas": [0]},
+            elements=2,
+            timeout=1000,
+        ),
+    },
+    "describe_client_quotas": {
+        "components": _many(
+            "describe_client_quotas",
+            1,
+            "components",
+            {"entity_type": MARK, "match_type": 2, "match": None},
+        )
+    },
+    "describe_quorum": {
+        "topics": _many(
+            "describe_quorum",
+            2,
+            "topics",
+            {"topic_name": MARK, "partitions": [{"partition_index": 0}]},
+            elements=2,
+        ),
+        "partitions": _nested(
+            "describe_quorum",
+            2,
+            "topics",
+            {"topic_name": "__cluster_metadata"},
+            "partitions",
+            {"partition_index": 0},
+        ),
+    },
+    "update_features": {
+        "updates": _many(
+            "update_features",
+            1,
+            "feature_updates",
+            {"feature": "metadata.version", "max_version_level": 30, "upgrade_type": 1},
+            timeout=1000,
+        )
+    },
+    "describe_producers": {
+        "topics": _many(
+            "describe_producers", 0, "topics", {"name": MARK, "partition_indexes": [0]}, elements=2
+        ),
+        "partitions": _nested(
+            "describe_producers", 0, "topics", {"name": "t0"}, "partition_indexes", 0
+        ),
+    },
+    "list_transactions": {"states": _many("list_transactions", 2, "state_filters", MARK)},
     "offset_delete": {
         "topics": _many(
             "offset_delete",

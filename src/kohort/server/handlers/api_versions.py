@@ -1,8 +1,7 @@
 """ApiVersions (18) v0-4: the APIs and versions that are served, from the table `protocol.apis`.
 
 v1 adds the throttle time; v3 is flexible, brings the client's software name and version (KIP-511)
-and features as tagged fields; v4 differs only in what a feature may say. No feature is announced:
-none of them acts here.
+and features as tagged fields (`protocol.features`); v4 differs only in what a feature may say.
 
 A version that is not served gets a response all the same, in v0, with error 35 and the row of
 ApiVersions itself, so that a newer client learns what to ask with (KIP-511). The response header is
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import API_VERSIONS, APIS, Api
+from kohort.protocol.features import EPOCH, FEATURES
 from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -41,7 +41,24 @@ def handle(_services: Services, exchange: Exchange, request: Any) -> None:
 
 @cache
 def _all(version: int) -> bytes:
-    return encode(response(API_VERSIONS, version, api_keys=map(_row, APIS.values())))
+    supported = [
+        {"name": name, "min_version": each.first, "max_version": each.last}
+        for name, each in FEATURES.items()
+    ]
+    finalized = [
+        {"name": name, "min_version_level": each.level, "max_version_level": each.level}
+        for name, each in FEATURES.items()
+    ]
+    return encode(
+        response(
+            API_VERSIONS,
+            version,
+            api_keys=map(_row, APIS.values()),
+            supported_features=supported,
+            finalized_features_epoch=EPOCH,
+            finalized_features=finalized,
+        )
+    )
 
 
 @cache

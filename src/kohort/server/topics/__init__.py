@@ -1,7 +1,8 @@
 """Topics as records of `__cluster_metadata`, and the logs of their partitions."""
 
-from kohort.server.topics.cluster_metadata import TopicRecord
+from kohort.server.topics.cluster_metadata import METADATA, TopicRecord
 from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
+from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, validate_name
 from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic, Topics
 
@@ -9,10 +10,12 @@ __all__ = [
     "INTERNAL",
     "LEADER_EPOCH",
     "MAX_PARTITIONS_PER_REQUEST",
+    "METADATA",
     "NewTopic",
     "Topic",
     "TopicRecord",
     "Topics",
     "judge",
+    "storage_error",
     "validate_name",
 ]

@@ -84,6 +84,11 @@ class MetadataLog:
             ) from error
 
     @property
+    def end_offset(self) -> int:
+        """Offset of the next record."""
+        return self._log.end_offset
+
+    @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable`."""
         return self._appended

@@ -182,6 +182,11 @@ class Topics:
         return topic.partitions[partition]
 
     @property
+    def metadata_end_offset(self) -> int:
+        """End offset of `__cluster_metadata`."""
+        return self._metadata.end_offset
+
+    @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable` and `confirmed`."""
         return self._metadata.last_change

@@ -1,0 +1,25 @@
+"""The features that ApiVersions names (KIP-584): levels that a cluster has agreed on.
+
+Only `metadata.version` is one here. It stands for the release: 30 is Apache Kafka 4.3. The others
+of Kafka 4.3 (`group.version`, `transaction.version`, `share.version`, …) turn on protocols that are
+not served.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature: the levels that are supported, and the one in force."""
+
+    first: int
+    last: int
+    level: int
+
+
+FEATURES: Final = MappingProxyType({"metadata.version": Feature(first=7, last=30, level=30)})
+
+EPOCH: Final = 0
+"""Epoch of the levels in force, which never change."""

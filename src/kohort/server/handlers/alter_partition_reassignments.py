@@ -1,0 +1,62 @@
+"""AlterPartitionReassignments (45) v0-1: replicas stay where they are (KIP-455).
+
+A reassignment to this broker, which is the only one, is done at once; any other is refused. v1 can
+forbid a change of the replication factor, which cannot happen here.
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.net import Exchange
+from kohort.server.responses import validate_replicas
+from kohort.server.services import Services
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    return respond_in_steps(services, exchange, _steps(services, request))
+
+
+def _steps(services: Services, request: Any) -> Steps:
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(_result(services, topic.name, each))
+            yield
+        responses.append({"name": topic.name, "partitions": partitions})
+        yield
+    return {
+        "allow_replication_factor_change": getattr(
+            request, "allow_replication_factor_change", True
+        ),
+        "error_message": None if responses else "",
+        "responses": responses,
+    }
+
+
+def _result(services: Services, name: str, wanted: Any) -> dict[str, Any]:
+    result = {"partition_index": wanted.partition_index}
+    try:
+        _validate(services, name, wanted)
+    except KafkaError as error:
+        return result | {"error_code": error.code, "error_message": error.message or None}
+    return result | {"error_code": ErrorCode.none, "error_message": None}
+
+
+def _validate(services: Services, name: str, wanted: Any) -> None:
+    if services.topics.get(name) is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {name}."
+        )
+    if services.topics.log(name, wanted.partition_index) is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition,
+            f"Unable to find partition {name}:{wanted.partition_index}.",
+        )
+    if wanted.replicas is None:  # cancels a reassignment
+        raise KafkaError(ErrorCode.no_reassignment_in_progress)
+    validate_replicas(wanted.replicas, services.node_id)

@@ -1,0 +1,79 @@
+"""DescribeProducers (61) v0: the idempotent producers that partitions remember (KIP-664).
+
+There are no transactions, so none has a coordinator epoch or an open transaction.
+"""
+
+from collections.abc import Coroutine, Generator, Sequence
+from typing import Any, Final
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.producers import ActiveProducer
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+from kohort.server.topics import storage_error, validate_name
+
+MAX_REPEATED: Final = 10_000
+"""Producers of a response after which a partition is not described again."""
+_NO_TRANSACTION: Final = {"coordinator_epoch": -1, "current_txn_start_offset": -1}
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    return respond_in_steps(services, exchange, _steps(services, request))
+
+
+def _steps(services: Services, request: Any) -> Steps:
+    topics = []
+    described: set[tuple[str, int]] = set()
+    count = 0
+    for topic in request.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            repeated = count > MAX_REPEATED and (topic.name, index) in described
+            described.add((topic.name, index))
+            partitions.append((yield from _described(services, topic.name, index, repeated)))
+            count += len(partitions[-1].get("active_producers", ()))
+            yield
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield
+    return {"topics": topics}
+
+
+def _described(
+    services: Services, name: str, index: int, repeated: bool
+) -> Generator[None, None, dict[str, Any]]:
+    result: dict[str, Any] = {"partition_index": index}
+    try:
+        if repeated:
+            raise KafkaError(ErrorCode.invalid_request, "The partition is named again.")
+        producers = _log_producers(services, name, index)
+    except (KafkaError, OSError) as failure:
+        error = failure if isinstance(failure, KafkaError) else storage_error(failure)
+        return result | {"error_code": error.code, "error_message": error.message or None}
+    active = []
+    for each in producers:
+        active.append(
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.epoch,
+                "last_sequence": each.last_sequence,
+                "last_timestamp": each.last_timestamp,
+                **_NO_TRANSACTION,
+            }
+        )
+        yield
+    return result | {"error_code": ErrorCode.none, "active_producers": active}
+
+
+def _log_producers(services: Services, name: str, index: int) -> Sequence[ActiveProducer]:
+    validate_name(name)
+    if services.topics.get(name) is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
+    log = services.topics.log(name, index)
+    if log is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    return log.active_producers()

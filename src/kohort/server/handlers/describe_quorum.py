@@ -1,0 +1,81 @@
+"""DescribeQuorum (55) v0-2: the voters of `__cluster_metadata`, of which this server is the only.
+
+v1 has the times of the last fetch, which for a leader are now; v2 has error messages, directory ids
+and the addresses of the voters (KIP-853).
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+from kohort.server.topics import METADATA
+
+LEADER_EPOCH: Final = 1
+LISTENER: Final = "CONTROLLER"
+UNKNOWN: Final = "This server does not host this topic-partition."
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    if _asks_for_metadata(request):
+        return respond_in_steps(services, exchange, _quorum(services))
+    return respond_in_steps(services, exchange, _unknown(request))
+
+
+def _asks_for_metadata(request: Any) -> bool:
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    topic = request.topics[0]
+    return (topic.topic_name, topic.partitions[0].partition_index) == METADATA
+
+
+def _quorum(services: Services) -> Steps:
+    host, port = services.advertised
+    now, end = services.clock.timestamp(), services.topics.metadata_end_offset
+    voter = {
+        "replica_id": services.node_id,
+        "log_end_offset": end,
+        "last_fetch_timestamp": now,
+        "last_caught_up_timestamp": now,
+    }
+    partition = {
+        "partition_index": METADATA.partition,
+        "error_message": "",
+        "leader_id": services.node_id,
+        "leader_epoch": LEADER_EPOCH,
+        "high_watermark": end,
+        "current_voters": [voter],
+    }
+    yield
+    return {
+        "error_message": "",
+        "topics": [{"topic_name": METADATA.topic, "partitions": [partition]}],
+        "nodes": [
+            {
+                "node_id": services.node_id,
+                "listeners": [{"name": LISTENER, "host": host, "port": port}],
+            }
+        ],
+    }
+
+
+def _unknown(request: Any) -> Steps:
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append(
+                {
+                    "partition_index": each.partition_index,
+                    "error_code": ErrorCode.unknown_topic_or_partition,
+                    "error_message": UNKNOWN,
+                }
+            )
+            yield
+        topics.append({"topic_name": topic.topic_name, "partitions": partitions})
+        yield
+    return {"error_message": "", "topics": topics}

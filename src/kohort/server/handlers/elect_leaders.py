@@ -1,0 +1,54 @@
+"""ElectLeaders (43) v0-2: never needed, as the one replica of each partition is its leader.
+
+v1 has a type of election (KIP-460) and an error of the whole response; v2 is flexible. Asked for
+all partitions, Kafka names topics, and only partitions whose leader changed.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+
+PREFERRED, UNCLEAN = 0, 1
+TYPES: Final = frozenset({PREFERRED, UNCLEAN})
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    election = getattr(request, "election_type", PREFERRED)
+    return respond_in_steps(services, exchange, _steps(services, request, election))
+
+
+def _steps(services: Services, request: Any, election: int) -> Steps:
+    results: list[dict[str, Any]] = []
+    if request.topic_partitions is None:
+        for topic in tuple(services.topics.all()):
+            results.append({"topic": topic.name, "partition_result": ()})
+            yield
+    for each in request.topic_partitions or ():
+        partitions = []
+        for index in each.partitions:
+            code, message = _outcome(services, each.topic, index, election)
+            partitions.append({"partition_id": index, "error_code": code, "error_message": message})
+            yield
+        results.append({"topic": each.topic, "partition_result": partitions})
+        yield
+    refused = election not in TYPES
+    return {
+        "error_code": ErrorCode.invalid_request if refused else ErrorCode.none,
+        "replica_election_results": results,
+    }
+
+
+def _outcome(services: Services, name: str, index: int, election: int) -> tuple[ErrorCode, str]:
+    if election not in TYPES:
+        return ErrorCode.invalid_request, f"Unknown election type {election}"
+    if services.topics.get(name) is None:
+        return ErrorCode.unknown_topic_or_partition, f"No such topic as {name}"
+    if services.topics.log(name, index) is None:
+        return ErrorCode.unknown_topic_or_partition, f"No such partition as {name}-{index}"
+    return ErrorCode.election_not_needed, "Leader election not needed for topic partition."

@@ -1,0 +1,317 @@
+"""DescribeLogDirs, DescribeQuorum, ElectLeaders, AlterPartitionReassignments and their like."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.batches import Record, build
+from server.handlers.bench import START, Bench, HungUpError
+
+UNKNOWN = ErrorCode.unknown_topic_or_partition
+
+
+class TestDescribeLogDirs:
+    @pytest.mark.parametrize("version", range(1, 6))
+    async def test_sizes_of_the_partitions_that_exist(
+        self, bench: Bench, topic: str, version: int
+    ) -> None:
+        bench.fill(topic, 1, records=3)
+        asked = [{"topic": topic, "partitions": [0, 1, 9]}, {"topic": "nope", "partitions": [0]}]
+        answer = await bench.ask("describe_log_dirs", version, topics=asked)
+        (directory,) = answer.results
+        assert (directory.error_code, directory.log_dir) == (ErrorCode.none, "memory")
+        assert [each.name for each in directory.topics] == [topic]
+        size = bench.topics.log(topic, 1).size  # type: ignore[union-attr]
+        assert size > 0
+        assert [
+            (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
+            for each in directory.topics[0].partitions
+        ] == [(0, 0, 0, False), (1, size, 0, False)]
+        if version >= 4:
+            assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)
+
+    async def test_all_partitions_or_none(self, bench: Bench, topic: str) -> None:
+        (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
+        assert [(each.name, len(each.partitions)) for each in directory.topics] == [(topic, 3)]
+        (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
+        assert directory.topics == ()
+
+    async def test_a_directory_and_its_volume(self, tmp_path: Path) -> None:
+        bench = Bench(storage="local", log_dir=str(tmp_path))
+        (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
+        assert directory.log_dir == str(tmp_path)
+        assert 0 <= directory.usable_bytes <= directory.total_bytes
+        bench = Bench(storage="local", log_dir=str(tmp_path / "gone"))
+        (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
+        assert directory.error_code is ErrorCode.kafka_storage_error
+
+    async def test_more_partitions_than_are_described_in_one_turn(self, bench: Bench) -> None:
+        bench.topics.create("wide", 600)
+        (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
+        assert len(directory.topics[0].partitions) == 600
+
+
+class TestDescribeQuorum:
+    @pytest.mark.parametrize("version", range(3))
+    async def test_the_only_voter(self, bench: Bench, version: int) -> None:
+        asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+        answer = await bench.ask("describe_quorum", version, topics=asked)
+        (partition,) = answer.topics[0].partitions
+        end = bench.topics.metadata_end_offset
+        assert end > 0
+        assert (answer.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
+        assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (
+            0,
+            1,
+            end,
+        )
+        (voter,) = partition.current_voters
+        assert (voter.replica_id, voter.log_end_offset) == (0, end)
+        if version >= 2:
+            (listener,) = answer.nodes[0].listeners
+            assert (listener.name, listener.host, listener.port) == (
+                "CONTROLLER",
+                "broker.test",
+                9092,
+            )
+
+    @pytest.mark.parametrize(
+        "asked",
+        [[("orders", [0])], [("__cluster_metadata", [1])], [("__cluster_metadata", [0])] * 2],
+    )
+    async def test_other_partitions(self, bench: Bench, asked: list[tuple[str, list[int]]]) -> None:
+        topics = [
+            {"topic_name": name, "partitions": [{"partition_index": each} for each in indexes]}
+            for name, indexes in asked
+        ]
+        answer = await bench.ask("describe_quorum", 2, topics=topics)
+        assert [
+            (
+                topic.topic_name,
+                [(each.partition_index, each.error_code) for each in topic.partitions],
+            )
+            for topic in answer.topics
+        ] == [(name, [(each, UNKNOWN) for each in indexes]) for name, indexes in asked]
+
+
+class TestElectLeaders:
+    async def elect(self, bench: Bench, asked: Any, version: int = 2, election: int = 0) -> Any:
+        answer = await bench.ask(
+            "elect_leaders",
+            version,
+            election_type=election,
+            topic_partitions=asked,
+            timeout_ms=1_000,
+        )
+        results = [
+            (each.topic, [(one.partition_id, one.error_code) for one in each.partition_result])
+            for each in answer.replica_election_results
+        ]
+        return getattr(answer, "error_code", None), results
+
+    @pytest.mark.parametrize("version", range(3))
+    async def test_never_needed(self, bench: Bench, topic: str, version: int) -> None:
+        asked = [{"topic": topic, "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
+        code, results = await self.elect(bench, asked, version)
+        assert code in (None, ErrorCode.none)
+        needless = ErrorCode.election_not_needed
+        assert results == [(topic, [(0, needless), (9, UNKNOWN)]), ("nope", [(0, UNKNOWN)])]
+
+    async def test_of_all_partitions(self, bench: Bench, topic: str) -> None:
+        assert await self.elect(bench, None) == (ErrorCode.none, [(topic, [])])
+
+    async def test_an_unknown_type(self, bench: Bench, topic: str) -> None:
+        refused = ErrorCode.invalid_request
+        asked = [{"topic": topic, "partitions": [0]}]
+        assert await self.elect(bench, asked, election=5) == (refused, [(topic, [(0, refused)])])
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_replicas_stay_where_they_are(bench: Bench, topic: str, version: int) -> None:
+    wanted: list[tuple[int, list[int] | None]] = [
+        (0, [0]),
+        (0, None),
+        (0, []),
+        (0, [0, 0]),
+        (0, [7]),
+        (9, [0]),
+    ]
+    partitions = [{"partition_index": index, "replicas": ids} for index, ids in wanted]
+    answer = await bench.ask(
+        "alter_partition_reassignments",
+        version,
+        timeout_ms=1_000,
+        topics=[
+            {"name": topic, "partitions": partitions},
+            {"name": "nope", "partitions": partitions[:1]},
+        ],
+    )
+    assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+    invalid = ErrorCode.invalid_replica_assignment
+    assert [each.error_code for each in answer.responses[0].partitions] == [
+        ErrorCode.none,
+        ErrorCode.no_reassignment_in_progress,
+        invalid,
+        invalid,
+        invalid,
+        UNKNOWN,
+    ]
+    assert [each.error_code for each in answer.responses[1].partitions] == [UNKNOWN]
+
+
+class TestDescribeProducers:
+    async def describe(self, bench: Bench, *asked: tuple[str, list[int]]) -> Any:
+        topics = [{"name": name, "partition_indexes": indexes} for name, indexes in asked]
+        return (await bench.ask("describe_producers", 0, topics=topics)).topics
+
+    def produce(self, bench: Bench, topic: str, producer_id: int) -> None:
+        log = bench.topics.log(topic, 0)
+        assert log is not None
+        records = [Record(None, b"x", (), START)] * 3
+        batch = build(records, producer_id=producer_id, producer_epoch=4, base_sequence=0)
+        log.append(batch, bench.clock.timestamp())
+
+    async def test_what_a_partition_remembers(self, bench: Bench, topic: str) -> None:
+        self.produce(bench, topic, 17)
+        (told,) = await self.describe(bench, (topic, [0, 1, 9]))
+        (producer,) = told.partitions[0].active_producers
+        assert (
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.coordinator_epoch,
+            producer.current_txn_start_offset,
+        ) == (17, 4, 2, START, -1, -1)
+        assert told.partitions[1].active_producers == ()
+        assert told.partitions[2].error_code is UNKNOWN
+
+    async def test_topics_that_do_not_exist(self, bench: Bench) -> None:
+        none, bad = await self.describe(bench, ("nope", [0]), ("bad name", [0]))
+        assert none.partitions[0].error_code is UNKNOWN
+        assert bad.partitions[0].error_code is ErrorCode.invalid_topic_exception
+
+    async def test_a_partition_of_many_producers_is_described_once(
+        self, bench: Bench, topic: str
+    ) -> None:
+        for producer_id in range(10_000):
+            self.produce(bench, topic, producer_id)
+        (told,) = await self.describe(bench, (topic, [0, 0, 0]))
+        assert [len(each.active_producers) for each in told.partitions] == [10_000, 10_000, 0]
+        assert told.partitions[2].error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([], ErrorCode.none),
+        ([("user", 0, "x"), ("client-id", 2, None)], ErrorCode.none),
+        ([("ip", 1, None)], ErrorCode.none),
+        ([("user", 0, None)], ErrorCode.invalid_request),
+        ([("user", 2, "x")], ErrorCode.invalid_request),
+        ([("user", 9, None)], ErrorCode.invalid_request),
+        ([("", 1, None)], ErrorCode.invalid_request),
+        ([("user", 1, None), ("user", 2, None)], ErrorCode.invalid_request),
+        ([("user", 1, None), ("ip", 2, None)], ErrorCode.invalid_request),
+        ([("tenant", 1, None)], ErrorCode.unsupported_version),
+    ],
+)
+async def test_there_are_no_quotas(
+    bench: Bench, components: list[tuple[str, int, str | None]], code: ErrorCode
+) -> None:
+    asked = [
+        {"entity_type": entity, "match_type": kind, "match": match}
+        for entity, kind, match in components
+    ]
+    for version in range(2):
+        answer = await bench.ask("describe_client_quotas", version, components=asked)
+        assert (answer.error_code, answer.entries) == (code, None if code else ())
+
+
+async def test_there_is_no_authorizer(bench: Bench) -> None:
+    any_acl = {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    for version in range(1, 4):
+        answer = await bench.ask("describe_acls", version, **any_acl)
+        assert (answer.error_code, answer.resources) == (ErrorCode.security_disabled, ())
+    for field in any_acl:
+        with pytest.raises(HungUpError):
+            await bench.ask("describe_acls", 3, **any_acl | {field: 0})
+
+
+async def test_there_are_no_transactions(bench: Bench) -> None:
+    for version in range(3):
+        answer = await bench.ask("list_transactions", version, state_filters=["Ongoing", "odd"])
+        assert (answer.error_code, answer.unknown_state_filters, answer.transaction_states) == (
+            ErrorCode.none,
+            ("odd",),
+            (),
+        )
+
+
+class TestFeatures:
+    async def update(self, bench: Bench, version: int, *updates: dict[str, Any]) -> ErrorCode:
+        answer = await bench.ask(
+            "update_features", version, feature_updates=updates, timeout_ms=1_000
+        )
+        if version < 2:
+            named = () if answer.error_code else tuple(each["feature"] for each in updates)
+            assert tuple(each.feature for each in answer.results) == named
+        code: ErrorCode = answer.error_code
+        return code
+
+    async def test_the_release_is_told(self, bench: Bench) -> None:
+        answer = await bench.ask(
+            "api_versions", 4, client_software_name="t", client_software_version="1"
+        )
+        (supported,) = answer.supported_features
+        (finalized,) = answer.finalized_features
+        assert (supported.name, supported.min_version, supported.max_version) == (
+            "metadata.version",
+            7,
+            30,
+        )
+        assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
+            "metadata.version",
+            30,
+            30,
+        )
+
+    @pytest.mark.parametrize("version", range(3))
+    async def test_the_level_in_force_is_accepted(self, bench: Bench, version: int) -> None:
+        kept = {"feature": "metadata.version", "max_version_level": 30}
+        assert await self.update(bench, version, kept) is ErrorCode.none
+        assert await self.update(bench, version) is ErrorCode.none
+
+    @pytest.mark.parametrize(
+        ("name", "level", "kind"),
+        [
+            ("metadata.version", 25, 1),
+            ("metadata.version", 25, 2),
+            ("metadata.version", 25, 3),
+            ("metadata.version", 31, 1),
+            ("metadata.version", 0, 2),
+            ("metadata.version", -1, 1),
+            ("metadata.version", 30, 0),
+            ("transaction.version", 2, 1),
+            ("transaction.version", 0, 2),
+        ],
+    )
+    async def test_all_else_is_refused(
+        self, bench: Bench, name: str, level: int, kind: int
+    ) -> None:
+        kept = {"feature": "metadata.version", "max_version_level": 30, "upgrade_type": 1}
+        update = {"feature": name, "max_version_level": level, "upgrade_type": kind}
+        for version in (1, 2):
+            code = await self.update(bench, version, kept, update)
+            assert code is ErrorCode.invalid_update_version
+
+    async def test_a_downgrade_of_the_first_version(self, bench: Bench) -> None:
+        update = {"feature": "metadata.version", "max_version_level": 25, "allow_downgrade": True}
+        assert await self.update(bench, 0, update) is ErrorCode.invalid_update_version
