@@ -17,7 +17,7 @@ from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.errors import UndeliveredError
-from kohort.client.group_errors import GenerationEndedError
+from kohort.client.group_errors import GenerationEndedError, GroupError
 from kohort.client.produce.producer import Producer as AsyncProducer
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
 from kohort.client.sync.consumer import ConsumerOptions
@@ -169,6 +169,26 @@ def test_a_group_reads_all_and_commits(config: ClientConfig, group: ConsumerGrou
     assert list(group) == []
     with pytest.raises(KohortError, match="no batch in work"):
         group.commit()
+
+
+def test_a_group_that_was_not_entered_says_so() -> None:
+    group = ConsumerGroup("g", topics=["t"], bootstrap="127.0.0.1:1")
+    for use in (group.stop, group.__next__):
+        with pytest.raises(KohortError, match="enter the group first"):
+            use()
+    group.close()
+
+
+def test_an_error_ends_the_iteration_and_a_closed_group_is_at_its_end(
+    config: ClientConfig, filled: str
+) -> None:
+    options = QUICK | {"session_timeout_ms": 100_000_000}
+    with ConsumerGroup("g", topics=[filled], bootstrap=config.bootstrap, **options) as group:
+        for _ in range(2):
+            with pytest.raises(GroupError, match="session_timeout_ms is outside"):
+                next(group)
+    assert list(group) == []
+    group.close()
 
 
 def test_a_second_member_takes_over_where_the_first_committed(

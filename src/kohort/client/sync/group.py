@@ -73,6 +73,7 @@ class ConsumerGroup:
         self._offered: queue.SimpleQueue[_Offered | None] = queue.SimpleQueue()
         self._in_work: _Offered | None = None
         self._serving: Future[None] | None = None
+        self._closed = False
         self._former: dict[signal.Signals, Any] = {}
 
     @property
@@ -100,13 +101,14 @@ class ConsumerGroup:
         for number, handler in self._former.items():
             signal.signal(number, handler)
         self._former.clear()
-        if self._serving is None:
+        if self._serving is None or self._closed:
             return
-        serving, self._serving = self._serving, None
-        self._loop.run(self._end(serving))
+        self._closed = True
+        self._loop.run(self._end(self._serving))
 
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end, from any thread: the iteration ends behind the batch in work."""
+        self._entered()
         self._loop.loop.call_soon_threadsafe(self._group.stop, reason)
 
     def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
@@ -129,13 +131,14 @@ class ConsumerGroup:
 
         Ends after `stop`. Raises the error that ended the membership.
         """
+        serving = self._entered()
         self._finish()
         while True:
             offered = self._offered.get()
             if offered is None:
-                self._offered.put(None)
-                if self._serving is not None:
-                    self._serving.result()
+                self._offered.put(None)  # for the next call
+                if not self._closed:
+                    serving.result()
                 raise StopIteration
             if offered.take():
                 self._in_work = offered
@@ -154,6 +157,11 @@ class ConsumerGroup:
         if offsets is None:
             offsets = {batch.topic_partition: batch.next_offset}
         self._loop.run(generation.commit(offsets))
+
+    def _entered(self) -> "Future[None]":
+        if self._serving is None:
+            raise KohortError("enter the group first: with ConsumerGroup(...) as group")
+        return self._serving
 
     def _finish(self) -> None:
         if self._in_work is not None:
