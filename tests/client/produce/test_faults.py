@@ -398,6 +398,22 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(
         await delivery
 
 
+async def test_a_delivery_ends_in_time_though_the_broker_hangs(
+    fake: FakeCluster, logs: Logs
+) -> None:
+    fake.on("produce", lambda _request: HANG)
+    loop = asyncio.get_running_loop()
+    async with (
+        Cluster(fake.config(request_timeout_ms=60_000)) as cluster,
+        Producer(cluster, delivery_timeout_ms=3_000) as producer,
+    ):
+        (delivery,) = await send(producer, 1)
+        began = loop.time()
+        with pytest.raises(DeliveryTimeoutError):
+            await delivery
+        assert loop.time() - began < 4.5
+
+
 async def test_refused_credentials_are_told(
     fake: FakeCluster, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from kohort.types import TopicPartition
 
 log: Final = logging.getLogger("kohort.client.producer")
 
+_LEAST_PATIENCE_MS: Final = 1_000
+
 
 class Sender:
     """Sends batches.
@@ -180,7 +182,9 @@ class Sender:
         how = connection.how("produce", least, most)
         acks = self._config.required_acks
         body = produce_request(how.version, acks, self._cluster.config.request_timeout_ms, batches)
-        frame = await connection.submit(how, *body, await_response=acks != 0)
+        frame = await connection.submit(
+            how, *body, timeout_ms=self._patience_ms(batches), await_response=acks != 0
+        )
         if not acks:
             return {batch.tp: _UNTOLD for batch in batches}
         response = connection.decode(how, frame)
@@ -189,6 +193,14 @@ class Sender:
             for topic in response.responses
             for each in topic.partition_responses
         }
+
+    def _patience_ms(self, batches: Sequence[ProduceBatch]) -> int:
+        """How long to wait for the response: until the first batch is given up."""
+        age_s = asyncio.get_running_loop().time() - min(batch.created for batch in batches)
+        left_ms = round((self._config.delivery_timeout_s - age_s) * 1_000)
+        # Not too briefly: a request that times out takes its connection with it.
+        left_ms = max(left_ms, _LEAST_PATIENCE_MS)
+        return min(left_ms, self._cluster.config.request_timeout_ms)
 
     # What requests need
 
