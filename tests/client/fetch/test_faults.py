@@ -17,7 +17,7 @@ from kohort.client.errors import (
     TopicRecreatedError,
 )
 from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.protocol.batches import CONTROL, TRANSACTIONAL, Record
 from kohort.types import TopicPartition
@@ -563,3 +563,25 @@ async def test_a_broker_that_was_away_while_it_was_asked_where_to_begin(fake: Fa
         batch = await fetcher.next(TP, max_wait_ms=5_000)
         assert batch is not None
         assert batch.records[0].offset == 0
+
+
+async def test_a_fetching_task_that_dies_is_raised_to_all_that_wait(
+    log: Log, cluster: Cluster
+) -> None:
+    async with Fetcher(cluster) as fetcher:
+        fetcher.add(TP, log.end)
+        waiting = [
+            asyncio.create_task(fetcher.next(TP, max_wait_ms=60_000)),
+            asyncio.create_task(fetcher.next_any(max_wait_ms=60_000)),
+        ]
+        async with asyncio.timeout(5):
+            await asyncio.sleep(1)
+            _tasks("fetches from broker")[0].cancel()
+            for each in (*waiting, fetcher.next(TP, max_wait_ms=0)):
+                with pytest.raises(KohortError, match=r"the fetcher failed: .*cancelled") as raised:
+                    await each
+                assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+
+
+def _tasks(name: str) -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith(name)]

@@ -8,6 +8,7 @@ import pytest
 from client.group.simulated import FOREVER, App, simulated, until
 from client.group.world import ANSWERS
 from kohort.assignors.base import Assignment, Assignor
+from kohort.assignors.registry import assignor
 from kohort.client.group_errors import CoordinatorUnavailableError, GroupError, StuckError
 from kohort.client.membership.events import End
 from kohort.types import TopicPartition
@@ -398,3 +399,83 @@ async def test_what_on_event_raises_ends_nothing(world, caplog):
     assert len(app.generations) == 1
     await app.stop()
     assert "on_event raised; the membership goes on" in caplog.text
+
+
+class Touchy(Assignor):
+    """`fails` says which of its methods raises, from when on."""
+
+    name = "touchy"
+    fails = ""
+
+    def assign(self, topics, members):
+        return assignor("range").assign(topics, members)
+
+    def subscription_user_data(self, owned_partitions, generation):
+        if self.fails == "subscription_user_data":
+            raise ZeroDivisionError("by no subscription")
+
+    def on_assignment(self, assignment, generation):
+        if self.fails == "on_assignment":
+            raise ZeroDivisionError("by no assignment")
+
+
+@pytest.mark.parametrize("method", ["subscription_user_data", "on_assignment"])
+@simulated()
+async def test_what_an_own_assignor_raises_in_any_member_is_raised(world, method):
+    touchy = Touchy()
+    app = App(world, assignors=[touchy])
+    await app.assigned(4)
+    touchy.fails = method
+    other = App(world, assignors=[Touchy()])
+    with pytest.raises(GroupError, match="by no") as raised:
+        await app.task
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert app.generations[0].end in (End.LOST, End.REVOKED)
+    await other.assigned(4)
+    await other.stop()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+@simulated()
+async def test_a_drain_that_fails_ends_the_membership_with_the_cause(world, stops):
+    def broken(tp):
+        raise ZeroDivisionError("by no removal")
+
+    app = App(world)
+    await app.assigned(4)
+    app.group.fetcher.remove = broken
+    began = world.now
+    if stops:
+        app.group.stop()
+    else:
+        world.topics["orders"] += [0]
+    with pytest.raises(GroupError, match=r"draining of group g failed.*by no removal"):
+        await app.task
+    assert world.now - began < 6_000
+    assert world.coordinator.bench.shard.groups["g"].sessions == {}
+
+
+@simulated(delay_ms=(50, 50))
+async def test_a_heartbeat_that_somebody_cancels_is_sent_again(world):
+    app = App(world)
+    await app.assigned(4)
+    (heartbeat,) = await tasks_named("g Heartbeat")
+    heartbeat.cancel()
+    before = len(app.sent("heartbeat"))
+    await asyncio.sleep(3)
+    assert len(app.sent("heartbeat")) > before
+    await asyncio.sleep(60)
+    assert len(app.generations) == 1
+    await app.stop()
+
+
+async def tasks_named(name):
+    """The tasks of that name, as soon as there are some."""
+    found = []
+
+    def find():
+        found[:] = [task for task in asyncio.all_tasks() if task.get_name() == name]
+        return found
+
+    await until(find)
+    return found

@@ -44,7 +44,7 @@ class BrokerFetcher:
     """A connection and a fetch session with one broker, and the task that uses them.
 
     `wanted` gives the partitions to fetch next; each is in flight until its response was handled.
-    `wake` is set when there may be some.
+    `wake` is set when there may be some. `on_died` is called if the task ends before `close`.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class BrokerFetcher:
         wake: asyncio.Event,
         wanted: Callable[[int], list[FetchPartition]],
         resolver: PositionResolver,
+        on_died: Callable[[BaseException], None],
     ) -> None:
         self._cluster = cluster
         self._node_id = node_id
@@ -71,10 +72,16 @@ class BrokerFetcher:
         # them must not keep the client busy.
         self._idle = Backoff(5, 200)
         self._connection: Connection | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._on_died = on_died
+        self._closed = False
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"fetches from broker {node_id}"
+        )
+        self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
         """End the task, and the session at the broker unless a request is in flight there."""
+        self._closed = True
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         connection, final = self._connection, self._session.final()
@@ -87,6 +94,11 @@ class BrokerFetcher:
                 )
         except (TimeoutError, KohortError):
             pass
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not self._closed:
+            cancelled = asyncio.CancelledError("somebody cancelled the task")
+            self._on_died(cancelled if task.cancelled() else task.exception() or cancelled)
 
     async def _run(self) -> None:
         while True:

@@ -19,6 +19,7 @@ KafkaError such as TOPIC_AUTHORIZATION_FAILED or CORRUPT_MESSAGE.
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Literal, Self
@@ -31,10 +32,12 @@ from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFet
 from kohort.client.fetch.partition import Budget, FetchPartition
 from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.client.fetch.request import FetchSettings
-from kohort.errors import ConfigError
+from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "Batch", "Fetcher"]
+
+log: Final = logging.getLogger(__name__)
 
 _numbers: Final = itertools.count(1)
 
@@ -96,6 +99,8 @@ class Fetcher:
         ] = {}  # by node id
         self._any: list[asyncio.Future[None]] = []
         self._number = next(_numbers)
+        self.failure: BaseException | None = None
+        """Why nothing is fetched any more: a fault of the client."""
         self._resolver = PositionResolver(
             cluster,
             isolation=isolation,
@@ -236,8 +241,9 @@ class Fetcher:
     async def next(self, tp: TopicPartition, *, max_wait_ms: float) -> Batch | None:
         """The next batch of a partition; None if none arrived within `max_wait_ms`.
 
-        With 0 only a buffered batch is given. Raises the partition's error (see the module), and
-        NotAssignedError, also if the partition is removed meanwhile.
+        With 0 only a buffered batch is given. Raises the partition's error (see the module),
+        NotAssignedError, also if the partition is removed meanwhile, and KohortError once the
+        fetcher has failed.
         """
         await self.wait(tp, max_wait_ms=max_wait_ms)
         partition = self._partition(tp)
@@ -252,8 +258,13 @@ class Fetcher:
         if not partition.has_something and max_wait_ms > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait_ms / 1000):
-                    while not partition.has_something and self._partitions.get(tp) is partition:
+                    while (
+                        not partition.has_something
+                        and self._partitions.get(tp) is partition
+                        and self.failure is None
+                    ):
                         await partition.changed()
+        self._validate_works()
         if self._partitions.get(tp) is not partition:
             raise _not_assigned(tp)
 
@@ -265,12 +276,13 @@ class Fetcher:
         if not self._ready and max_wait_ms > 0:
             try:
                 async with asyncio.timeout(max_wait_ms / 1000):
-                    while not self._ready:
+                    while not self._ready and self.failure is None:
                         waiter = asyncio.get_running_loop().create_future()
                         self._any.append(waiter)
                         await waiter
             except TimeoutError:
                 return None
+        self._validate_works()
         partition = next(iter(self._ready), None)
         return None if partition is None else self._take(partition)
 
@@ -307,10 +319,26 @@ class Fetcher:
         self._partitions[tp] = self._partitions.pop(tp)
         self._ready[partition] = None
         partition.wake()
+        self._wake_any()
+
+    def _wake_any(self) -> None:
         waiters, self._any = self._any, []
         for each in waiters:
             if not each.done():
                 each.set_result(None)
+
+    def _die(self, error: BaseException) -> None:
+        """End by a fault of the client: nobody may wait for what is not fetched any more."""
+        if not isinstance(error, asyncio.CancelledError):
+            log.error("the fetcher ends with an error that is our own", exc_info=error)
+        self.failure = error
+        for each in self._partitions.values():
+            each.wake()
+        self._wake_any()
+
+    def _validate_works(self) -> None:
+        if self.failure is not None:
+            raise KohortError(f"the fetcher failed: {self.failure!r}") from self.failure
 
     def _wake(self, partition: FetchPartition) -> None:
         """The partition may be fetched."""
@@ -336,6 +364,7 @@ class Fetcher:
                 wake=wake,
                 wanted=self._wanted,
                 resolver=self._resolver,
+                on_died=self._die,
             )
             for number in range(CONNECTIONS_PER_BROKER)
         ]

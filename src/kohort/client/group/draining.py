@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.owned_partition import OwnedPartition, drain
+from kohort.client.group_errors import GroupError
 from kohort.client.membership import End, EndPartitions, Grant
 from kohort.errors import KohortError
 
@@ -27,6 +28,10 @@ class DrainedMember(MemberContext, Protocol):
 
     def on_drained(self) -> None:
         """No partition and no generation is ending any more."""
+        ...
+
+    def give_up(self, error: GroupError) -> None:
+        """Leave the group at once and raise `error` to the application."""
         ...
 
 
@@ -71,6 +76,28 @@ class Draining:
         return {owned_partitions[each] for each in end.partitions if each in owned_partitions}
 
     async def _drain(self, scopes: list[GenerationScope], seconds: float) -> None:
+        try:
+            await self._drain_in_order(scopes, seconds)
+        except Exception as error:
+            self._task = None
+            self._let_go(f"draining failed: {error!r}")
+            fault = GroupError(f"draining of group {self._run.name} failed: {error!r}")
+            fault.__cause__ = error
+            self._run.give_up(fault)
+        self._run.on_drained()
+
+    def _let_go(self, cause: str) -> None:
+        """End everything at once after a fault: the scopes must be left for the error to show."""
+        for owned in self._owned_partitions.union(self._run.owned_partitions.values()):
+            owned.ending.begin(End.LOST, cause)
+            owned.tasks.cancel()
+            owned.ending.over.set()
+        for generation in list(self._open):
+            generation.begin_end(End.LOST, cause)
+            self._finish(generation)
+        self._owned_partitions.clear()
+
+    async def _drain_in_order(self, scopes: list[GenerationScope], seconds: float) -> None:
         owned_partitions = list(self._owned_partitions)
         async with asyncio.TaskGroup() as all_:
             all_.create_task(drain([owned.tasks for owned in owned_partitions], seconds))
@@ -83,7 +110,6 @@ class Draining:
             self._finish(generation)
         self._owned_partitions.clear()
         self._task = None
-        self._run.on_drained()
 
     async def _succeed(self, before: GenerationScope) -> None:
         """End the scope of a cooperative generation that has a successor."""

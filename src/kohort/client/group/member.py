@@ -65,6 +65,7 @@ class GroupMember:
         self._sends: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, Connection] = {}
         self._closed = False
+        self._is_faulty = False
         self._number = next(_numbers)
 
     def now(self) -> int:
@@ -76,11 +77,24 @@ class GroupMember:
     ) -> None:
         """Pass an event to the membership, and carry out its actions; adds the time.
 
-        For example `tell(membership.rejoin, "why")`.
+        For example `tell(membership.rejoin, "why")`. An exception on the way, also one of an own
+        assignor, ends the membership: without its actions the member would wait for ever.
         """
         if self._closed:
             return
-        self._queue.extend(event(self.now(), *args, **kwargs))
+        try:
+            self._carry_out(event(self.now(), *args, **kwargs))
+        except Exception as error:
+            if self._is_faulty:
+                raise
+            self._is_faulty = True
+            self._queue.clear()
+            fault = GroupError(f"the membership ended with an exception: {error!r}")
+            fault.__cause__ = error
+            self.tell(self.membership.refused, fault)
+
+    def _carry_out(self, actions: Actions) -> None:
+        self._queue.extend(actions)
         if not self._busy:
             self._busy = True
             try:
@@ -109,7 +123,8 @@ class GroupMember:
     def _do(self, action: Action) -> None:
         match action:
             case Send():
-                self._sends[action.number] = self._loop.create_task(self._send(action))
+                name = f"{self._config.group_id} {type(action.request).__name__}"
+                self._sends[action.number] = self._loop.create_task(self._send(action), name=name)
             case Abandon():
                 self._abandon(action.number)
             case ForgetCoordinator():
@@ -150,6 +165,10 @@ class GroupMember:
             self._timed_out(send)
         except KohortError as error:
             self._failed(send, error)
+        except asyncio.CancelledError:
+            # Counts only for a request that is still awaited: somebody else cancelled it then.
+            self.tell(self.membership.failed, number, "the request was cancelled", sent=False)
+            raise
         except Exception as error:
             # Any exception: without a response or an error the member would wait for ever.
             fault = GroupError(
