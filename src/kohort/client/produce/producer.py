@@ -337,12 +337,13 @@ class Producer:
         return self.cluster.known_topic(topic) or found
 
     def _choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
-        chosen = self._partitioner(topic.name, key, len(topic.partitions))
+        count = len(topic.partitions)
+        chosen = self._partitioner(topic.name, key, count)
         if chosen is not None:
-            if topic.partition(chosen) is None:
+            if not 0 <= chosen < count:
                 raise ValueError(
                     f"the partitioner chose partition {chosen!r} of topic {topic.name}, which has "
-                    f"{len(topic.partitions)}"
+                    f"{count}"
                 )
             return chosen
         sticky = self._sticky.get(topic.name)
