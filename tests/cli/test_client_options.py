@@ -34,6 +34,22 @@ def test_a_flag_wins_over_x_and_that_over_a_file(tmp_path: Path) -> None:
     assert config().servers == (("localhost", 9092),)
 
 
+def test_a_server_without_a_port_has_kafkas() -> None:
+    assert config("-b", "a, b:1,[::1],PLAINTEXT://c").servers == (
+        ("a", 9092),
+        ("b", 1),
+        ("::1", 9092),
+        ("c", 9092),
+    )
+    assert config("-X", "metadata.broker.list=a").servers == (("a", 9092),)
+
+
+def test_timeouts_by_librdkafkas_names() -> None:
+    words = ("socket.timeout.ms=5", "topic.metadata.refresh.interval.ms=6")
+    found = config(*(word for each in words for word in ("-X", each)))
+    assert (found.request_timeout_ms, found.metadata_max_age_ms) == (5, 6)
+
+
 def test_the_timeout_bounds_each_request_too() -> None:
     assert config("--timeout", "500").request_timeout_ms == 500
     assert config("--timeout", "90000").request_timeout_ms == 30_000
@@ -73,7 +89,11 @@ def test_a_login_as_librdkafka_has_it() -> None:
         (("-X", "retry.backoff.ms=soon"), "retry.backoff.ms=soon: is not a number of milliseconds"),
         (("-X", "security.protocol=TLS"), "security protocol 'TLS'"),
         (("-X", "security.protocol=SASL_SSL"), "SASL mechanism None"),
-        (("-b", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (("-b", "nowhere:"), "'nowhere:' is not HOST:PORT"),
+        (
+            ("-X", "queue.buffering.max.messages=5"),
+            "-X queue.buffering.max.messages: librdkafka has it, kohort does not: leave it out",
+        ),
         (("-F", "/nowhere/file"), "--command-config /nowhere/file: cannot be read"),
     ],
 )

@@ -116,7 +116,24 @@ def test_version_and_help(run: Run) -> None:
     assert "exit codes" in top
     assert run().output == top
     for command in COMMANDS:
-        assert run(command, "--help").exit_code == 0
+        codes = run(command, "--help").output.partition("\nexit codes: ")[2]
+        assert codes.startswith("0 ")
+        assert "\n\n" not in codes  # they are the end
+    assert "3 damage was found" in run("repair", "--help").output
+    assert "lag above --max-lag" in run("groups", "list", "--help").output
+
+
+@pytest.mark.parametrize(
+    ("output", "told"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
+)
+def test_output_that_cannot_be_written_is_told_in_a_line(output: str, told: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$0" -m kohort config >{output}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, f"kohort: standard output: {told}\n")
 
 
 def test_an_unknown_command_is_refused(run: Run) -> None:

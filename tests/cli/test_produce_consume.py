@@ -363,6 +363,47 @@ def test_a_reader_that_has_enough_ends_a_consumer(shell: Shell, words: tuple[str
     assert b"Traceback" not in process.stderr.read()
 
 
+@pytest.mark.parametrize("command", [("consume",), ("produce",), ("consume", "-L")])
+def test_a_signal_ends_a_command_before_there_is_a_broker(
+    shell: Shell, command: tuple[str, ...]
+) -> None:
+    process = shell.start(*command, "-b", "127.0.0.1:1", "-t", "t", stdin=subprocess.PIPE)
+    assert process.stderr is not None
+    assert b"127.0.0.1:1: Connection refused" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 128 + signal.SIGINT
+    assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("consume -b {b} -e -q -t {t} >/dev/full", "standard output: No space left on device"),
+        (
+            "consume -b {b} -q -X auto.offset.reset=earliest -G full {t} >/dev/full",
+            "standard output: No",
+        ),
+        ("consume -b {b} -e -q -t {t} >&-", "standard output: Bad file descriptor"),
+        ("produce -b {b} -t {t} <&-", "standard input is closed"),
+    ],
+)
+def test_streams_that_cannot_be_used_are_told_in_a_line(
+    shell: Shell, command: str, told: str
+) -> None:
+    shell.produce("a\nb\n")
+    words = f'"$0" -m kohort {command.format(b=shell.bootstrap, t=shell.topic)}'
+    done = subprocess.run(
+        ["bash", "-c", words, sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kohort: {told}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_lines_are_sent_as_they_are_typed(shell: Shell) -> None:
     process = shell.start("produce", "-t", shell.topic, stdin=subprocess.PIPE)
     assert process.stdin is not None

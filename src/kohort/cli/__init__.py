@@ -4,15 +4,20 @@
 imported only when that command runs.
 """
 
+import errno
 import os
 import signal
 import sys
+from typing import Final
 
 from kohort import kio_import
+
+_OF_OUTPUT: Final = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
+    _open_closed_streams()
     try:
         kio_import.import_kio()
         from kohort.cli.app import run
@@ -21,8 +26,39 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
-    # `kohort config | head`: Python must not find the pipe broken again when it ends.
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # `kohort config | head`
+        _drop_output()
         code = 128 + signal.SIGPIPE
+    except OSError as error:
+        _drop_output()
+        print(f"kohort: {_told(error)}", file=sys.stderr)
+        code = 1
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller closed, so that no socket gets their numbers.
+
+    Reading and writing fail, as on a closed one; messages are dropped.
+    """
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
+def _drop_output() -> None:
+    """Python must not find standard output broken again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _told(error: OSError) -> str:
+    if error.filename is None and error.errno not in _OF_OUTPUT:
+        return str(error)
+    where = "standard output" if error.filename is None else error.filename
+    return f"{where}: {error.strerror}"

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.options import REFUSED, RefusedError
 from kohort.suggestions import did_you_mean
 
@@ -27,19 +28,19 @@ The module `kohort.cli.COMMAND` is imported when the command is given. It has
 `words(arguments)`, which normalises the command line.
 """
 
-EPILOG: Final = """\
-exit codes: 0 done; 1 failed while running; 2 refused before anything was started: wrong options or
-configuration, port or data directory in use"""
+EXIT_CODES: Final = """\
+0 done; 1 failed while running; 2 refused before anything was started: wrong options or
+configuration, port or data directory in use; the help of each command has its own"""
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that reports a mistake in one line, with the right form."""
 
-    def __init__(self, prog: str, description: str | None) -> None:
+    def __init__(self, prog: str, description: str | None, exit_codes: str = "") -> None:
         super().__init__(
             prog=prog,
             description=description,
-            epilog=EPILOG,
+            epilog=f"exit codes: {exit_codes}",
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run_command(name: str, arguments: Sequence[str]) -> int:
     module = importlib.import_module(f"kohort.cli.{name}")
-    parser = Parser(f"kohort {name}", module.__doc__)
+    parser = Parser(f"kohort {name}", module.__doc__, OF_COMMAND[name])
     module.add_arguments(parser)
     words = module.words(arguments) if hasattr(module, "words") else arguments
     code: int = module.run(parser.parse_args(words))
@@ -78,6 +79,7 @@ def _run_top(arguments: Sequence[str]) -> int:
     parser = Parser(
         "kohort",
         f"A Kafka-compatible server and client for consumer groups.\n\ncommands:\n{commands}",
+        EXIT_CODES,
     )
     parser.usage = "kohort COMMAND [OPTIONS]"
     parser.add_argument("--version", action="store_true", help="print the version and exit")

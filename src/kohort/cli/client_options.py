@@ -7,12 +7,14 @@ ignored, so that another tool's file can be used. An unknown name in `-X` is ref
 
 import argparse
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from kohort.cli.exit_codes import FAILED
+from kohort.cli.librdkafka_names import WITHOUT_COUNTERPART
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
 from kohort.client.admin import Admin
@@ -30,8 +32,11 @@ _NAMES: Final = DURATIONS | {
     "bootstrap.servers": "bootstrap",
     "metadata.broker.list": "bootstrap",
     "client.id": "client_id",
+    "socket.timeout.ms": "request_timeout_ms",
+    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
 _SECURITY: Final = SECURITY | {"sasl.mechanisms": "mechanism"}
+_PORT: Final = 9092
 _OTHER: Final = ("sasl.jaas.config", "ssl.endpoint.identification.algorithm")
 
 
@@ -42,8 +47,8 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT,…",
-        help="servers to connect to first (default: bootstrap.servers of -X or "
-        "--command-config, else localhost:9092)",
+        help="servers to connect to first, port 9092 unless given (default: bootstrap.servers of "
+        "-X or --command-config, else localhost)",
     )
     add(
         "-F",
@@ -107,7 +112,16 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
             if name in _NAMES
         },
     }
+    if "bootstrap" in fields:
+        fields["bootstrap"] = [_with_port(each) for each in fields["bootstrap"].split(",")]
     return ClientConfig(**fields, security=_security(properties))
+
+
+def _with_port(server: str) -> str:
+    """HOST:PORT of HOST, as in librdkafka."""
+    host = server.strip().rpartition("://")[2]
+    named = host.endswith("]") if host.startswith("[") else ":" not in host
+    return f"{host}:{_PORT}" if host and named else server
 
 
 def _typed(name: str, value: str) -> int | str:
@@ -138,6 +152,8 @@ def _given(words: Iterable[str], own: Iterable[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"-X {word}: is not NAME=VALUE")
+        if name in WITHOUT_COUNTERPART.difference(known):
+            raise ConfigError(f"-X {name}: librdkafka has it, kohort does not: leave it out")
         if name not in known:
             raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, known)}")
         properties[name] = value
@@ -181,6 +197,8 @@ def run_with_admin(options: argparse.Namespace, work: Callable[[Admin], Awaitabl
 
 def run_to_exit_code(work: Awaitable[int]) -> int:
     """What goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
+
+    logging.basicConfig(format="kohort: %(message)s")
 
     async def awaited() -> int:
         return await work

@@ -35,7 +35,6 @@ from kohort.cli.message_format import (
     unescape,
 )
 from kohort.cli.options import RefusedError
-from kohort.cli.signals import stop_on_signal
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster, Isolation
 from kohort.client.group import ConsumerGroup
@@ -172,7 +171,6 @@ async def _plain(
     await consume(
         admin,
         sink,
-        stop_on_signal(),
         topic=options.topic,
         partition=options.partition,
         start=BEGINNING if span.start is None else span.start,

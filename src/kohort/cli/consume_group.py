@@ -34,6 +34,8 @@ PROPERTIES: Final = {
     "fetch.wait.max.ms": "fetch_max_wait_ms",
     "fetch.max.wait.ms": "fetch_max_wait_ms",
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
+    "fetch.message.max.bytes": "max_partition_fetch_bytes",
+    "max.poll.interval.ms": "max_poll_interval_ms",
     "auto.commit.interval.ms": "commit_interval_ms",
 }
 """Kafka's names that `-X` takes → our options."""

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from kohort.cli.consume_offsets import Start, start_offsets
 from kohort.cli.consume_sink import Sink
+from kohort.cli.signals import stop_on_signal
 from kohort.client.admin import Admin
 from kohort.client.cluster import Isolation
 from kohort.client.fetch import Fetcher
@@ -18,7 +19,6 @@ LOOK_MS = 200
 async def consume(
     admin: Admin,
     sink: Sink,
-    stop: asyncio.Event,
     *,
     topic: str,
     partition: int | None,
@@ -27,11 +27,14 @@ async def consume(
     isolation: Isolation,
     exit_at_end: bool,
 ) -> None:
-    """Consume until the sink is full, `stop` is set, or the end with `exit_at_end`.
+    """Consume until the sink is full, a signal, or the end with `exit_at_end`.
+
+    Until the offsets to start at are known, a signal ends the process.
 
     Raises KohortError, BrokenPipeError.
     """
     offsets = await start_offsets(admin, start, await _partitions(admin, topic, partition), group)
+    stop = stop_on_signal()
     wait_ms = LOOK_MS // 2 if exit_at_end else 500
     async with Fetcher(
         admin.cluster, isolation=isolation, out_of_range="earliest", fetch_max_wait_ms=wait_ms

@@ -1,8 +1,31 @@
 """Exit codes besides 0; `options.REFUSED` (2) is for wrong options, 128 and more for signals."""
 
+from collections.abc import Mapping
 from typing import Final
 
 FAILED: Final = 1
 """It went wrong, or a part of it did."""
 FOUND: Final = 3
 """Refused because of the groups' state: members, moved offsets, or more lag than allowed."""
+
+OF_COMMAND: Final[Mapping[str, str]] = {
+    "serve": "0 ended by a signal; 1 not all reached the disk at the end; 2 wrong options or\n"
+    "configuration, port or data directory in use",
+    "config": "0 done; 1 standard output failed; 2 wrong options or configuration",
+    "groups": "0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;\n"
+    "3 refused because of what was found: members in the group, offsets that moved since the plan\n"
+    "was made, a difference (diff), lag above --max-lag",
+    "repair": "0 no log is damaged, or all that were are repaired; 1 something could not be\n"
+    "read or written; 2 refused: a server has the directory, or it is none; 3 damage was found,\n"
+    "and --execute was not given",
+    "consume": "0 done, or ended by a signal; 1 failed: no broker, no such topic, output that\n"
+    "cannot be written; 2 wrong options; 130 or 143 a signal before there was a broker;\n"
+    "141 the reader of the output ended",
+    "produce": "0 all sent, also after a signal; 1 a record was not delivered, or a file not read;\n"
+    "2 wrong options; 130 or 143 a signal before there was a broker",
+    "spark": "0 done, or a query with --every was ended by a signal; 1 the query failed; 2 wrong\n"
+    "options; 130 or 143 a signal ended a query without --every",
+    "demo": "0 done; 1 failed; 2 wrong options; 130 Ctrl-C",
+    "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
+}
+"""What the exit codes of each command mean, for the end of its help."""

@@ -34,11 +34,6 @@ VERBS: Final = {
 }
 """How Kafka's tool names what to do."""
 
-EPILOG: Final = """\
-exit codes: 0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;
-3 refused because of what was found: members in the group, offsets that moved since the plan was
-made, lag above --max-lag"""
-
 
 def words(arguments: Sequence[str]) -> Sequence[str]:
     """Turn a verb in the form of Kafka's tool into a subcommand. Raises RefusedError."""
@@ -55,12 +50,11 @@ def words(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = EPILOG
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, what in SUBCOMMANDS.items():
         module = importlib.import_module(f"kohort.cli.groups_{name.replace('-', '_')}")
         command = commands.add_parser(name, help=what, description=module.__doc__)
-        command.epilog = EPILOG
+        command.epilog = parser.epilog
         module.add_arguments(command)
         command.set_defaults(run=module.run)
 

@@ -48,6 +48,7 @@ _NUMBERS: Final = {
     "buffer.memory": "buffer_memory",
     "max.block.ms": "max_block_ms",
     "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
+    "max.in.flight": "max_in_flight_requests_per_connection",
     "compression.level": "compression_level",
 }
 _WORDS: Final = {
@@ -203,9 +204,10 @@ class _Work:
 
     async def run(self, config: ClientConfig, settings: Mapping[str, Any]) -> int:
         """The exit code. Raises KohortError, OSError."""
-        stop = stop_on_signal()
         self._limit = settings.get("max_request_size", MAX_MESSAGE)
         async with Producer(config, **settings) as producer:
+            await producer.cluster.metadata(())
+            stop = stop_on_signal()  # not before: without a broker a signal ends the process
             if self._files and not self._lines:
                 return await self._send_files(producer, stop)
             try:
@@ -233,6 +235,8 @@ class _Work:
     def _input(self) -> Iterator[int]:
         """The descriptor to read. Raises OSError."""
         if not self._files:
+            if sys.stdin is None:
+                raise KohortError("standard input is closed")
             yield sys.stdin.fileno()
             return
         with self._files[0].open("rb") as file:

@@ -6,10 +6,6 @@ server leaves, needs no repair: the next start cuts it off. The server must be s
 
 A repaired log ends before its first damage. With --keep-rest the valid batches behind the damage
 stay: the offsets of the damaged ones become a hole, which consumers skip.
-
-exit codes: 0 no log is damaged, or all that were are repaired; 1 something could not be read or
-written; 2 refused: a server has the directory, or it is none; 3 damage was found, and --execute was
-not given
 """
 
 import argparse
