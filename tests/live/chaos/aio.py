@@ -140,7 +140,9 @@ async def consume_aiokafka(
             group_id=plan.group,
             client_id=plan.name,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            # It takes a coordinator that is loading for one without offsets: aiokafka 0.14 does not
+            # read the error of an OffsetFetch response. Then the consumer ends.
+            auto_offset_reset="none",
             partition_assignment_strategy=[RangePartitionAssignor],
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,

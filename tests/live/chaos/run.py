@@ -16,12 +16,23 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.testing.server_process import ServerProcess
+from kohort.types import GroupId
+from kohort.types import TopicPartition as OurTopicPartition
 from live.chaos import aio, confluent
 from live.chaos.checks import Content, GroupLog, check_commits, check_owners, check_records
 from live.chaos.ledger import Ledger
-from live.chaos.settings import GROUPS, MEMBERS, PRODUCERS, SERVER_SETTINGS, SESSION_MS, TOPICS
+from live.chaos.settings import (
+    GROUPS,
+    MEMBERS,
+    PARTITIONS,
+    PRODUCERS,
+    SERVER_SETTINGS,
+    SESSION_MS,
+    TOPICS,
+)
 from peers.kafka import free_port
 
 STARTING_SHARE = 0.15
@@ -113,7 +124,7 @@ class Chaos:
         server = self._start()
         try:
             await asyncio.to_thread(server.line, "listening")
-            await self._make_topics()
+            await self._make_topics_and_groups()
             async with self._clients():
                 await asyncio.sleep(FIRST_SECONDS)
                 for _ in range(self.kills):
@@ -132,10 +143,19 @@ class Chaos:
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began
 
-    async def _make_topics(self) -> None:
+    async def _make_topics_and_groups(self) -> None:
+        """Each group begins with committed offsets: no member ever has to do without."""
         async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
+            admin = Admin(cluster)
             for topic in TOPICS:
-                await Admin(cluster).create_topic(topic)
+                await admin.create_topic(topic)
+            starts = {
+                OurTopicPartition(topic, number): OffsetAndMetadata(offset=0)
+                for topic in TOPICS
+                for number in range(PARTITIONS)
+            }
+            for group in GROUPS:
+                await admin.commit(GroupId(group), starts)
 
     async def _kill(self, server: ServerProcess) -> ServerProcess:
         """Kill the server at a random moment, and start the next one."""
