@@ -5,8 +5,7 @@
 
 from typing import Final
 
-WITHOUT_COUNTERPART: Final = frozenset(
-    """
+_NAMES: Final = """
     allow.auto.create.topics api.version.fallback.ms api.version.request
     api.version.request.timeout.ms auto.commit.enable batch.num.messages broker.address.family
     broker.address.ttl broker.version.fallback builtin.features check.crcs
@@ -36,5 +35,5 @@ WITHOUT_COUNTERPART: Final = frozenset(
     topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     transaction.timeout.ms transactional.id
-    """.split()
-)
+"""
+WITHOUT_COUNTERPART: Final = frozenset(_NAMES.split())
