@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig, parse_bootstrap
 from kohort.client.security import Security
 from kohort.errors import ConfigError
@@ -75,8 +76,9 @@ def test_files_that_cannot_be_used() -> None:
 
 
 def test_security_that_cannot_be_used_is_told_before_the_first_connection() -> None:
+    missing = ClientConfig(security=Security(protocol="SSL", ssl_cafile="/nowhere/ca.pem"))
     with pytest.raises(ConfigError, match=r"/nowhere/ca.pem: .*No such file"):
-        ClientConfig(security=Security(protocol="SSL", ssl_cafile="/nowhere/ca.pem"))
+        Cluster(missing)
     with pytest.raises(ConfigError, match=r"security is \{\}; it has to be a Security"):
         ClientConfig(security={})  # type: ignore[arg-type]
 

@@ -9,9 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kohort.client.cluster import Cluster
+    from kohort.client.admin import (
+        Admin,
+        GroupDescription,
+        GroupListing,
+        MemberDescription,
+        PartitionLag,
+    )
+    from kohort.client.cluster import Cluster, Offset
     from kohort.client.config import ClientConfig
     from kohort.client.consumer import Consumer
+    from kohort.client.errors import (
+        AuthenticationError,
+        BrokerUnreachableError,
+        BufferFullError,
+        DeliveryTimeoutError,
+        GaveUpError,
+        LogTruncatedError,
+        NotAssignedError,
+        OffsetOutOfRangeError,
+        RequestTimeoutError,
+        TopicRecreatedError,
+        UndeliveredError,
+        UnsupportedVersionError,
+    )
     from kohort.client.fetch import Batch, Fetcher
     from kohort.client.group import ConsumerGroup, Generation, GroupClosedError
     from kohort.client.group_config import GroupConfig, GroupEvent
@@ -22,59 +43,119 @@ if TYPE_CHECKING:
         GroupError,
         StuckError,
     )
+    from kohort.client.group_options import GroupOptions
     from kohort.client.membership import End
     from kohort.client.offset_and_metadata import OffsetAndMetadata
-    from kohort.client.produce import DeadLetters, Producer
+    from kohort.client.produce import DeadLetters, Delivery, Producer, RecordMetadata
     from kohort.client.record import Record
+    from kohort.client.security import Security
+    from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
+    from kohort.types import TopicPartition
 
 _MODULES: Final = {
-    "Batch": "fetch.batch",
-    "ClientConfig": "config",
-    "Cluster": "cluster.cluster",
-    "CommitError": "group_errors",
-    "Consumer": "consumer",
-    "ConsumerGroup": "group.group",
-    "CoordinatorUnavailableError": "group_errors",
-    "DeadLetters": "produce.dead_letters",
-    "End": "membership.events",
-    "Fetcher": "fetch.fetcher",
-    "Generation": "group.generation",
-    "GenerationEndedError": "group_errors",
-    "GroupClosedError": "group.group",
-    "GroupConfig": "group_config",
-    "GroupError": "group_errors",
-    "GroupEvent": "group_config",
-    "OffsetAndMetadata": "offset_and_metadata",
-    "Producer": "produce.producer",
-    "Record": "record",
-    "StuckError": "group_errors",
+    "Admin": "kohort.client.admin.admin",
+    "AuthenticationError": "kohort.client.errors",
+    "Batch": "kohort.client.fetch.batch",
+    "BrokerUnreachableError": "kohort.client.errors",
+    "BufferFullError": "kohort.client.errors",
+    "ClientConfig": "kohort.client.config",
+    "Cluster": "kohort.client.cluster.cluster",
+    "CommitError": "kohort.client.group_errors",
+    "ConfigError": "kohort.errors",
+    "Consumer": "kohort.client.consumer",
+    "ConsumerGroup": "kohort.client.group.group",
+    "CoordinatorUnavailableError": "kohort.client.group_errors",
+    "DeadLetters": "kohort.client.produce.dead_letters",
+    "Delivery": "kohort.client.produce.delivery",
+    "DeliveryTimeoutError": "kohort.client.errors",
+    "End": "kohort.client.membership.events",
+    "ErrorCode": "kohort.errors",
+    "Fetcher": "kohort.client.fetch.fetcher",
+    "GaveUpError": "kohort.client.errors",
+    "Generation": "kohort.client.group.generation",
+    "GenerationEndedError": "kohort.client.group_errors",
+    "GroupClosedError": "kohort.client.group.group",
+    "GroupConfig": "kohort.client.group_config",
+    "GroupDescription": "kohort.client.admin.values",
+    "GroupError": "kohort.client.group_errors",
+    "GroupEvent": "kohort.client.group_config",
+    "GroupListing": "kohort.client.admin.values",
+    "GroupOptions": "kohort.client.group_options",
+    "KafkaError": "kohort.errors",
+    "KohortError": "kohort.errors",
+    "LogTruncatedError": "kohort.client.errors",
+    "MemberDescription": "kohort.client.admin.values",
+    "NotAssignedError": "kohort.client.errors",
+    "Offset": "kohort.client.cluster.offsets",
+    "OffsetAndMetadata": "kohort.client.offset_and_metadata",
+    "OffsetOutOfRangeError": "kohort.client.errors",
+    "PartitionLag": "kohort.client.admin.lag",
+    "Producer": "kohort.client.produce.producer",
+    "Record": "kohort.client.record",
+    "RecordMetadata": "kohort.client.produce.delivery",
+    "RequestTimeoutError": "kohort.client.errors",
+    "Security": "kohort.client.security",
+    "StuckError": "kohort.client.group_errors",
+    "TopicPartition": "kohort.types",
+    "TopicRecreatedError": "kohort.client.errors",
+    "UndeliveredError": "kohort.client.errors",
+    "UnsupportedVersionError": "kohort.client.errors",
 }
 
 __all__ = [
+    "Admin",
+    "AuthenticationError",
     "Batch",
+    "BrokerUnreachableError",
+    "BufferFullError",
     "ClientConfig",
     "Cluster",
     "CommitError",
+    "ConfigError",
     "Consumer",
     "ConsumerGroup",
     "CoordinatorUnavailableError",
     "DeadLetters",
+    "Delivery",
+    "DeliveryTimeoutError",
     "End",
+    "ErrorCode",
     "Fetcher",
+    "GaveUpError",
     "Generation",
     "GenerationEndedError",
     "GroupClosedError",
     "GroupConfig",
+    "GroupDescription",
     "GroupError",
     "GroupEvent",
+    "GroupListing",
+    "GroupOptions",
+    "KafkaError",
+    "KohortError",
+    "LogTruncatedError",
+    "MemberDescription",
+    "NotAssignedError",
+    "Offset",
     "OffsetAndMetadata",
+    "OffsetOutOfRangeError",
+    "PartitionLag",
     "Producer",
     "Record",
+    "RecordMetadata",
+    "RequestTimeoutError",
+    "Security",
     "StuckError",
+    "TopicPartition",
+    "TopicRecreatedError",
+    "UndeliveredError",
+    "UnsupportedVersionError",
 ]
 
+# Type checkers take a module with __getattr__ for one that has any name.
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)

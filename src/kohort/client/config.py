@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kohort.client.option_names import checks_names
 from kohort.client.security import PLAINTEXT, Security
 from kohort.errors import ConfigError
 
@@ -23,6 +24,7 @@ _DURATIONS: Final = {
 """Names, and the least value of each."""
 
 
+@checks_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Kafka's CommonClientConfigs. Raises ConfigError, whose text says what to do."""
@@ -66,7 +68,6 @@ class ClientConfig:
                 f"security is {self.security!r}; it has to be a Security, such as "
                 "Security(protocol='SSL', ssl_cafile='ca.pem')"
             )
-        self.security.context()  # what its files lack is told before the first connection
 
     @property
     def servers(self) -> tuple[Address, ...]:

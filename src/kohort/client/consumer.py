@@ -22,6 +22,7 @@ from kohort.client.errors import NotAssignedError
 from kohort.client.fetch import Batch, Fetcher, OutOfRange
 from kohort.client.group_errors import CommitError
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
+from kohort.client.option_names import checks_names
 from kohort.client.record import Record
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
@@ -32,6 +33,7 @@ _WAIT_MS: Final = 60_000
 _START: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
+@checks_names
 class Consumer:
     """A reader of chosen partitions, used from one event loop.
 

@@ -14,9 +14,10 @@ from typing import Final, Literal, TypeAlias
 
 from kohort.assignors.base import Assignor
 from kohort.client.config import MAX_MS, validate_int
+from kohort.client.option_names import checks_names
 from kohort.errors import ConfigError
 
-StartOffset: TypeAlias = Literal["first", "last", "none"] | int
+StartOffset: TypeAlias = Literal["first", "last", "earliest", "latest", "none"] | int
 
 INT64_MAX: Final = 2**63 - 1
 _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
@@ -40,6 +41,7 @@ class GroupEvent:
     detail: str
 
 
+@checks_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """A member's configuration. Raises ConfigError, whose text says what to do."""
@@ -75,7 +77,7 @@ class GroupConfig:
     """How long one batch may take before its task counts as stuck; None: no limit."""
     partition_watch_interval_ms: int = 5_000
     """How often topics are checked for changes; 0: never."""
-    start_offset: StartOffset | str = "first"
+    start_offset: StartOffset = "first"
     """Where a partition without a committed offset, or with one out of range, begins.
 
     `first`, `last` (also Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error.
@@ -201,7 +203,7 @@ def _check_id(name: str, value: object) -> None:
         raise ConfigError(f"{name}: {len(value)} characters are more than {_MAX_ID}")
 
 
-def _start_offset(given: StartOffset | str) -> Literal["first", "last", "none"] | int:
+def _start_offset(given: object) -> Literal["first", "last", "none"] | int:
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return given
     named = _SYNONYMS.get(given, given) if isinstance(given, str) else given

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError
+from kohort.client.option_names import checks_names
 from kohort.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -37,6 +38,7 @@ Raises AuthenticationError.
 """
 
 
+@checks_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
     """`security.protocol` and the settings that belong to it.

@@ -47,8 +47,12 @@ class Cluster:
     """Owns all connections of one client. Used from one event loop."""
 
     def __init__(self, config: ClientConfig, *, connections: Connections | None = None) -> None:
-        """`connections` opens and keeps the connections (default: as `config` says)."""
+        """`connections` opens and keeps the connections (default: as `config` says).
+
+        Raises ConfigError for TLS files that cannot be used.
+        """
         self.config = config
+        config.security.context()  # told now, not by the first connection
         self._connections = Connections(config) if connections is None else connections
         self._known = KnownCluster(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}

@@ -4,8 +4,11 @@ It always stands for the generation that has the partition now, and ends when th
 revoked or lost. Under cooperative rebalancing that is longer than one generation.
 """
 
-from kohort.client.group.generation import Generation, Workplace
-from kohort.client.group.owned_partition import Ending, OwnedPartition, Work
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kohort.client.group.generation import Args, Generation, Workplace
+from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import Grant
 from kohort.types import TopicPartition
 
@@ -31,7 +34,9 @@ class BoundGeneration(Generation):
     def _ending(self) -> Ending:
         return self._bound.ending
 
-    def start(self, work: Work, *args: object) -> None:
+    def start(
+        self, work: Callable[[Generation, *Args], Coroutine[Any, Any, object]], *args: *Args
+    ) -> None:
         self._present.start(work, *args)
 
     def _owned(self, partition: TopicPartition) -> OwnedPartition:

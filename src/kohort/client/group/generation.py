@@ -27,14 +27,17 @@ stays in the group for its session until the next generation is requested, or th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVarTuple
 
 from kohort.client.fetch import Batch, Fetcher
-from kohort.client.group.owned_partition import Ending, OwnedPartition, Work
+from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import End, Grant
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.types import TopicPartition
+
+Args = TypeVarTuple("Args")
+"""Types of the arguments of a task, besides the generation."""
 
 
 class Workplace(Protocol):
@@ -150,7 +153,9 @@ class Generation(ABC):
     # --- work ---
 
     @abstractmethod
-    def start(self, work: Work, *args: object) -> None:
+    def start(
+        self, work: Callable[["Generation", *Args], Coroutine[Any, Any, object]], *args: *Args
+    ) -> None:
         """Run `work(generation, *args)` as a task of this generation.
 
         If the first of `args` is a partition, the task is bound to it: it ends with the partition,

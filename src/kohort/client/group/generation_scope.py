@@ -6,14 +6,14 @@ end of the generation; an error in the body ends the generation at once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kohort.client.group.bound_generation import BoundGeneration
-from kohort.client.group.generation import Generation, Workplace
-from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, Work, drain
+from kohort.client.group.generation import Args, Generation, Workplace
+from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
 from kohort.errors import KohortError
@@ -53,7 +53,9 @@ class GenerationScope(Generation):
     def _ending(self) -> Ending:
         return self._own_ending
 
-    def start(self, work: Work, *args: object) -> None:
+    def start(
+        self, work: Callable[[Generation, *Args], Coroutine[Any, Any, object]], *args: *Args
+    ) -> None:
         if self._parent is None:
             raise KohortError(
                 "enter the generation before starting tasks in it: async with generation"

@@ -19,25 +19,27 @@ by `async for` (`GroupError`). The life of a generation is in `kohort.client.gro
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.fetch import Fetcher, OutOfRange
 from kohort.client.group.background_tasks import start_background_tasks
+from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.owned_partition import Work
 from kohort.client.group.run import GroupRun
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
+from kohort.client.group_options import GroupOptions
 from kohort.client.net import preload
+from kohort.client.option_names import unknown_option
 from kohort.errors import ConfigError, KohortError
-from kohort.suggestions import closest
+from kohort.types import TopicPartition
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
@@ -70,15 +72,14 @@ class ConsumerGroup:
         topics: Sequence[str] = (),
         pattern: str | None = None,
         cluster: Cluster | None = None,
-        **options: Any,
+        **options: Unpack[GroupOptions],
     ) -> None:
         """`cluster` is open and shared by the caller; its own client options then apply."""
-        mine = {name: options.pop(name) for name in list(options) if name in _GROUP_OPTIONS}
-        self._validate(options)
+        mine, clients = _divided(options)
         self.config = GroupConfig(
             group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **mine
         )
-        self._client_config = ClientConfig(**options)
+        self._client_config = ClientConfig(**clients)
         self._shared = cluster
         self._subscription = MemberSubscription(
             self.config.topics, self.config.assignors, self.config.rack
@@ -174,7 +175,10 @@ class ConsumerGroup:
         return generation
 
     async def run_until_signal(
-        self, work: Work, *args: object, signals: Iterable[signal.Signals] = SIGNALS
+        self,
+        work: Callable[[Generation, TopicPartition, *Args], Coroutine[Any, Any, object]],
+        *args: *Args,
+        signals: Iterable[signal.Signals] = SIGNALS,
     ) -> None:
         """Run `work(generation, partition, *args)` for every partition until a signal or `stop`.
 
@@ -235,12 +239,15 @@ class ConsumerGroup:
             raise KohortError("enter the group first: async with ConsumerGroup(...) as group")
         return self._run
 
-    def _validate(self, options: Iterable[str]) -> None:
-        for name in options:
-            if name not in _CLIENT_OPTIONS:
-                match = closest(name, sorted(_GROUP_OPTIONS | _CLIENT_OPTIONS))
-                hint = f"; {match} is one" if match else ""
-                raise ConfigError(f"{name}: there is no such option of a group or client{hint}")
+
+def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the group, and those of the client. Raises ConfigError."""
+    known = _GROUP_OPTIONS | _CLIENT_OPTIONS
+    for name in options:
+        if name not in known:
+            raise unknown_option("ConsumerGroup", name, known)
+    mine = {name: value for name, value in options.items() if name in _GROUP_OPTIONS}
+    return mine, {name: value for name, value in options.items() if name not in _GROUP_OPTIONS}
 
 
 def _validated(topics: Sequence[str]) -> Sequence[str]:

@@ -23,6 +23,7 @@ from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
+from kohort.client.option_names import checks_names
 from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.buffer_pool import BufferPool
 from kohort.client.produce.delivery import Delivery, RecordMetadata
@@ -55,6 +56,7 @@ _MOST_LOST: Final = 10_000
 _numbers: Final = itertools.count(1)
 
 
+@checks_names
 class Producer:
     """A producer, used from the event loop that it first sends from.
 

@@ -18,12 +18,13 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from kohort.client.background_loop import background_loop
 from kohort.client.fetch import Batch
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group import Generation
+from kohort.client.group_options import GroupOptions
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
@@ -65,7 +66,7 @@ class ConsumerGroup:
         *,
         topics: Sequence[str] = (),
         pattern: str | None = None,
-        **options: Any,
+        **options: Unpack[GroupOptions],
     ) -> None:
         """Raises ConfigError for an option that is unknown or out of its bounds."""
         self._loop = background_loop()

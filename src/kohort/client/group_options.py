@@ -1,0 +1,55 @@
+"""The options of `ConsumerGroup`, as type checkers and editors see them.
+
+`GroupConfig` and `ClientConfig` have their meanings and defaults.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypedDict
+
+from kohort.assignors.base import Assignor
+from kohort.client.group_config import GroupEvent, StartOffset
+from kohort.client.security import Security
+
+
+class ClientOptions(TypedDict, total=False):
+    """The fields of `ClientConfig`."""
+
+    bootstrap: str | Sequence[str]
+    client_id: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    connections_max_idle_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    max_in_flight_requests_per_connection: int
+    max_response_bytes: int
+    security: Security
+
+
+class GroupOptions(ClientOptions, total=False):
+    """The fields of `GroupConfig`, and those of `ClientConfig`."""
+
+    instance_id: str | None
+    rack: str | None
+    assignors: Sequence[str | Assignor]
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    join_group_backoff_ms: int
+    retry_timeout_ms: int
+    drain_timeout_ms: int | None
+    max_poll_interval_ms: int | None
+    partition_watch_interval_ms: int
+    start_offset: StartOffset
+    commit_interval_ms: int
+    retention_ms: int
+    leave_group_on_close: bool | None
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    on_event: Callable[[GroupEvent], None] | None

@@ -1,0 +1,97 @@
+"""Hints for options that are named as another client, or Kafka itself, names them."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from kohort.errors import ConfigError
+from kohort.suggestions import did_you_mean
+
+C = TypeVar("C", bound=type)
+
+_NAMED_HERE: Final = {
+    "auto_commit_interval_ms": "commit_interval_ms",
+    "auto_offset_reset": "start_offset",
+    "bootstrap_server": "bootstrap",
+    "bootstrap_servers": "bootstrap",
+    "brokers": "bootstrap",
+    "client_rack": "rack",
+    "compression_codec": "compression",
+    "compression_type": "compression",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "group": "group_id",
+    "group_instance_id": "instance_id",
+    "max_batch_size": "batch_size",
+    "message_max_bytes": "max_request_size",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "metadata_broker_list": "bootstrap",
+    "partition_assignment_strategy": "assignors",
+    "queue_buffering_max_ms": "linger_ms",
+    "request_required_acks": "acks",
+    "sasl_mechanism": "mechanism",
+    "sasl_mechanisms": "mechanism",
+    "sasl_password": "password",
+    "sasl_plain_password": "password",
+    "sasl_plain_username": "username",
+    "sasl_username": "username",
+    "security_protocol": "protocol",
+    "socket_timeout_ms": "request_timeout_ms",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_password": "ssl_password",
+    "start_offset": "auto_offset_reset",
+}
+"""Name in Kafka or another client, with underscores → name here."""
+_IN_CLIENT_CONFIG: Final = "pass it to ClientConfig(bootstrap=…, client_id=…, security=…)"
+_IN_GROUP: Final = "it is an option of Consumer and ConsumerGroup"
+_INSTEAD: Final = {
+    "bootstrap": _IN_CLIENT_CONFIG,
+    "client_id": _IN_CLIENT_CONFIG,
+    "security": _IN_CLIENT_CONFIG,
+    "group_id": _IN_GROUP,
+    "auto_offset_reset": _IN_GROUP,
+    "enable_auto_commit": "a generation commits what is given to its `commit`",
+    "key_deserializer": "records have bytes: decode them",
+    "key_serializer": "records take bytes: encode them before `send`",
+    "value_deserializer": "records have bytes: decode them",
+    "value_serializer": "records take bytes: encode them before `send`",
+}
+"""What to do in place of an option that the class does not have."""
+_SECURITY: Final = "give security=Security(protocol=…, mechanism=…, username=…, ssl_cafile=…)"
+
+
+def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for an option that `owner` does not have; its text says which one is meant."""
+    names = sorted(known)
+    plain = name.lower().replace(".", "_").replace("-", "_")
+    here = plain if plain in names else _NAMED_HERE.get(plain)
+    if here in names:
+        hint = f"; {here} is its name here"
+    elif plain == "security_protocol" or plain.startswith(("sasl_", "ssl_")):
+        hint = f"; {_SECURITY}"
+    elif (instead := _INSTEAD.get(plain) or _INSTEAD.get(here or "")) is not None:
+        hint = f"; {instead}"
+    else:
+        hint = did_you_mean(name, names)
+    return ConfigError(f"{owner} has no option {name}{hint}")
+
+
+def checks_names(cls: C) -> C:
+    """Have a class raise ConfigError with a hint for a keyword that its `__init__` does not take.
+
+    Type checkers see the class as it is.
+    """
+    create: Callable[..., None] = cls.__init__  # type: ignore[misc]
+    known = [name for name in inspect.signature(create).parameters if name != "self"]
+
+    @functools.wraps(create)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        for name in options:
+            if name not in known:
+                raise unknown_option(cls.__name__, name, known)
+        create(self, *args, **options)
+
+    cls.__init__ = checked  # type: ignore[misc]
+    return cls

@@ -1,0 +1,69 @@
+"""Options by the names that Kafka and other clients give them: the error says what is meant."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from kohort.client import (
+    ClientConfig,
+    ConfigError,
+    Consumer,
+    ConsumerGroup,
+    GroupConfig,
+    GroupOptions,
+    Producer,
+    Security,
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"auto_offset_reset": "earliest"}, "; start_offset is its name here"),
+        ({"session.timeout.ms": 6_000}, "; session_timeout_ms is its name here"),
+        ({"bootstrap_servers": "a:1"}, "; bootstrap is its name here"),
+        ({"group.instance.id": "a"}, "; instance_id is its name here"),
+        ({"enable_auto_commit": True}, "; a generation commits what is given to its `commit`"),
+        ({"sasl_mechanism": "PLAIN"}, "; give security=Security(protocol=…"),
+        ({"value_deserializer": str}, "; records have bytes: decode them"),
+        ({"sesion_timeout_ms": 6_000}, "; did you mean session_timeout_ms?"),
+    ],
+)
+def test_options_of_a_group(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as info:
+        ConsumerGroup("g", topics=["t"], **options)
+    assert str(info.value).startswith(f"ConsumerGroup has no option {next(iter(options))}{told}")
+
+
+@pytest.mark.parametrize(
+    ("create", "told"),
+    [
+        (lambda: ClientConfig(bootstrap_servers="a:1"), "bootstrap_servers; bootstrap is its name"),
+        (lambda: ClientConfig(group_id="g"), "group_id; it is an option of Consumer and Consumer"),
+        (lambda: Producer(bootstrap_servers="a:1"), "bootstrap_servers; pass it to ClientConfig("),
+        (lambda: Producer(ClientConfig(), compression_type="gzip"), "; compression is its name"),
+        (lambda: Producer(ClientConfig(), linger=5), "linger; did you mean linger_ms"),
+        (lambda: Consumer(ClientConfig(), start_offset="first"), "; auto_offset_reset is its name"),
+        (lambda: Security(sasl_plain_username="me"), "; username is its name here"),
+        (lambda: GroupConfig(group_id="g", pattern="a", client_rack="r"), "; rack is its name"),
+    ],
+)
+def test_options_of_the_other_classes(create: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as info:
+        create()
+    assert told in str(info.value)
+
+
+@pytest.mark.parametrize(("given", "start"), [("earliest", "first"), ("latest", "last")])
+def test_kafkas_names_of_start_offsets(given: Any, start: str) -> None:
+    assert GroupConfig(group_id="g", topics=["t"], start_offset=given).start == start
+
+
+def test_the_typed_options_of_a_group_are_all_that_there_are() -> None:
+    mine = {each.name: each.type for each in fields(GroupConfig)}
+    client = {each.name: each.type for each in fields(ClientConfig)}
+    parameters = {"group_id", "topics", "pattern"}
+    assert GroupOptions.__annotations__ == {
+        name: type for name, type in (client | mine).items() if name not in parameters
+    }
