@@ -14,6 +14,7 @@ from kohort.log.partition import PartitionLog
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.broker import GROUP_LOG, Broker, group_config
 from kohort.server.config.config import Config
+from kohort.server.config.resources import ResourceType
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.metadata_log import METADATA_LOG
 
@@ -199,3 +200,18 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
 def test_why_an_address_cannot_be_had(number: int, told: str) -> None:
     error = OSError(number, "Cannot assign requested address")
     assert told in cannot_listen(Address("127.0.0.1", 9092), error, "--listen")
+
+
+async def test_what_clients_have_set_is_in_force_after_the_next_start(tmp_path: Path) -> None:
+    """Without a change of the configuration that the program gave."""
+    given = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})
+    async with Broker(given) as broker:
+        assert await request(broker.address)
+        broker.topics.set_configs(ResourceType.BROKER, "", {"max.connections": "0"})
+        with pytest.raises((asyncio.IncompleteReadError, OSError)):
+            await request(broker.address)
+        await broker.topics.durable()
+    async with Broker(given) as broker:
+        with pytest.raises((asyncio.IncompleteReadError, OSError)):
+            await request(broker.address)
+    assert given["max.connections"] == 2**31 - 1

@@ -85,6 +85,7 @@ _TABLE = (
     _api(23, "offset_for_leader_epoch", (2, 4), 4),
     _api(29, "describe_acls", (1, 3), 2),
     _api(32, "describe_configs", (1, 4), 4),
+    _api(33, "alter_configs", (0, 2), 2),
     _api(35, "describe_log_dirs", (1, 5), 2),
     _api(37, "create_partitions", (0, 3), 2),
     _api(42, "delete_groups", (0, 2), 2),
@@ -99,6 +100,7 @@ _TABLE = (
     _api(60, "describe_cluster", (0, 2), 0),
     _api(61, "describe_producers", (0, 0), 0),
     _api(66, "list_transactions", (0, 2), 0),
+    _api(74, "list_config_resources", (0, 1), 0),
     _api(75, "describe_topic_partitions", (0, 0), 0),
 )
 

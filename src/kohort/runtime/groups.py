@@ -94,6 +94,11 @@ class Groups:
         self._alone = {host: (host,) for host in self._hosts}
         """For `_joined_by`, which has such a tuple for nearly every connection."""
 
+    def configure(self, config: GroupCoordinatorConfig) -> None:
+        """Decide by other settings from now on."""
+        for host in self._hosts:
+            host.configure(config)
+
     # --- life ---
 
     def start(self) -> None:

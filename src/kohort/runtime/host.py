@@ -123,6 +123,10 @@ class ShardHost:
         """Those of them whose offsets were not looked for yet."""
         self._forgetting: asyncio.Task[None] | None = None
 
+    def configure(self, config: GroupCoordinatorConfig) -> None:
+        """Decide by other settings from now on."""
+        self._config = self.shard.config = config
+
     def submit(self, request: Request) -> None:
         """Have the shard decide; the request's id receives the response."""
         if self.state is HostState.ACTIVE:

@@ -48,14 +48,10 @@ class BackgroundTasks:
         """Start every task."""
         self._begin(self._warm_up())
         self._begin(self._forget_deleted_topics())
-        self._begin(self._repeat("opening logs again", REOPEN_INTERVAL_S, self._logs.reopen))
-        # One pass does retention and compaction; it costs microseconds per log that needs neither.
-        interval_ms = min(
-            self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]
-        )
         self._begin(
-            self._repeat("cleaning", max(interval_ms, LEAST_INTERVAL_MS) / 1000, self._clean)
+            self._repeat("opening logs again", lambda: REOPEN_INTERVAL_S, self._logs.reopen)
         )
+        self._begin(self._repeat("cleaning", self._cleaning_interval_s, self._clean))
 
     async def close(self) -> None:
         """Cancel every task. Idempotent."""
@@ -66,10 +62,18 @@ class BackgroundTasks:
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
+    def _cleaning_interval_s(self) -> float:
+        # One pass does retention and compaction; it costs microseconds per log that needs neither.
+        interval_ms: int = min(
+            self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]
+        )
+        return max(interval_ms, LEAST_INTERVAL_MS) / 1000
+
     async def _repeat(
-        self, name: str, interval_s: float, work: Callable[[], Awaitable[None]]
+        self, name: str, interval: Callable[[], float], work: Callable[[], Awaitable[None]]
     ) -> None:
         while True:
+            interval_s = interval()
             await asyncio.sleep(interval_s)
             try:
                 await work()

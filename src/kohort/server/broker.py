@@ -55,7 +55,7 @@ class Broker:
     """The address in responses, to which clients connect."""
 
     def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:
-        self.config = Config() if config is None else config
+        self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
         self.listener = Listener(ConnectionLimits.of(self.config))
@@ -84,6 +84,7 @@ class Broker:
             await self._serve(dispatcher)
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
+            self.config.on_change.append(self._configure)
             self._start_background_tasks(dispatcher)
             self._confirm_start()
         except BaseException:
@@ -105,6 +106,7 @@ class Broker:
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
         self._opened.callback(self.topics.close)
+        self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
         self.cluster_id = self.topics.cluster_id
 
     async def _open_topics(self) -> None:
@@ -205,6 +207,11 @@ class Broker:
         except OSError as error:
             # uvloop reports an address in use here, asyncio when it binds.
             raise KohortError(cannot_listen(self.config.listen, error, "--listen")) from error
+
+    def _configure(self) -> None:
+        """Act by what clients have set."""
+        self.listener.limit(ConnectionLimits.of(self.config))
+        self.groups.configure(group_config(self.config))
 
     def _start_background_tasks(self, dispatcher: Dispatcher) -> None:
         tasks = BackgroundTasks(

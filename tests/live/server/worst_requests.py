@@ -388,6 +388,23 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             timeout=1000,
         )
     },
+    "alter_configs": {
+        "topics": _many(
+            "alter_configs",
+            2,
+            "resources",
+            {"resource_type": 2, "resource_name": MARK, "configs": []},
+        ),
+        "configs": _nested(
+            "alter_configs",
+            2,
+            "resources",
+            {"resource_type": 4, "resource_name": "0"},
+            "configs",
+            {"name": MARK, "value": "1"},
+        ),
+    },
+    "list_config_resources": {"types": _many("list_config_resources", 1, "resource_types", 2)},
     "describe_acls": {
         "name": _long(
             "describe_acls",

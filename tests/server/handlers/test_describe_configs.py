@@ -1,6 +1,7 @@
 """DescribeConfigs v1-4."""
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.server.config.resources import ResourceType
-from kohort.server.config.table import TABLE
+from kohort.server.config.table import DYNAMIC, TABLE
 from kohort.server.config.topic_table import TOPIC_CONFIGS
 from server.handlers.bench import Bench
 
@@ -103,7 +104,8 @@ async def test_the_broker(version: int) -> None:
     )
     configs = {each.name: each for each in result.configs}
     assert configs.keys() == TABLE.keys()
-    assert all(each.read_only and not each.is_sensitive for each in result.configs)
+    assert {name for name, each in configs.items() if not each.read_only} == DYNAMIC
+    assert not any(each.is_sensitive for each in result.configs)
     changed, default = configs["num.partitions"], configs["message.max.bytes"]
     assert (changed.value, changed.config_source) == ("4", 4)
     assert [(each.value, each.source) for each in changed.synonyms] == [("4", 4), ("1", 5)]
@@ -132,14 +134,40 @@ async def test_brokers_that_there_are_not(bench: Bench) -> None:
     )
 
 
-async def test_what_has_no_configs_here(bench: Bench) -> None:
-    for kind, name in (
-        (BROKER, ""),
-        (ResourceType.BROKER_LOGGER, "0"),
-        (ResourceType.GROUP, "g"),
-        (ResourceType.CLIENT_METRICS, "m"),
-    ):
-        assert await refused(bench, kind, name) == (ErrorCode.none, "")
+async def test_a_config_of_another_unit_stands_behind_one_without_a_value() -> None:
+    bench = Bench(log_retention_hours=5)
+    result = await describe(bench, BROKER, "0", include_synonyms=True)
+    configs = {each.name: each for each in result.configs}
+    given, behind = configs["log.retention.ms"], configs["log.retention.hours"]
+    assert (given.value, given.config_source, given.synonyms) == (None, 5, ())
+    assert (behind.value, behind.config_source) == ("5", 4)
+    assert [(each.value, each.source) for each in behind.synonyms] == [("5", 4), ("168", 5)]
+
+
+async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Bench) -> None:
+    assert await refused(bench, BROKER, "") == (ErrorCode.none, "")
+    group = await describe(bench, ResourceType.GROUP, "g", include_synonyms=True)
+    timeout = {each.name: each for each in group.configs}["consumer.session.timeout.ms"]
+    assert (timeout.value, timeout.config_source, timeout.read_only) == ("45000", 5, False)
+    assert [each.name for each in timeout.synonyms] == ["group.consumer.session.timeout.ms"]
+    metrics = await describe(bench, ResourceType.CLIENT_METRICS, "m", include_synonyms=True)
+    assert [(each.name, each.value) for each in metrics.configs] == [
+        ("interval.ms", "300000"),
+        ("match", ""),
+        ("metrics", ""),
+    ]
+
+
+async def test_loggers(bench: Bench) -> None:
+    logging.getLogger("kohort.test").setLevel(logging.DEBUG)
+    result = await describe(bench, ResourceType.BROKER_LOGGER, "0")
+    levels = {each.name: each.value for each in result.configs}
+    assert levels["root"] in ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+    assert levels["kohort.test"] == "DEBUG"
+    assert {(each.config_source, each.config_type) for each in result.configs} == {(6, 0)}
+
+
+async def test_resources_that_cannot_have_configs(bench: Bench) -> None:
     assert (await refused(bench, ResourceType.GROUP, ""))[1] == "Group name must not be empty"
     assert (await refused(bench, ResourceType.CLIENT_METRICS, ""))[0] is ErrorCode.invalid_request
     for kind in (0, 1, 3, 5, 64, -1):

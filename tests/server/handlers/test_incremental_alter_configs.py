@@ -1,5 +1,6 @@
 """IncrementalAlterConfigs v0-1."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from server.handlers.bench import Bench
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+METRICS = ResourceType.CLIENT_METRICS
 Config = tuple[str, int, str | None]
 NONE = (ErrorCode.none, None)
 
@@ -129,46 +131,157 @@ async def test_nothing_to_alter(bench: Bench, topic: str) -> None:
     assert await alter(bench, BROKER, "0") == NONE
 
 
-async def test_broker_configs_are_set_when_it_starts(bench: Bench) -> None:
-    for name in ("0", ""):
-        code, message = await alter(
-            bench, BROKER, name, ("log.retention.ms", SET, "5"), ("node.id", SET, "5")
+class TestBrokers:
+    async def described(self, bench: Bench, name: str, key: str) -> list[tuple[str, int]]:
+        """(value, source) of each synonym."""
+        resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": [key]}
+        answer = await bench.ask("describe_configs", 4, resources=[resource], include_synonyms=True)
+        return [
+            (each.value, each.source)
+            for config in answer.results[0].configs
+            for each in config.synonyms
+        ]
+
+    async def test_a_change_acts_and_stays(self, bench: Bench, topic: str) -> None:
+        bench.topics.create("own", 1, {"segment.bytes": "2000000"})
+        key = "log.segment.bytes"
+        assert await alter(bench, BROKER, "", (key, SET, "1100000")) == NONE
+        assert await alter(bench, BROKER, "0", (key, SET, "1200000")) == NONE
+        chain = [("1200000", 2), ("1100000", 3), ("1073741824", 5)]
+        for _ in range(2):
+            assert bench.config[key] == 1_200_000
+            assert self.segment_bytes(bench, topic, "own") == [1_200_000, 2_000_000]
+            assert await self.described(bench, "0", key) == chain
+            assert await self.described(bench, "", key) == [("1100000", 3)]
+            bench.restart()
+        assert await alter(bench, BROKER, "0", (key, DELETE, None)) == NONE
+        assert self.segment_bytes(bench, topic, "own") == [1_100_000, 2_000_000]
+        assert await alter(bench, BROKER, "", (key, DELETE, None)) == NONE
+        bench.restart()
+        assert self.segment_bytes(bench, topic, "own") == [1 << 30, 2_000_000]
+        assert await self.described(bench, "", key) == []
+
+    def segment_bytes(self, bench: Bench, *topics: str) -> list[int]:
+        logs = [bench.topics.log(name, 0) for name in topics]
+        return [log.config.segment_bytes for log in logs if log is not None]
+
+    async def test_clients_win_over_what_the_server_was_started_with(self) -> None:
+        bench = Bench(log_retention_hours=5)
+        bench.topics.create("t", 1)
+        assert await alter(bench, BROKER, "0", ("log.retention.ms", SET, "7000")) == NONE
+        assert bench.topics.log("t", 0).config.retention_ms == 7_000  # type: ignore[union-attr]
+        assert await self.described(bench, "0", "log.retention.ms") == [
+            ("7000", 2),
+            ("5", 4),
+            ("168", 5),
+        ]
+
+    async def test_lists_grow_and_shrink(self, bench: Bench) -> None:
+        key = "log.cleanup.policy"
+        assert await alter(bench, BROKER, "0", (key, APPEND, "compact")) == NONE
+        assert bench.config[key] == ("delete", "compact")
+        assert await alter(bench, BROKER, "0", (key, SUBTRACT, "delete")) == NONE
+        assert bench.config[key] == ("compact",)
+        assert (await alter(bench, BROKER, "0", ("max.connections", APPEND, "5")))[
+            0
+        ] is ErrorCode.invalid_config
+
+    async def test_what_is_set_at_the_start_is_refused(self, bench: Bench) -> None:
+        for name in ("0", ""):
+            assert await alter(
+                bench, BROKER, name, ("max.connections", SET, "5"), ("node.id", SET, "5")
+            ) == (ErrorCode.invalid_request, "Cannot update these configs dynamically: [node.id]")
+        assert bench.config["max.connections"] == 2**31 - 1
+        assert await alter(bench, BROKER, "2", ("max.connections", SET, "5")) == (
+            ErrorCode.invalid_request,
+            "Unexpected broker id, expected 0, but received 2",
         )
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("max.connections", "many"),
+            ("max.connections", "-1"),
+            ("max.connections", None),
+            ("log.retention.ms", "0"),
+            ("log.cleanup.policy", "shrink"),
+        ],
+    )
+    async def test_values_that_are_refused(self, bench: Bench, key: str, value: str | None) -> None:
+        before = bench.topics.last_change
+        code, _ = await alter(bench, BROKER, "0", (key, SET, value))
         assert code is ErrorCode.invalid_request
-        assert (message or "").startswith(
-            "Cannot update these configs dynamically: [log.retention.ms, node.id]"
+        assert bench.topics.last_change == before
+
+    async def test_unknown_names_change_nothing(self, bench: Bench) -> None:
+        before = bench.topics.last_change
+        assert await alter(bench, BROKER, "0", ("no.such.config", SET, "5")) == NONE
+        assert (
+            await alter(bench, BROKER, "0", ("max.connections", SET, "5"), validate_only=True)
+            == NONE
         )
-    assert await alter(bench, BROKER, "2", ("log.retention.ms", SET, "5")) == (
-        ErrorCode.invalid_request,
-        "Unexpected broker id, expected 0, but received 2",
-    )
+        assert bench.topics.last_change == before
 
 
-async def test_there_are_no_loggers_to_set(bench: Bench) -> None:
-    logger = ResourceType.BROKER_LOGGER
-    assert await alter(bench, logger, "0", ("kafka.log", SET, "INFO")) == (
-        ErrorCode.invalid_config,
-        "Logger kafka.log does not exist!",
+class TestLoggers:
+    async def test_levels_last_until_the_server_ends(self, bench: Bench) -> None:
+        kind, logger = ResourceType.BROKER_LOGGER, logging.getLogger("kohort.test")
+        assert await alter(bench, kind, "0", ("kohort.test", SET, "TRACE")) == NONE
+        assert logger.isEnabledFor(5)
+        change = ("kohort.test", SET, "ERROR")
+        assert await alter(bench, kind, "0", change, validate_only=True) == NONE
+        assert logger.isEnabledFor(5)
+        assert await alter(bench, kind, "0", ("kohort.test", DELETE, None)) == NONE
+        assert logger.level == logging.NOTSET
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            (("no.such.logger", SET, "INFO"), ErrorCode.invalid_config),
+            (("root", SET, "LOUD"), ErrorCode.invalid_config),
+            (("root", SET, None), ErrorCode.invalid_request),
+            (("root", DELETE, None), ErrorCode.invalid_request),
+            (("root", APPEND, "INFO"), ErrorCode.invalid_request),
+        ],
     )
-    assert (await alter(bench, logger, "2", ("kafka.log", SET, "INFO")))[
-        0
-    ] is ErrorCode.invalid_request
+    async def test_refused(self, bench: Bench, change: Config, code: ErrorCode) -> None:
+        kind, before = ResourceType.BROKER_LOGGER, logging.getLogger().level
+        assert (await alter(bench, kind, "0", change))[0] is code
+        assert (await alter(bench, kind, "2", change))[0] is ErrorCode.invalid_request
+        assert logging.getLogger().level == before
 
 
-async def test_groups_have_no_configs_yet(bench: Bench) -> None:
-    assert await alter(bench, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == (
-        ErrorCode.invalid_config,
-        "Unknown group config name: consumer.session.timeout.ms",
-    )
-    assert await alter(bench, GROUP, "g", ("nope", DELETE, None)) == NONE
-    assert await alter(bench, GROUP, "", ("nope", SET, "1")) == (
-        ErrorCode.invalid_request,
-        "Default group resources are not allowed.",
-    )
+@pytest.mark.parametrize(
+    ("kind", "key", "good", "bad"),
+    [
+        (GROUP, "consumer.session.timeout.ms", "50000", "5"),
+        (GROUP, "share.auto.offset.reset", "by_duration:PT1H", "by_duration:P"),
+        (METRICS, "match", "client_id=a.*,client_source_port=9", "client_id=("),
+        (METRICS, "metrics", "a,b", None),
+    ],
+)
+async def test_groups_and_subscriptions(
+    bench: Bench, kind: int, key: str, good: str, bad: str | None
+) -> None:
+    async def value() -> str | None:
+        resource = {"resource_type": kind, "resource_name": "x", "configuration_keys": [key]}
+        answer = await bench.ask("describe_configs", 4, resources=[resource])
+        told: str | None = answer.results[0].configs[0].value
+        return told
+
+    default = await value()
+    assert await alter(bench, kind, "x", (key, SET, good)) == NONE
+    assert (await alter(bench, kind, "x", (key, SET, bad)))[0] is not ErrorCode.none
+    bench.restart()
+    assert await value() == good
+    assert await alter(bench, kind, "x", (key, DELETE, None), ("nope", DELETE, None)) == NONE
+    assert await value() == default
+    assert (await alter(bench, kind, "x", ("nope", SET, "1")))[0] is ErrorCode.invalid_config
+    assert (await alter(bench, kind, "", (key, SET, good)))[0] is ErrorCode.invalid_request
 
 
 async def test_other_resources(bench: Bench) -> None:
-    for kind in (0, 3, 16):
+    for kind in (0, 3, 77):
         assert await alter(bench, kind, "x", ("a", SET, "b")) == (
             ErrorCode.invalid_request,
             f"Unknown resource type {kind}",

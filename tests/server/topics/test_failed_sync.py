@@ -17,6 +17,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
+from kohort.server.config.resources import ResourceType
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.topics import NewTopic, Topics
 from kohort.types import TopicPartition
@@ -97,18 +98,22 @@ def alter(topics: Topics) -> None:
     topics.alter_configs("orders", {"retention.ms": "7"})
 
 
+def alter_broker(topics: Topics) -> None:
+    topics.set_configs(ResourceType.BROKER, "0", {"log.segment.bytes": "1100000"})
+
+
 def delete(topics: Topics) -> None:
     topics.delete("orders")
 
 
 def as_it_is(topics: Topics) -> list[Any]:
-    return [
+    return [topics.configs_of(ResourceType.BROKER, "0")] + [
         (topic.name, topic.id, dict(topic.configs), [log.end_offset for log in topic.partitions])
         for topic in topics.all()
     ]
 
 
-@pytest.mark.parametrize("change", [create, grow, alter, delete])
+@pytest.mark.parametrize("change", [create, grow, alter, alter_broker, delete])
 @pytest.mark.parametrize("number", [5, 28])
 async def test_what_was_refused_did_not_happen(
     server: Server, disk: Disk, change: Callable[[Topics], None], number: int
@@ -124,7 +129,7 @@ async def test_what_was_refused_did_not_happen(
         await topics.durable()
     assert caught.value.code is ErrorCode.kafka_storage_error
     assert as_it_is(topics) == before
-    for each in (create, grow, alter, delete):
+    for each in (create, grow, alter, alter_broker, delete):
         assert refused(lambda each=each: each(topics)) is ErrorCode.kafka_storage_error  # type: ignore[misc]
     assert as_it_is(topics) == before
     topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
@@ -134,6 +139,20 @@ async def test_what_was_refused_did_not_happen(
     server.end()
     assert as_it_is(server.start()) == before
     assert list(server.path.glob("*-stray")) == []
+
+
+async def test_broker_configs_that_are_taken_back_act_no_more(server: Server, disk: Disk) -> None:
+    topics = server.topics
+    log = topics.create("orders", 1).partitions[0]
+    await topics.durable()
+    alter_broker(topics)
+    await topics.reconfigured()
+    assert log.config.segment_bytes == 1_100_000
+    disk.error = OSError(5, os.strerror(5))
+    with pytest.raises(KafkaError):
+        await topics.durable()
+    await topics.reconfigured()
+    assert log.config.segment_bytes == 1 << 30
 
 
 async def test_it_is_told_and_service_resumes(

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
+from kohort.server.config.resources import ResourceType
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
     METADATA,
     ClusterRecord,
     ClusterState,
+    ConfigsRecord,
     MetadataRecord,
     ProducerIdsReserved,
     TopicDeleted,
@@ -189,6 +191,12 @@ def test_cluster_ids_look_like_kafkas() -> None:
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ClusterRecord, st.text()),
     st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
+    st.builds(
+        ConfigsRecord,
+        st.sampled_from(ResourceType),
+        st.text(max_size=2),
+        st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+    ),
     st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
     st.builds(
         TopicRecord,
@@ -205,7 +213,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
     state = ClusterState()
     for record in records:
         state.replay(record)
-    return state.cluster_id, state.topics, state.producer_ids_end
+    return state.cluster_id, state.topics, state.configs, state.producer_ids_end
 
 
 @given(st.lists(RECORDS, min_size=1))

@@ -2,16 +2,30 @@
 
 from kohort.server.config.config import Config, Setting
 from kohort.server.config.definition import as_text
+from kohort.server.config.resource_configs import (
+    altered,
+    describe_all_brokers,
+    describe_broker,
+    describe_resource,
+    validate_broker_configs,
+    validate_configs,
+)
 from kohort.server.config.resources import ResourceType, validate_broker_id
-from kohort.server.config.sources import FLAG, Given, read_environment, read_sets, read_toml
-from kohort.server.config.table import TABLE
+from kohort.server.config.sources import (
+    FLAG,
+    Given,
+    Source,
+    read_environment,
+    read_sets,
+    read_toml,
+)
+from kohort.server.config.table import DYNAMIC, TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
     BrokerConfig,
     ConfigChange,
     ConfigEntry,
     Operation,
-    Source,
     Synonym,
     altered_topic_configs,
     describe_topic_configs,
@@ -22,6 +36,7 @@ from kohort.server.config.topic_configs import (
 
 __all__ = [
     "CONFIG_TYPES",
+    "DYNAMIC",
     "FLAG",
     "TABLE",
     "BrokerConfig",
@@ -34,14 +49,20 @@ __all__ = [
     "Setting",
     "Source",
     "Synonym",
+    "altered",
     "altered_topic_configs",
     "as_text",
+    "describe_all_brokers",
+    "describe_broker",
+    "describe_resource",
     "describe_topic_configs",
     "effective_topic_configs",
     "read_environment",
     "read_sets",
     "read_toml",
     "topic_log_config",
+    "validate_broker_configs",
     "validate_broker_id",
+    "validate_configs",
     "validate_topic_configs",
 ]

@@ -5,18 +5,22 @@ file, the default. A configuration that exists is valid: whatever is wrong with 
 how they fit together is reported at once, in one `ConfigError`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kohort.errors import ConfigError
 from kohort.server.addresses import Address, is_loopback, parse_address
 from kohort.server.config.definition import ConfigDef, Value, as_text
-from kohort.server.config.sources import DEFAULT, SET, Given
+from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
 from kohort.server.config.table import TABLE
+from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
 __all__ = ["Config", "Setting"]
+
+logger = logging.getLogger("kohort.config")
 
 DEFAULT_SOURCE = "default"
 _RETENTION = (
@@ -52,15 +56,66 @@ class Config(Mapping[str, Any]):
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
         """Configuration of an embedded server. Raises ConfigError."""
-        given = [Given(name, value, "code", SET) for name, value in (settings or {}).items()]
-        self._settings = _settle(given, [])
+        self._start([Given(name, value, "code", SET) for name, value in (settings or {}).items()])
 
     @classmethod
     def of(cls, given: Iterable[Given], problems: Iterable[str] = ()) -> "Config":
         """Configuration of what the sources gave. Raises ConfigError with what was wrong in it."""
         config = cls.__new__(cls)
-        config._settings = _settle(given, list(problems))
+        config._start(given, problems)
         return config
+
+    def _start(self, given: Iterable[Given], problems: Iterable[str] = ()) -> None:
+        self._static = tuple(given)
+        self._dynamic: tuple[Given, ...] = ()
+        self._settings = _settle(self._static, list(problems))
+        self.on_change: list[Callable[[], None]] = []
+        """Called after `set_dynamic` has changed what is in force."""
+
+    def copy(self) -> "Config":
+        """The same configuration, without what clients have set."""
+        return Config.of(self._static)
+
+    def set_dynamic(self, of_all: Mapping[str, str], of_one: Mapping[str, str]) -> None:
+        """Put what clients have set over all other sources: on all brokers, and on this one.
+
+        It was validated when it was set. What this version does not accept any more is left out.
+        """
+        dynamic = (*_dynamic(of_all, ALL_BROKERS), *_dynamic(of_one, ONE_BROKER))
+        if dynamic == self._dynamic:
+            return
+        try:
+            self._settings = _settle((*self._static, *dynamic), [])
+        except ConfigError as error:
+            logger.warning("settings of clients are not in force", extra=fields(why=error))
+            return
+        self._dynamic = dynamic
+        for changed in self.on_change:
+            changed()
+
+    def validate_dynamic(self, wanted: Mapping[str, str], *, of_all: bool) -> None:
+        """Raise ConfigError if `wanted` cannot be set on all brokers, or on this one."""
+        rank = ALL_BROKERS if of_all else ONE_BROKER
+        others = (each for each in self._dynamic if each.rank != rank)
+        _settle((*self._static, *others, *_dynamic(wanted, rank)), [])
+
+    def given(self, name: str) -> Iterator[Setting]:
+        """The setting as each source gave it that DescribeConfigs knows, the strongest first.
+
+        Of those that the server was started with, it has the one that wins.
+        """
+        static = [each for each in self._static if each.name == name]
+        strongest = sorted(static, key=lambda each: each.rank)[-1:]
+        dynamic = [each for each in self._dynamic if each.name == name]
+        for each in reversed((*strongest, *dynamic)):
+            yield Setting(TABLE[name], TABLE[name].parse(each.value), each.source, each.rank)
+
+    def own_value(self, name: str) -> Value:
+        """The value as it was given by this very name, or the default."""
+        setting = self._settings[name]
+        if setting.definition.default is None:  # may stand for a synonym
+            return next((each.value for each in self.given(name)), None)
+        return setting.value
 
     def __getitem__(self, name: str) -> Any:
         return self._settings[name].value
@@ -97,6 +152,10 @@ class Config(Mapping[str, Any]):
     def http_listen(self) -> Address | None:
         text = self["http.listen"]
         return None if text is None else parse_address(text)
+
+
+def _dynamic(settings: Mapping[str, str], rank: int) -> Iterator[Given]:
+    return (Given(name, value, "a client", rank) for name, value in settings.items())
 
 
 def _settle(given: Iterable[Given], problems: list[str]) -> dict[str, Setting]:

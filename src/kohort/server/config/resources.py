@@ -17,7 +17,7 @@ def validate_broker_id(name: str, node_id: int, expected: str) -> None:
     """Raise KafkaError INVALID_REQUEST unless `name` is this broker's, or as `expected` says."""
     if not name.removeprefix("-").isdecimal():
         raise KafkaError(
-            ErrorCode.invalid_request, (f"Broker id must be an integer, but it is: {name}")
+            ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
         )
     if int(name) != node_id:
         raise KafkaError(

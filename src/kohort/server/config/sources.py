@@ -6,6 +6,7 @@ names and values are judged later, all together, so that one run tells of every 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +35,31 @@ class Given(NamedTuple):
     """Of two that set the same name, the higher rank wins; of the same rank, the later."""
 
 
-DEFAULT, FILE, ENVIRONMENT, FLAG, SET = range(5)
+DEFAULT, FILE, ENVIRONMENT, FLAG, SET, ALL_BROKERS, ONE_BROKER = range(7)
+"""Ranks. The last two are of settings that clients make while the server runs."""
+
+
+class Source(IntEnum):
+    """Where a value came from, as DescribeConfigs says it (Kafka's ConfigSource)."""
+
+    TOPIC = 1
+    ONE_BROKER = 2
+    ALL_BROKERS = 3
+    BROKER = 4
+    DEFAULT = 5
+    LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def of_rank(cls, rank: int) -> "Source":
+        """The source of a broker config."""
+        of_ranks = {
+            DEFAULT: cls.DEFAULT,
+            ALL_BROKERS: cls.ALL_BROKERS,
+            ONE_BROKER: cls.ONE_BROKER,
+        }
+        return of_ranks.get(rank, cls.BROKER)
 
 
 def read_toml(path: Path, problems: list[str]) -> list[Given]:

@@ -296,6 +296,31 @@ _OURS = (
 
 # fmt: on
 
+DYNAMIC: Final = frozenset(
+    {
+        "compression.type",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleanup.policy",
+        "log.index.interval.bytes",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "max.connections",
+        "max.connections.per.ip",
+        "message.max.bytes",
+        "producer.id.expiration.ms",
+    }
+)
+"""Settings that clients can change while the server runs (KIP-226)."""
+
 TABLE: Final[dict[str, ConfigDef]] = {
     definition.name: definition
     for section in (

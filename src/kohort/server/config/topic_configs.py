@@ -9,12 +9,15 @@ left them alone, as in Kafka.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Any, NamedTuple, Protocol
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.protocol.batches import Codec
 from kohort.server.config.definition import Kind, Value, as_text
+from kohort.server.config.sources import Source
+from kohort.server.config.table import TABLE
 from kohort.server.config.topic_definition import TopicConfig, split_list
 from kohort.server.config.topic_table import TOPIC_CONFIGS
 
@@ -24,17 +27,9 @@ class BrokerConfig(Protocol):
 
     def __getitem__(self, name: str, /) -> Any: ...
 
-    def setting(self, name: str) -> Any:
-        """Has `value`, `is_default` and `definition.default`."""
+    def given(self, name: str, /) -> Iterator[Any]:
+        """What sources gave, the strongest first; each has `value` and `rank`."""
         ...
-
-
-class Source(IntEnum):
-    """Where a value came from, as DescribeConfigs says it (Kafka's ConfigSource)."""
-
-    TOPIC = 1
-    BROKER = 4
-    DEFAULT = 5
 
 
 class Operation(IntEnum):
@@ -45,6 +40,12 @@ class Operation(IntEnum):
     APPEND = 2
     SUBTRACT = 3
 
+
+_UNITS = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+)
+"""Names of one setting in different units."""
 
 _CODECS = {
     "uncompressed": Codec.NONE,
@@ -80,7 +81,8 @@ class ConfigEntry:
     name: str
     value: str | None
     source: Source
-    kind: Kind
+    kind: Kind | None
+    """None for levels of loggers, whose type Kafka does not tell."""
     doc: str
     synonyms: tuple[Synonym, ...]
     """In order of precedence; those that are not set are left out."""
@@ -246,16 +248,29 @@ def _synonyms(
     if definition.name in overrides:
         value = definition.parse(overrides[definition.name])
         yield Synonym(definition.name, as_text(value), Source.TOPIC)
-    for at, name in enumerate(definition.broker):
-        yield from _broker_synonyms(broker.setting(name), name, with_default=at == 0)
+    if definition.broker:
+        yield from broker_synonyms(definition.broker[0], broker)
 
 
-def _broker_synonyms(setting: Any, name: str, with_default: bool) -> Iterator[Synonym]:
-    if not setting.is_default:
-        yield Synonym(name, as_text(setting.value), Source.BROKER)
-    # Kafka names the default only of the first: of log.retention.ms, not of log.retention.hours.
-    if with_default and setting.definition.default is not None:
-        yield Synonym(name, as_text(setting.definition.default), Source.DEFAULT)
+def broker_synonyms(name: str, broker: BrokerConfig) -> Iterator[Synonym]:
+    """The places that the value of a broker config may come from, the strongest first.
+
+    As in Kafka, those before the first of this very name are left out: with log.retention.hours
+    alone, log.retention.ms has none.
+    """
+    names = next((each for each in _UNITS if name in each), (name,))
+    found = [
+        Synonym(each, as_text(given.value), Source.of_rank(given.rank))
+        for each in names
+        for given in broker.given(each)
+    ]
+    found += [
+        Synonym(each, as_text(default), Source.DEFAULT)
+        for each in names
+        if (default := TABLE[each].default) is not None
+    ]
+    found.sort(key=lambda synonym: synonym.source)
+    return dropwhile(lambda synonym: synonym.name != name, found)
 
 
 def _invalid(text: str) -> KafkaError:

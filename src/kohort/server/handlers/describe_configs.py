@@ -1,10 +1,10 @@
-"""DescribeConfigs (32) v1-4: configs of topics and of the broker (KIP-133, KIP-226).
+"""DescribeConfigs (32) v1-4: configs of all resources (KIP-133, KIP-226, KIP-412, KIP-848).
 
 v1 has synonyms, v3 the type and, if requested, the documentation. An empty list of names asks for
 all, as null does.
 
-Broker configs are read-only: they are set when the server starts. Groups have no configs of their
-own yet, the root logger is not to be set, and there are no client metrics: their lists are empty.
+Broker configs are read-only unless they can change while the server runs. The empty name is that of
+all brokers: what was set on them together.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
@@ -20,12 +20,14 @@ from kohort.server.config import (
     ConfigEntry,
     ResourceType,
     Source,
-    Synonym,
-    as_text,
+    describe_all_brokers,
+    describe_broker,
+    describe_resource,
     describe_topic_configs,
     validate_broker_id,
 )
 from kohort.server.handlers.in_steps import Pieces
+from kohort.server.loggers import levels
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
@@ -37,6 +39,7 @@ _THROTTLE = b"\0\0\0\0"
 AT_ONCE = 20
 """Resources that are described in one turn; each takes a quarter of a millisecond."""
 FIRST_FLEXIBLE = 4
+UNKNOWN_TYPE = 0
 
 
 def handle(
@@ -90,7 +93,7 @@ def _entries(services: Services, kind: int, name: str) -> Iterable[ConfigEntry]:
         case ResourceType.BROKER_LOGGER:
             return _logger_entries(services, name)
         case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
-            return _named(kind, name)
+            return _named(services, ResourceType(kind), name)
         case _:
             raise KafkaError(
                 ErrorCode.invalid_request, (f"There is no config resource of type {kind}.")
@@ -105,40 +108,28 @@ def _topic_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
     return describe_topic_configs(topic.configs, services.config)
 
 
-def _broker_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
-    if name == "":  # what all brokers share: nothing, as nothing is set while the server runs
-        return iter(())
+def _broker_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
+    if name == "":
+        return describe_all_brokers(services.config)
     validate_broker_id(name, services.node_id, f"{services.node_id} or empty string,")
-    return (_broker_entry(services, each) for each in services.config)
-
-
-def _broker_entry(services: Services, name: str) -> ConfigEntry:
-    setting = services.config.setting(name)
-    default = setting.definition.default
-    synonyms = [] if setting.is_default else [Synonym(name, as_text(setting.value), Source.BROKER)]
-    if default is not None:
-        synonyms.append(Synonym(name, as_text(default), Source.DEFAULT))
-    return ConfigEntry(
-        name=name,
-        value=as_text(setting.value),
-        source=Source.DEFAULT if setting.is_default else Source.BROKER,
-        kind=setting.definition.kind,
-        doc=setting.definition.doc,
-        synonyms=tuple(synonyms),
-        read_only=True,
-    )
+    return describe_broker(services.config)
 
 
 def _logger_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
-    validate_broker_id(name, services.node_id, str(services.node_id))
-    return ()
-
-
-def _named(kind: int, name: str) -> Iterable[ConfigEntry]:
     if not name:
-        what = "Group name" if kind == ResourceType.GROUP else "Client metrics subscription name"
+        raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
+    validate_broker_id(name, services.node_id, str(services.node_id))
+    return (
+        ConfigEntry(name=each, value=level, source=Source.LOGGER, kind=None, doc="", synonyms=())
+        for each, level in levels()
+    )
+
+
+def _named(services: Services, kind: ResourceType, name: str) -> Iterable[ConfigEntry]:
+    if not name:
+        what = "Group name" if kind is ResourceType.GROUP else "Client metrics subscription name"
         raise KafkaError(ErrorCode.invalid_request, f"{what} must not be empty")
-    return ()
+    return describe_resource(kind, services.topics.configs_of(kind, name))
 
 
 def _config(request: Any, entry: ConfigEntry) -> dict[str, Any]:
@@ -150,6 +141,6 @@ def _config(request: Any, entry: ConfigEntry) -> dict[str, Any]:
         "config_source": entry.source,
         "is_sensitive": False,
         "synonyms": [each._asdict() for each in entry.synonyms] if request.include_synonyms else (),
-        "config_type": CONFIG_TYPES[entry.kind],
+        "config_type": UNKNOWN_TYPE if entry.kind is None else CONFIG_TYPES[entry.kind],
         "documentation": entry.doc if documented else None,
     }

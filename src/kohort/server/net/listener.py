@@ -60,6 +60,10 @@ class Listener:
         self._shared: SharedByConnections | None = None
         self.metrics = RequestMetrics()
 
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Admit connections by other limits from now on; those of requests stay."""
+        self._connections.limit(limits)
+
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Bind an address and return it (port 0: a free one). Raises OSError."""
         loop = asyncio.get_running_loop()

@@ -61,6 +61,10 @@ class OpenConnections:
     def __len__(self) -> int:
         return len(self._open)
 
+    def limit(self, limits: ConnectionLimits) -> None:
+        """Admit connections by other limits from now on."""
+        self._limits = limits
+
     def start(self) -> None:
         """Begin to close idle connections, if the limits say so."""
         if self._limits.idle_ms > 0:

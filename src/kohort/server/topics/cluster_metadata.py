@@ -1,10 +1,11 @@
 """What the server knows of itself and its topics, as records of one log: `__cluster_metadata`.
 
-Each record holds one thing as it is from now on: the cluster's id, one topic, or how far producer
-ids were handed out; a topic that was deleted is a tombstone. So `replay` in order gives the state,
-compaction keeps the last record of each key, and a topic is created, grown, configured or deleted
-by exactly one append. The keys and values are JSON, for people with `kafka-console-consumer` in a
-bad hour.
+Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
+clients have set on another resource, or how far producer ids were handed out; a topic that was
+deleted is a tombstone, and so are configs that were all deleted. So `replay` in order gives the
+state, compaction keeps the last record of each key, and a topic is created, grown, configured or
+deleted by exactly one append. The keys and values are JSON, for people with
+`kafka-console-consumer` in a bad hour.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.protocol import batches
+from kohort.server.config import ResourceType
 from kohort.types import TopicPartition
 
 METADATA: Final = TopicPartition("__cluster_metadata", 0)
@@ -59,13 +61,24 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigsRecord:
+    """What is set on a resource that is no topic from now on; without configs: nothing."""
+
+    kind: ResourceType
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     """Producer ids below `end` were handed out, or may have been."""
 
     end: int
 
 
-MetadataRecord: TypeAlias = ClusterRecord | TopicRecord | TopicDeleted | ProducerIdsReserved
+MetadataRecord: TypeAlias = (
+    ClusterRecord | TopicRecord | TopicDeleted | ConfigsRecord | ProducerIdsReserved
+)
 
 
 class ClusterState:
@@ -75,6 +88,8 @@ class ClusterState:
         self.cluster_id = ""
         """"" before the first record."""
         self.topics: dict[UUID, TopicRecord] = {}
+        self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
+        """By resource; those without configs are left out."""
         self.producer_ids_end = 0
 
     def replay(self, record: MetadataRecord) -> None:
@@ -83,6 +98,10 @@ class ClusterState:
                 self.topics[record.id] = record
             case TopicDeleted():
                 self.topics.pop(record.id, None)
+            case ConfigsRecord() if not record.configs:
+                self.configs.pop((record.kind, record.name), None)
+            case ConfigsRecord():
+                self.configs[record.kind, record.name] = record.configs
             case ProducerIdsReserved():
                 self.producer_ids_end = record.end
             case ClusterRecord():
@@ -93,6 +112,8 @@ class ClusterState:
         match record:
             case TopicRecord(id=topic_id) | TopicDeleted(id=topic_id):
                 return self.topics.get(topic_id, TopicDeleted(topic_id))
+            case ConfigsRecord(kind=kind, name=name):
+                return ConfigsRecord(kind, name, self.configs.get((kind, name), {}))
             case ProducerIdsReserved():
                 return ProducerIdsReserved(self.producer_ids_end)
             case ClusterRecord():
@@ -118,6 +139,9 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"topic": str(record.id)}), _json(value)
         case TopicDeleted():
             return _json({"topic": str(record.id)}), None
+        case ConfigsRecord():
+            resource = _json({"configs of": record.kind.name.lower(), "name": record.name})
+            return resource, _json(dict(record.configs)) if record.configs else None
         case ProducerIdsReserved():
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
         case ClusterRecord():
@@ -133,6 +157,8 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             return _decode_topic(_topic_id(text), fields)
         case {"cluster": "id", **rest} if not rest and fields is not None:
             return ClusterRecord(_fields("cluster", fields, {"id": str})["id"])
+        case {"configs of": str(kind), "name": str(resource), **rest} if not rest:
+            return ConfigsRecord(_kind(kind), resource, _configs(fields or {}))
         case {"producer ids": "reserved", **rest} if not rest and fields is not None:
             return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
@@ -142,12 +168,23 @@ def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicReco
     if fields is None:
         return TopicDeleted(topic_id)
     known = _fields("topic", fields, _TOPIC_FIELDS)
-    configs = known["configs"]
-    if not all(isinstance(value, str) for value in configs.values()):
-        raise UndecodableError(f"is a topic record with the configs {_shown(configs)}")
+    _configs(known["configs"])
     if known["partitions"] < 1:
         raise UndecodableError(f"is a topic record with {known['partitions']} partitions")
     return TopicRecord(id=topic_id, **known)
+
+
+def _kind(text: str) -> ResourceType:
+    try:
+        return ResourceType[text.upper()]
+    except KeyError:
+        raise UndecodableError(f"has configs of the unknown kind {_shown(text)}") from None
+
+
+def _configs(configs: Mapping[str, Any]) -> Mapping[str, str]:
+    if not all(isinstance(value, str) for value in configs.values()):
+        raise UndecodableError(f"is a record with the configs {_shown(configs)}")
+    return configs
 
 
 def _topic_id(text: str) -> UUID:

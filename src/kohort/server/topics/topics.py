@@ -27,7 +27,8 @@ from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
-    BrokerConfig,
+    Config,
+    ResourceType,
     effective_topic_configs,
     topic_log_config,
     validate_topic_configs,
@@ -36,6 +37,7 @@ from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     METADATA,
     ClusterRecord,
+    ConfigsRecord,
     ProducerIdsReserved,
     TopicDeleted,
     TopicRecord,
@@ -102,9 +104,7 @@ class Topic:
 class Topics:
     """Every topic of this server."""
 
-    def __init__(
-        self, logs: LogDirectory, config: BrokerConfig, now: Callable[[], Timestamp]
-    ) -> None:
+    def __init__(self, logs: LogDirectory, config: Config, now: Callable[[], Timestamp]) -> None:
         """Replay the metadata log, make the directories agree with it, open every topic.
 
         Raises KohortError if the data directory cannot be used as it is, OSError if the storage
@@ -132,6 +132,7 @@ class Topics:
         self._changes: set[asyncio.Task[Any]] = set()
         self._to_tell: set[str] = set()
         """Deleted topics that `on_deleted` has not been told of."""
+        self._reconfiguring: asyncio.Task[None] | None = None
         self._to_remove: dict[TopicPartition, UUID] = {}
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
         self._to_revert: deque[Callable[[], object]] = deque()
@@ -141,6 +142,8 @@ class Topics:
         self._metadata = MetadataLog(log, now, logs.directories.written_by)
         self._metadata.on_taken_back = self._taken_back
         state = self._metadata.state
+        self._apply_broker_configs()
+        config.on_change.append(self._reconfigure)
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
@@ -555,6 +558,47 @@ class Topics:
         self._configure(topic, valid)
         return topic
 
+    def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """What is set on a resource that is no topic."""
+        return self._metadata.state.configs.get((kind, name), {})
+
+    def configured(self, kind: ResourceType) -> Iterable[str]:
+        """The names of resources of this kind on which something is set."""
+        return tuple(name for each, name in self._metadata.state.configs if each is kind)
+
+    def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
+        """Replace all configs of a resource that is no topic; they were validated.
+
+        Those of brokers act at once, and for topics once they are `reconfigured`. Raises KafkaError
+        KAFKA_STORAGE_ERROR.
+        """
+        if configs != self.configs_of(kind, name):
+            self._metadata.commit(ConfigsRecord(kind, name, configs))
+            self._apply_broker_configs()
+
+    def _apply_broker_configs(self) -> None:
+        of_all, of_one = (
+            self.configs_of(ResourceType.BROKER, name)
+            for name in ("", str(self._config["node.id"]))
+        )
+        self._config.set_dynamic(of_all, of_one)
+
+    def _reconfigure(self) -> None:
+        """Have all topics act by the configs of the broker, in slices."""
+        self._effective.cache_clear()
+        self._reconfiguring = asyncio.create_task(self._configure_each())
+
+    async def _configure_each(self) -> None:
+        slices = TimeSlices()
+        for topic in tuple(self._topics.values()):
+            self._configure(topic, topic.configs)
+            await slices.give_way()
+
+    async def reconfigured(self) -> None:
+        """Return when all topics act by the configs of the broker."""
+        if self._reconfiguring is not None:
+            await asyncio.shield(self._reconfiguring)
+
     def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         topic.configs = configs
         topic.effective = self._effective(frozenset(configs.items()))
@@ -590,6 +634,7 @@ class Topics:
             else:
                 self._withdraw_partitions(topic, record.partitions)
                 self._configure(topic, record.configs)
+        self._apply_broker_configs()
         try:
             task = asyncio.create_task(self._reverted())
         except RuntimeError:  # no event loop

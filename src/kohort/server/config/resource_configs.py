@@ -1,0 +1,180 @@
+"""Configs that clients set on brokers, groups and client metrics subscriptions.
+
+Those of topics are in `topic_configs`. What is set is kept as text. `validate_configs` judges all
+configs of a resource together, as they would be after a change.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kohort.errors import ConfigError, ErrorCode, KafkaError
+from kohort.server.config.config import Config
+from kohort.server.config.definition import as_text
+from kohort.server.config.resource_table import (
+    CLIENT_METRICS_CONFIGS,
+    GROUP_CONFIGS,
+    OF_GROUPS_ONLY,
+)
+from kohort.server.config.resources import ResourceType
+from kohort.server.config.sources import Source
+from kohort.server.config.table import DYNAMIC, TABLE
+from kohort.server.config.topic_configs import (
+    ConfigChange,
+    ConfigEntry,
+    Operation,
+    Synonym,
+    broker_synonyms,
+)
+from kohort.server.config.topic_definition import TopicConfig, split_list
+
+_TABLES: Mapping[ResourceType, Mapping[str, TopicConfig]] = {
+    ResourceType.GROUP: GROUP_CONFIGS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_CONFIGS,
+}
+_SOURCES = {
+    ResourceType.GROUP: Source.GROUP,
+    ResourceType.CLIENT_METRICS: Source.CLIENT_METRICS,
+}
+
+
+# Brokers
+
+
+def describe_broker(config: Config) -> Iterator[ConfigEntry]:
+    """Every config of this broker."""
+    for name, definition in TABLE.items():
+        synonyms = tuple(broker_synonyms(name, config))
+        yield ConfigEntry(
+            name=name,
+            value=as_text(config.own_value(name)),
+            source=synonyms[0].source if synonyms else Source.DEFAULT,
+            kind=definition.kind,
+            doc=definition.doc,
+            synonyms=synonyms,
+            read_only=name not in DYNAMIC,
+        )
+
+
+def describe_all_brokers(config: Config) -> Iterator[ConfigEntry]:
+    """What was set on all brokers together."""
+    for name, definition in TABLE.items():
+        for synonym in broker_synonyms(name, config):
+            if synonym.source is Source.ALL_BROKERS and synonym.name == name:
+                yield ConfigEntry(
+                    name=name,
+                    value=synonym.value,
+                    source=Source.ALL_BROKERS,
+                    kind=definition.kind,
+                    doc=definition.doc,
+                    synonyms=(synonym,),
+                )
+
+
+def validate_broker_configs(
+    config: Config, wanted: Mapping[str, str], *, of_all: bool
+) -> dict[str, str]:
+    """The configs that can be set; names that do not exist are left out, as Kafka ignores them.
+
+    Raises KafkaError INVALID_REQUEST for one that is set when the server starts, or is not valid.
+    """
+    static = [name for name in wanted if name in TABLE and name not in DYNAMIC]
+    if static:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Cannot update these configs dynamically: [{', '.join(static)}]",
+        )
+    known = {name: value for name, value in wanted.items() if name in DYNAMIC}
+    try:
+        config.validate_dynamic(known, of_all=of_all)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from None
+    return known
+
+
+# Groups and subscriptions
+
+
+def describe_resource(kind: ResourceType, configs: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every config of a group or of a client metrics subscription, which has set `configs`."""
+    for name, definition in _TABLES[kind].items():
+        value = definition.parse(configs[name]) if name in configs else definition.default
+        synonyms = tuple(_synonyms(kind, definition, configs))
+        yield ConfigEntry(
+            name=name,
+            value=as_text(value),
+            source=_SOURCES[kind] if name in configs else Source.DEFAULT,
+            kind=definition.kind,
+            doc=definition.doc,
+            synonyms=synonyms,
+        )
+
+
+def _synonyms(
+    kind: ResourceType, definition: TopicConfig, configs: Mapping[str, str]
+) -> Iterator[Synonym]:
+    name = definition.name
+    if name in configs:
+        yield Synonym(name, as_text(definition.parse(configs[name])), _SOURCES[kind])
+    if kind is ResourceType.GROUP:
+        behind = name if name in OF_GROUPS_ONLY else f"group.{name}"
+        yield Synonym(behind, as_text(definition.default), Source.DEFAULT)
+
+
+def validate_configs(kind: ResourceType, wanted: Mapping[str, str]) -> dict[str, str]:
+    """The configs of a group or subscription, validated. Raises KafkaError INVALID_CONFIG."""
+    what = "group" if kind is ResourceType.GROUP else "client metrics"
+    for name, value in wanted.items():
+        definition = _TABLES[kind].get(name)
+        if definition is None:
+            raise KafkaError(ErrorCode.invalid_config, f"Unknown {what} config name: {name}")
+        try:
+            definition.parse(value)
+        except KafkaError as error:
+            # Kafka's metrics manager refuses the interval with another code than its parser.
+            out_of_range = name == "interval.ms" and value.strip().lstrip("+-").isdecimal()
+            code = ErrorCode.invalid_request if out_of_range else error.code
+            raise KafkaError(code, error.message) from None
+    return dict(wanted)
+
+
+# Changes
+
+
+def altered(
+    kind: ResourceType, current: Mapping[str, str], changes: Iterable[ConfigChange], config: Config
+) -> dict[str, str]:
+    """`current` after the changes, not validated. Raises KafkaError INVALID_CONFIG."""
+    result = dict(current)
+    for name, operation, value in changes:
+        if operation is Operation.DELETE:
+            result.pop(name, None)
+        elif operation is Operation.SET:
+            result[name] = value or ""
+        else:
+            words = _words(kind, name, operation, result, config)
+            given = split_list(value or "")
+            if operation is Operation.APPEND:
+                words = (*words, *(word for word in given if word not in words))
+            else:
+                words = tuple(word for word in words if word not in given)
+            result[name] = ",".join(words)
+    return result
+
+
+def _words(
+    kind: ResourceType,
+    name: str,
+    operation: Operation,
+    configs: Mapping[str, str],
+    config: Config,
+) -> tuple[str, ...]:
+    """The words of a list of a broker. Kafka has no such operation on others."""
+    definition = TABLE.get(name) if kind is ResourceType.BROKER else None
+    if definition is None or definition.kind != "list":
+        raise KafkaError(
+            ErrorCode.invalid_config,
+            f"Can't {operation.name} to key {name} because its type is not LIST.",
+        )
+    if name in configs:
+        return split_list(configs[name])
+    words: tuple[str, ...] = config[name]
+    return words

@@ -1,0 +1,109 @@
+"""Configs of groups and of client metrics subscriptions, as Kafka 4.3 has them.
+
+They are validated, kept and described, so that tools made for Kafka work. They have no effect:
+those of groups stand for the protocols of KIP-848, KIP-932 and KIP-1071, those of subscriptions for
+KIP-714.
+"""
+
+import re
+from typing import Final
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.config.definition import INT_MAX, Kind, Value
+from kohort.server.config.topic_definition import TopicConfig
+
+_NO_EFFECT: Final = "No effect: members of the classic protocol alone are served."
+_HEARTBEAT: Final = (5_000, 15_000)
+_SESSION: Final = (45_000, 60_000)
+_ANY: Final = (0, INT_MAX)
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?"
+)
+_MATCH: Final = re.compile(
+    r"(client_instance_id|client_id|client_software_name|client_software_version"
+    r"|client_source_address|client_source_port)=(.+)"
+)
+MAX_PATTERN: Final = 256
+"""Characters of a pattern in `match`; longer ones take long to compile."""
+
+
+class _Reset(TopicConfig):
+    """`share.auto.offset.reset`, which may be a duration."""
+
+    def parse(self, text: str) -> Value:
+        if _DURATION.fullmatch(text.strip()):
+            return text.strip()
+        return TopicConfig.parse(self, text)
+
+
+def _group(
+    name: str, default: Value, limits: tuple[int, int] = _ANY, *, kind: Kind = "int"
+) -> TopicConfig:
+    low, high = limits if kind == "int" else (None, None)
+    return TopicConfig(
+        name=name, kind=kind, default=default, doc=_NO_EFFECT, minimum=low, maximum=high
+    )
+
+
+def _validate_patterns(name: str, words: tuple[str, ...]) -> None:
+    for word in words:
+        found = _MATCH.fullmatch(word)
+        try:
+            if found is None or len(word) > MAX_PATTERN:
+                raise ValueError(word)
+            re.compile(found[2])
+        except (ValueError, re.error):
+            raise KafkaError(
+                ErrorCode.invalid_config, f"Illegal client matching pattern: {word} in {name}"
+            ) from None
+
+
+GROUP_CONFIGS: Final[dict[str, TopicConfig]] = {
+    definition.name: definition
+    for definition in (
+        _group("consumer.session.timeout.ms", 45_000, _SESSION),
+        _group("consumer.heartbeat.interval.ms", 5_000, _HEARTBEAT),
+        _group("consumer.assignment.interval.ms", 1_000),
+        _group("share.session.timeout.ms", 45_000, _SESSION),
+        _group("share.heartbeat.interval.ms", 5_000, _HEARTBEAT),
+        _group("share.assignment.interval.ms", 1_000),
+        _group("share.record.lock.duration.ms", 30_000, (15_000, 60_000)),
+        _group("share.delivery.count.limit", 5, (2, 10)),
+        _group("share.partition.max.record.locks", 2_000, (100, 10_000)),
+        _group("share.renew.acknowledge.enable", True, kind="boolean"),
+        _Reset(
+            name="share.auto.offset.reset", kind="string", default="latest", doc=_NO_EFFECT,
+            choices=("earliest", "latest"),
+        ),
+        TopicConfig(
+            name="share.isolation.level", kind="string", default="read_uncommitted",
+            doc=_NO_EFFECT, choices=("read_committed", "read_uncommitted"),
+        ),
+        _group("streams.session.timeout.ms", 45_000, _SESSION),
+        _group("streams.heartbeat.interval.ms", 5_000, _HEARTBEAT),
+        _group("streams.assignment.interval.ms", 1_000),
+        _group("streams.initial.rebalance.delay.ms", 3_000),
+        _group("streams.num.standby.replicas", 0, (0, 2)),
+    )
+}  # fmt: skip
+
+OF_GROUPS_ONLY: Final = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
+"""Configs that are their own synonym: no broker config stands behind them."""
+
+_NO_METRICS: Final = "No effect: clients are not asked for metrics."
+
+CLIENT_METRICS_CONFIGS: Final[dict[str, TopicConfig]] = {
+    definition.name: definition
+    for definition in (
+        TopicConfig(
+            name="interval.ms", kind="int", default=300_000, doc=_NO_METRICS, minimum=100,
+            maximum=3_600_000,
+        ),
+        TopicConfig(
+            name="match", kind="list", default=(), doc=_NO_METRICS, check=_validate_patterns
+        ),
+        TopicConfig(name="metrics", kind="list", default=(), doc=_NO_METRICS),
+    )
+}  # fmt: skip

@@ -1,0 +1,40 @@
+"""AlterConfigs (33) v0-2: replaces all configs of a resource; those left out are deleted.
+
+Kafka has deprecated it for IncrementalAlterConfigs (KIP-339), but older tools send nothing else. v2
+is flexible.
+"""
+
+from typing import Any
+
+from kohort.server.config import ResourceType
+from kohort.server.handlers.altering import (
+    MAX_CONFIGS,
+    alter_each,
+    existing_topic,
+    replace_configs,
+    replace_topic_configs,
+    validate_keys,
+    validate_resource,
+)
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+
+
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    await alter_each(services, exchange, request, _alter)
+
+
+def _alter(services: Services, resource: Any, validate_only: bool) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    given = resource.configs[:MAX_CONFIGS]
+    validate_keys(
+        (each.name for each in given), (each.name for each in given if each.value is None)
+    )
+    configs = {each.name: each.value for each in given}
+    if kind == ResourceType.TOPIC:
+        existing_topic(services, name)
+        replace_topic_configs(services, name, configs, validate_only)
+    else:
+        replace_configs(
+            services, validate_resource(services, kind, name), name, configs, validate_only
+        )

@@ -1,0 +1,134 @@
+"""Changes of configs, as IncrementalAlterConfigs and AlterConfigs share them.
+
+Each resource is altered as a whole or not at all. All that is set on it is validated, kept, and
+acts when the response is sent.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.config import (
+    ResourceType,
+    validate_broker_configs,
+    validate_broker_id,
+    validate_configs,
+    validate_topic_configs,
+)
+from kohort.server.handlers.in_steps import counted, respond_large
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+from kohort.server.topics import Topic, validate_name
+
+MAX_CONFIGS: Final = 1_000
+"""Configs of a resource that are looked at: so many have a duplicate or an unknown name."""
+
+Alter: TypeAlias = Callable[[Services, Any, bool], None]
+"""(services, a resource of the request, whether it is only validated); raises KafkaError."""
+
+
+async def alter_each(services: Services, exchange: Exchange, request: Any, alter: Alter) -> None:
+    """Alter the resources of a request one after the other, and respond when all is durable."""
+    times = await counted((each.resource_type, each.resource_name) for each in request.resources)
+    slices = TimeSlices()
+    results: list[dict[str, Any]] = []
+    changes: dict[int, int] = {}
+    for each in request.resources:
+        before = services.topics.last_change
+        results.append(_result(services, request, each, times, alter))
+        if services.topics.last_change != before:
+            changes[len(results) - 1] = services.topics.last_change
+        await slices.give_way()
+    del times  # in another turn than what else is freed
+    for index, change in changes.items():
+        results[index] = await services.topics.confirmed(results[index], change)
+    await services.topics.reconfigured()
+    await respond_large(services, exchange, {"responses": results}, len(results))
+
+
+def _result(
+    services: Services,
+    request: Any,
+    resource: Any,
+    times: Counter[tuple[int, str]],
+    alter: Alter,
+) -> dict[str, Any]:
+    kind, name = resource.resource_type, resource.resource_name
+    result: dict[str, Any] = {"resource_type": kind, "resource_name": name}
+    try:
+        if times[kind, name] > 1:
+            raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        alter(services, resource, request.validate_only)
+    except KafkaError as error:
+        return result | {"error_code": error.code, "error_message": error.message or None}
+    return result | {"error_code": ErrorCode.none, "error_message": None}
+
+
+def validate_keys(names: Iterable[str], without_value: Iterable[str]) -> None:
+    """Raise KafkaError INVALID_REQUEST for names that come again, or lack the value they need."""
+    names, missing = list(names), list(without_value)
+    if len(set(names)) != len(names):
+        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    if missing:
+        raise KafkaError(
+            ErrorCode.invalid_request, f"Null value not supported for : {','.join(missing)}"
+        )
+
+
+def existing_topic(services: Services, name: str) -> Topic:
+    """Raises KafkaError INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+    if not name:
+        raise KafkaError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    validate_name(name)
+    topic = services.topics.get(name)
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
+        )
+    return topic
+
+
+def validate_resource(services: Services, kind: int, name: str) -> ResourceType:
+    """The kind of a resource that is no topic, if it can be set. Raises KafkaError."""
+    match kind:
+        case ResourceType.BROKER:
+            if name:
+                validate_broker_id(name, services.node_id, f"{services.node_id},")
+        case ResourceType.GROUP:
+            if not name:
+                raise KafkaError(
+                    ErrorCode.invalid_request, "Default group resources are not allowed."
+                )
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.invalid_request, "Subscription name can't be empty")
+        case _:
+            raise KafkaError(ErrorCode.invalid_request, f"Unknown resource type {kind}")
+    return ResourceType(kind)
+
+
+def replace_topic_configs(
+    services: Services, name: str, configs: Mapping[str, str], validate_only: bool
+) -> None:
+    """Replace all configs of a topic. Raises KafkaError."""
+    valid = validate_topic_configs(configs)
+    if not validate_only:
+        services.topics.alter_configs(name, valid)
+
+
+def replace_configs(
+    services: Services,
+    kind: ResourceType,
+    name: str,
+    configs: Mapping[str, str],
+    validate_only: bool,
+) -> None:
+    """Replace all configs of a resource that is no topic. Raises KafkaError."""
+    if kind is ResourceType.BROKER:
+        valid = validate_broker_configs(services.config, configs, of_all=not name)
+    else:
+        valid = validate_configs(kind, configs)
+    if not validate_only:
+        services.topics.set_configs(kind, name, valid)

@@ -1,0 +1,54 @@
+"""ListConfigResources (74) v0-1: the resources that have configs (KIP-1142).
+
+v0 lists client metrics subscriptions; v1 has other types, and lists all if none is named. Groups
+and subscriptions are listed while something is set on them.
+"""
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.server.config import ResourceType
+from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+
+KINDS: Final = (
+    ResourceType.GROUP,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.BROKER,
+    ResourceType.TOPIC,
+)
+"""In Kafka's order."""
+
+
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    if exchange.version == 0:
+        wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
+    else:
+        wanted = frozenset(request.resource_types) or KINDS
+    return respond_in_steps(services, exchange, _steps(services, frozenset(wanted)))
+
+
+def _steps(services: Services, wanted: frozenset[int]) -> Steps:
+    if not wanted <= frozenset(KINDS):
+        return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
+    resources = []
+    for kind in KINDS:
+        for name in _names(services, kind) if kind in wanted else ():
+            resources.append({"resource_name": name, "resource_type": kind})
+            yield
+    return {"config_resources": resources}
+
+
+def _names(services: Services, kind: ResourceType) -> Iterable[str]:
+    match kind:
+        case ResourceType.TOPIC:
+            return tuple(topic.name for topic in services.topics.all())
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return (str(services.node_id),)
+        case _:
+            return services.topics.configured(kind)

@@ -1,0 +1,97 @@
+"""AlterConfigs v0-2 and ListConfigResources v0-1."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.server.config.resources import ResourceType
+from server.handlers.bench import Bench
+
+TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
+
+
+async def replace(
+    bench: Bench, kind: int, name: str, version: int = 2, only: bool = False, **configs: Any
+) -> ErrorCode:
+    listed = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": listed}
+    answer = await bench.ask("alter_configs", version, resources=[resource], validate_only=only)
+    code: ErrorCode = answer.responses[0].error_code
+    return code
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_what_is_left_out_is_deleted(bench: Bench, topic: str, version: int) -> None:
+    for configs in ({"retention_ms": "5", "segment_ms": "6"}, {"segment_ms": "7"}, {}):
+        assert await replace(bench, TOPIC, topic, version, **configs) is ErrorCode.none
+        assert bench.topics.get(topic).configs == {  # type: ignore[union-attr]
+            key.replace("_", "."): value for key, value in configs.items()
+        }
+
+
+async def test_validate_only(bench: Bench, topic: str) -> None:
+    assert await replace(bench, TOPIC, topic, only=True, retention_ms="5") is ErrorCode.none
+    assert bench.topics.get(topic).configs == {}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "code"),
+    [
+        (TOPIC, "orders", "retention.ms", "soon", ErrorCode.invalid_config),
+        (TOPIC, "orders", "nope", "1", ErrorCode.invalid_config),
+        (TOPIC, "orders", "retention.ms", None, ErrorCode.invalid_request),
+        (TOPIC, "nope", "retention.ms", "1", ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "", "retention.ms", "1", ErrorCode.invalid_request),
+        (BROKER, "0", "num.partitions", "5", ErrorCode.invalid_request),
+        (BROKER, "2", "max.connections", "5", ErrorCode.invalid_request),
+        (ResourceType.BROKER_LOGGER, "0", "root", "INFO", ErrorCode.invalid_request),
+        (GROUP, "g", "nope", "1", ErrorCode.invalid_config),
+        (77, "x", "a", "b", ErrorCode.invalid_request),
+    ],
+)
+async def test_refused(
+    bench: Bench, topic: str, kind: int, name: str, key: str, value: str | None, code: ErrorCode
+) -> None:
+    before = bench.topics.last_change
+    assert await replace(bench, kind, name, **{key: value}) is code
+    assert bench.topics.last_change == before
+
+
+async def test_brokers_and_groups(bench: Bench) -> None:
+    assert await replace(bench, BROKER, "0", max_connections="5") is ErrorCode.none
+    assert bench.config["max.connections"] == 5
+    assert await replace(bench, BROKER, "0") is ErrorCode.none
+    assert bench.config["max.connections"] == 2**31 - 1
+    assert await replace(bench, GROUP, "g", share_delivery_count_limit="7") is ErrorCode.none
+    assert bench.topics.configs_of(GROUP, "g") == {"share.delivery.count.limit": "7"}
+
+
+class TestListConfigResources:
+    async def names(self, bench: Bench, version: int, *kinds: int) -> list[tuple[str, int]]:
+        answer = await bench.ask("list_config_resources", version, resource_types=kinds)
+        assert answer.error_code is ErrorCode.none
+        return [
+            (each.resource_name, getattr(each, "resource_type", ResourceType.CLIENT_METRICS))
+            for each in answer.config_resources
+        ]
+
+    async def test_by_type(self, bench: Bench, topic: str) -> None:
+        metrics = ResourceType.CLIENT_METRICS
+        await replace(bench, GROUP, "g", share_delivery_count_limit="7")
+        await replace(bench, metrics, "m", metrics="a")
+        assert await self.names(bench, 0) == [("m", metrics)]
+        assert await self.names(bench, 1, TOPIC, GROUP) == [("g", GROUP), (topic, TOPIC)]
+        assert await self.names(bench, 1) == [
+            ("g", GROUP),
+            ("m", metrics),
+            ("0", ResourceType.BROKER_LOGGER),
+            ("0", BROKER),
+            (topic, TOPIC),
+        ]
+        await replace(bench, metrics, "m")
+        assert await self.names(bench, 0) == []
+
+    async def test_unknown_types(self, bench: Bench) -> None:
+        answer = await bench.ask("list_config_resources", 1, resource_types=[2, 77])
+        assert answer.error_code is ErrorCode.unsupported_version
