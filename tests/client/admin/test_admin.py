@@ -4,15 +4,16 @@ import pytest
 
 from client.admin.stage import at, commit, fill, join, tp
 from kohort.client.admin.admin import Admin
+from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.values import GroupDescription
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
 from kohort.client.net.connection import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, unless_error
 from kohort.server.broker import Broker
-from kohort.types import GroupId, TopicPartition
+from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 G = GroupId("billing")
 
@@ -291,6 +292,71 @@ async def test_topics_are_made_grown_described_and_deleted(admin: Admin) -> None
     with pytest.raises(KafkaError) as gone:
         await admin.delete_topic("payments")
     assert gone.value.code is ErrorCode.unknown_topic_or_partition
+
+
+# --- configs, records, brokers
+# --------------------------------------------------------------------------------------------------
+
+ORDERS = ConfigResource("topic", "orders")
+
+
+async def configs(admin: Admin, resource: ConfigResource = ORDERS) -> dict[str, ConfigEntry]:
+    return unless_error((await admin.describe_configs([resource]))[resource])
+
+
+async def test_configs_are_altered_one_by_one(admin: Admin) -> None:
+    assert (await configs(admin))["retention.ms"].source == "DEFAULT_CONFIG"
+    await admin.alter_configs(ORDERS, {"retention.ms": "5000", "cleanup.policy": "compact"})
+    await admin.alter_configs(ORDERS, delete=["retention.ms"], append={"cleanup.policy": "delete"})
+    found = await configs(admin)
+    assert found["retention.ms"].source == "DEFAULT_CONFIG"
+    policy = found["cleanup.policy"]
+    assert (policy.value, policy.source) == ("compact,delete", "DYNAMIC_TOPIC_CONFIG")
+    await admin.alter_configs(ORDERS, subtract={"cleanup.policy": "compact"})
+    await admin.alter_configs(ORDERS, {"retention.ms": "7"}, validate_only=True)
+    assert (await configs(admin))["cleanup.policy"].value == "delete"
+    assert (await configs(admin))["retention.ms"].source == "DEFAULT_CONFIG"
+    with pytest.raises(KafkaError) as refused:
+        await admin.alter_configs(ORDERS, {"retention.ms": "soon"})
+    assert refused.value.code is ErrorCode.invalid_config
+
+
+async def test_configs_of_a_broker_and_of_what_is_not_there(admin: Admin, broker: Broker) -> None:
+    one = ConfigResource("broker", str(broker.node_id))
+    nothing = ConfigResource("topic", "never")
+    found = await admin.describe_configs([one, nothing, ORDERS])
+    assert "num.partitions" in unless_error(found[one])
+    assert _code(found[nothing]) is ErrorCode.unknown_topic_or_partition
+    assert "retention.ms" in unless_error(found[ORDERS])
+
+
+async def test_records_are_deleted(admin: Admin, broker: Broker) -> None:
+    fill(broker, "orders", 3, 2)
+    assert await admin.delete_records({tp(0): 1, tp(1): -1}) == {tp(0): 1, tp(1): 2}
+    out_of_range = (await admin.delete_records({tp(0): 9}))[tp(0)]
+    assert _code(out_of_range) is ErrorCode.offset_out_of_range
+
+
+async def test_the_cluster_and_its_log_directories(admin: Admin, broker: Broker) -> None:
+    fill(broker, "orders", 3)
+    described = await admin.describe_cluster()
+    assert described.cluster_id == broker.cluster_id
+    (directory,) = unless_error((await admin.describe_log_dirs())[broker.node_id])
+    assert directory.error is None
+    assert directory.sizes[tp(0)] > directory.sizes[tp(1)]
+
+
+async def test_members_are_removed(admin: Admin, cluster: Cluster) -> None:
+    dynamic = await join(cluster, "billing", {"orders": [0]})
+    await join(cluster, "static", {"orders": [0]}, instance_id="one")
+    gone = await admin.remove_members(G, members=[MemberId(dynamic.member_id), MemberId("x")])
+    assert gone[dynamic.member_id] is None
+    assert _code(gone["x"]) is ErrorCode.unknown_member_id
+    assert await admin.remove_members(GroupId("static"), instances=[InstanceId("one")]) == {
+        "one": None
+    }
+    assert (await describe(admin)).members == ()
+    assert (await describe(admin, GroupId("static"))).members == ()
 
 
 # --- what goes wrong

@@ -1,7 +1,9 @@
-"""Administration of groups, offsets and topics."""
+"""Administration of groups, offsets, topics, configs and brokers."""
 
 from kohort.client.admin.admin import Admin, partition_lags
+from kohort.client.admin.config_apis import ConfigEntry, ConfigResource, ResourceType
 from kohort.client.admin.lag import PartitionLag
+from kohort.client.admin.log_apis import LogDirectory
 from kohort.client.admin.values import (
     CONSUMER,
     GROUP_STATES,
@@ -18,9 +20,13 @@ __all__ = [
     "GROUP_TYPES",
     "WITHOUT_MEMBERS",
     "Admin",
+    "ConfigEntry",
+    "ConfigResource",
     "GroupDescription",
     "GroupListing",
+    "LogDirectory",
     "MemberDescription",
     "PartitionLag",
+    "ResourceType",
     "partition_lags",
 ]

@@ -14,21 +14,24 @@ accept changes of offsets only for groups without members.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kohort.client.admin import group_apis, offset_apis, topic_apis
+from kohort.client.admin import config_apis, group_apis, log_apis, offset_apis, topic_apis
+from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.lag import PartitionLag
+from kohort.client.admin.log_apis import LogDirectory
 from kohort.client.admin.values import GroupDescription, Listing
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
     Cluster,
     Isolation,
+    Metadata,
     Offset,
     TopicMetadata,
     list_offsets,
 )
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KafkaError, KohortError, unless_error
-from kohort.types import GroupId, TopicPartition
+from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 
 class Admin:
@@ -59,6 +62,23 @@ class Admin:
     async def delete_groups(self, groups: Iterable[GroupId]) -> dict[GroupId, KohortError | None]:
         """Delete groups with all that they committed; None for each that is deleted."""
         return await group_apis.delete_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
+
+    async def remove_members(
+        self,
+        group: GroupId,
+        *,
+        members: Iterable[MemberId] = (),
+        instances: Iterable[InstanceId] = (),
+        reason: str = "removed by an administrator",
+    ) -> dict[str, KafkaError | None]:
+        """Remove members by their ids, static ones by their instance ids; None for each removed.
+
+        A member that still runs joins again. Raises KohortError when the group as a whole is
+        refused.
+        """
+        return await group_apis.remove_members(
+            self.cluster, group, members, instances, reason, timeout_ms=self.timeout_ms
+        )
 
     # --- offsets
 
@@ -194,6 +214,59 @@ class Admin:
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. Raises KohortError: UNKNOWN_TOPIC_OR_PARTITION."""
         await topic_apis.delete_topic(self.cluster, name, timeout_ms=self.timeout_ms)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | KohortError]:
+        """Delete the records below each offset, all below the high watermark for -1.
+
+        The first offset that is left in each partition, or its error.
+        """
+        return await log_apis.delete_records(self.cluster, before, timeout_ms=self.timeout_ms)
+
+    # --- configs
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KohortError]:
+        """The configs of each topic, broker or group, by their names."""
+        return await config_apis.describe_configs(self.cluster, resources)
+
+    async def alter_configs(
+        self,
+        resource: ConfigResource,
+        set: Mapping[str, str] | None = None,
+        *,
+        delete: Collection[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Set some configs, and delete others: they get their defaults back. All or none.
+
+        `append` and `subtract` change lists. Raises KohortError: INVALID_CONFIG…
+        """
+        await config_apis.alter_configs(
+            self.cluster,
+            resource,
+            set=set or {},
+            delete=delete,
+            append=append or {},
+            subtract=subtract or {},
+            validate_only=validate_only,
+        )
+
+    # --- brokers
+
+    async def describe_cluster(self) -> Metadata:
+        """The cluster's id, brokers and controller, without topics. Raises KohortError."""
+        return await self.cluster.metadata(())
+
+    async def describe_log_dirs(
+        self, brokers: Collection[int] = ()
+    ) -> dict[int, tuple[LogDirectory, ...] | KohortError]:
+        """The log directories, with the size of each partition, of these brokers or of all."""
+        return await log_apis.describe_log_dirs(self.cluster, brokers)
 
 
 def partition_lags(

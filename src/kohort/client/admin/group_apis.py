@@ -1,4 +1,4 @@
-"""Requests ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups.
+"""Requests ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and LeaveGroup.
 
 Every broker lists the groups that it coordinates, so all brokers are asked. A broker without a
 response is reported by name, and fails the list only if no broker responds. Groups of the consumer
@@ -19,7 +19,7 @@ from kohort.client.admin.values import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.net import named
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import (
     Assignment,
@@ -237,3 +237,39 @@ async def _delete(
 ) -> dict[GroupId, KohortError | None]:
     response = await coordinator.connection.send("delete_groups", groups_names=groups)
     return {each.group_id: refusal(each.error_code) for each in response.results}
+
+
+async def remove_members(
+    cluster: Cluster,
+    group: GroupId,
+    members: Iterable[MemberId],
+    instances: Iterable[InstanceId],
+    reason: str,
+    *,
+    timeout_ms: int,
+) -> dict[str, KafkaError | None]:
+    """Remove members by their ids, and static ones by their instance ids (KIP-345).
+
+    The error of each, None if it is removed. Raises KohortError when the group is refused.
+    """
+    leaving = [{"member_id": each, "group_instance_id": None, "reason": reason} for each in members]
+    leaving += [
+        {"member_id": "", "group_instance_id": each, "reason": reason} for each in instances
+    ]
+
+    async def send(
+        coordinator: Coordinator, _: list[GroupId]
+    ) -> dict[GroupId, dict[str, KafkaError | None] | KohortError]:
+        response = await coordinator.connection.send(
+            "leave_group", min_version=3, group_id=group, members=leaving
+        )
+        if (error := refusal(response.error_code)) is not None:
+            return {group: error}
+        errors = {
+            each.group_instance_id or each.member_id: refusal(each.error_code)
+            for each in response.members
+        }
+        return {group: errors}
+
+    found = await send_to_coordinators(cluster, [group], send, timeout_ms=timeout_ms)
+    return unless_error(found[group])

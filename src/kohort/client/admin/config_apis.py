@@ -1,0 +1,147 @@
+"""Describes and alters configs of topics, brokers and groups (KIP-133, KIP-339)."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.cluster import Cluster
+from kohort.client.net import Connection
+from kohort.errors import ErrorCode, KafkaError, KohortError
+
+ResourceType: TypeAlias = Literal["topic", "broker", "broker-logger", "client-metrics", "group"]
+
+_IDS: Final[Mapping[ResourceType, int]] = {
+    "topic": 2,
+    "broker": 4,
+    "broker-logger": 8,
+    "client-metrics": 16,
+    "group": 32,
+}
+_TYPES: Final = {number: name for name, number in _IDS.items()}
+_SOURCES: Final = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "CLIENT_METRICS_CONFIG",
+    8: "GROUP_CONFIG",
+}
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+
+
+class ConfigResource(NamedTuple):
+    """What has configs: a topic by its name, a broker by its node id, "" for all brokers."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One config of a resource."""
+
+    name: str
+    value: str | None
+    """None: sensitive, or not set."""
+    source: str
+    """Kafka's name, such as DYNAMIC_TOPIC_CONFIG or DEFAULT_CONFIG."""
+    is_read_only: bool
+    is_sensitive: bool
+
+
+Described: TypeAlias = dict[ConfigResource, dict[str, ConfigEntry] | KohortError]
+
+
+async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]) -> Described:
+    """The configs of each resource by name, or its error."""
+    by_node: defaultdict[int | None, list[ConfigResource]] = defaultdict(list)
+    for each in dict.fromkeys(resources):
+        by_node[_node(each)].append(each)
+    found = await asyncio.gather(*(_described(cluster, *each) for each in by_node.items()))
+    return {resource: outcome for part in found for resource, outcome in part.items()}
+
+
+async def _described(
+    cluster: Cluster, node_id: int | None, resources: Collection[ConfigResource]
+) -> Described:
+    asked = [
+        {"resource_type": _IDS[each.type], "resource_name": each.name, "configuration_keys": None}
+        for each in resources
+    ]
+    try:
+        connection = await _connection(cluster, node_id)
+        response = await connection.send("describe_configs", min_version=1, resources=asked)
+    except KohortError as error:
+        return dict.fromkeys(resources, error)
+    found = {_resource(each): _outcome(each) for each in response.results}
+    missing = KafkaError(ErrorCode.unknown_server_error, "missing in the broker's response")
+    return {each: found.get(each, missing) for each in resources}
+
+
+def _outcome(told: Any) -> dict[str, ConfigEntry] | KohortError:
+    if (error := refusal(told.error_code, told.error_message)) is not None:
+        return error
+    return {
+        each.name: ConfigEntry(
+            name=each.name,
+            value=each.value,
+            source=_SOURCES.get(each.config_source, "UNKNOWN"),
+            is_read_only=each.read_only,
+            is_sensitive=each.is_sensitive,
+        )
+        for each in told.configs
+    }
+
+
+async def alter_configs(
+    cluster: Cluster,
+    resource: ConfigResource,
+    *,
+    set: Mapping[str, str],
+    delete: Collection[str],
+    append: Mapping[str, str],
+    subtract: Mapping[str, str],
+    validate_only: bool,
+) -> None:
+    """Change some configs of a resource (IncrementalAlterConfigs). Raises KohortError."""
+    operations = [
+        *((name, _SET, value) for name, value in set.items()),
+        *((name, _DELETE, None) for name in delete),
+        *((name, _APPEND, value) for name, value in append.items()),
+        *((name, _SUBTRACT, value) for name, value in subtract.items()),
+    ]
+    asked = {
+        "resource_type": _IDS[resource.type],
+        "resource_name": resource.name,
+        "configs": [
+            {"name": name, "config_operation": operation, "value": value}
+            for name, operation, value in operations
+        ],
+    }
+    connection = await _connection(cluster, _node(resource))
+    response = await connection.send(
+        "incremental_alter_configs", resources=[asked], validate_only=validate_only
+    )
+    for each in response.responses:
+        if (error := refusal(each.error_code, each.error_message)) is not None:
+            raise error
+
+
+def _node(resource: ConfigResource) -> int | None:
+    """The broker to ask; None: any."""
+    by_broker = resource.type in ("broker", "broker-logger") and resource.name.isdecimal()
+    return int(resource.name) if by_broker else None
+
+
+async def _connection(cluster: Cluster, node_id: int | None) -> Connection:
+    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
+    return await (cluster.any_connection() if node_id is None else cluster.connection(node_id))
+
+
+def _resource(told: Any) -> ConfigResource:
+    return ConfigResource(_TYPES.get(told.resource_type, "topic"), told.resource_name)
