@@ -11,6 +11,7 @@ from kohort.testing.child_processes import die_with_parent
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
 
 
 PATIENCE = 40.0

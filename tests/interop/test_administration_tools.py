@@ -1,0 +1,136 @@
+"""Apache Kafka's own command line tools of administrators, in the modes that one node can serve."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interop.targets import Target
+from interop.tools import CONFIGS, TOPICS, Tool, Tools
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
+Run = Callable[..., str]
+PACKAGE = "org.apache.kafka.tools"
+TOPIC = "administered"
+
+
+@pytest.fixture
+def run(tools: Tools, target: Target) -> Run:
+    """Call a tool by its class, against the server, which has a topic of two partitions."""
+    topics = Tool(tools, TOPICS, target.address)
+    topics("--create", "--if-not-exists", "--topic", TOPIC, "--partitions", "2")
+
+    def call(name: str, *flags: str) -> str:
+        return Tool(tools, f"{PACKAGE}.{name}", target.address)(*flags)
+
+    return call
+
+
+def test_sizes_of_logs(run: Run) -> None:
+    printed = run("LogDirsCommand", "--describe", "--topic-list", TOPIC)
+    told = json.loads(printed[printed.index('{"') :])
+    (directory,) = told["brokers"][0]["logDirs"]
+    assert directory["error"] is None
+    assert {each["partition"] for each in directory["partitions"]} == {f"{TOPIC}-0", f"{TOPIC}-1"}
+
+
+def test_features_and_quorum(run: Run) -> None:
+    assert re.search(
+        r"metadata.version.*FinalizedVersionLevel: 4\.", run("FeatureCommand", "describe")
+    )
+    status = run("MetadataQuorumCommand", "describe", "--status")
+    assert re.search(r"MaxFollowerLag:\s+0", status)
+    assert re.search(r"\d\s+Leader", run("MetadataQuorumCommand", "describe", "--replication"))
+
+
+def test_replicas_stay_where_they_are(run: Run, tmp_path: Path) -> None:
+    elect = ("LeaderElectionCommand", "--election-type", "preferred")
+    assert "Error" not in run(*elect, "--all-topic-partitions")
+    assert "already elected" in run(*elect, "--topic", TOPIC, "--partition", "0")
+    reassign = "reassign.ReassignPartitionsCommand"
+    assert "No partition reassignments found." in run(reassign, "--list")
+    plan = tmp_path / "plan.json"
+    moved = {"topic": TOPIC, "partition": 0, "replicas": [77]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    refused = run(reassign, "--reassignment-json-file", str(plan), "--execute")
+    assert re.search("Unknown broker|InvalidReplicaAssignment|no such broker", refused)
+
+
+def test_what_there_is_not(run: Run) -> None:
+    assert "No Authorizer is configured on the broker" in run("AclCommand", "--list")
+    assert "TransactionalId" in run("TransactionsCommand", "list")
+    described = run(
+        "TransactionsCommand", "describe-producers", "--topic", TOPIC, "--partition", "0"
+    )
+    assert "ProducerId" in described
+
+
+def test_offsets_and_records(run: Run, tmp_path: Path) -> None:
+    assert f"{TOPIC}:0:0" in run("GetOffsetShell", "--topic", TOPIC)
+    wanted = tmp_path / "offsets.json"
+    before = {"topic": TOPIC, "partition": 0, "offset": 0}
+    wanted.write_text(json.dumps({"version": 1, "partitions": [before]}))
+    deleted = run("DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert re.search(rf"partition: {TOPIC}-0\s+low_watermark: 0", deleted)
+
+
+def test_client_metrics(run: Run) -> None:
+    named = ("--name", "administered")
+    run("ClientMetricsCommand", "--alter", *named, "--metrics", "a.b", "--interval", "1000")
+    assert "administered" in run("ClientMetricsCommand", "--list").split()
+    assert "interval.ms=1000" in run("ClientMetricsCommand", "--describe", *named)
+    run("ClientMetricsCommand", "--delete", *named)
+    assert "administered" not in run("ClientMetricsCommand", "--list").split()
+
+
+class TestConfigs:
+    @pytest.fixture
+    def configs(self, run: Run, tools: Tools, target: Target) -> Tool:
+        assert run
+        return Tool(tools, CONFIGS, target.address)
+
+    @pytest.fixture
+    def node(self, run: Run) -> str:
+        printed = run("LogDirsCommand", "--describe", "--topic-list", TOPIC)
+        return str(json.loads(printed[printed.index('{"') :])["brokers"][0]["broker"])
+
+    def altered(self, configs: Tool, kind: str, name: tuple[str, ...], config: str) -> str:
+        """What is described of the entity after the change, which is deleted again."""
+        entity = ("--entity-type", kind, *name)
+        assert "Completed" in configs(*entity, "--alter", "--add-config", config)
+        described = configs(*entity, "--describe")
+        key = config.partition("=")[0]
+        assert "Completed" in configs(*entity, "--alter", "--delete-config", key)
+        assert config not in configs(*entity, "--describe")
+        return described
+
+    def test_topics_and_groups(self, configs: Tool) -> None:
+        name = ("--entity-name", TOPIC)
+        assert "DYNAMIC_TOPIC_CONFIG:retention.ms=5000" in self.altered(
+            configs, "topics", name, "retention.ms=5000"
+        )
+        assert "DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=46000" in self.altered(
+            configs, "groups", name, "consumer.session.timeout.ms=46000"
+        )
+
+    def test_brokers(self, configs: Tool, node: str) -> None:
+        config = "log.cleaner.backoff.ms=14000"
+        for name, source in (
+            (("--entity-default",), "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+            (("--entity-name", node), "DYNAMIC_BROKER_CONFIG"),
+        ):
+            assert f"{source}:{config}" in self.altered(configs, "brokers", name, config)
+        entity = ("--entity-type", "brokers", "--entity-name", node)
+        refused = configs(*entity, "--alter", "--add-config", "node.id=9")
+        assert "Cannot update these configs dynamically" in refused
+        assert "node.id=" in configs(*entity, "--describe", "--all")
+
+    def test_loggers(self, configs: Tool, node: str) -> None:
+        entity = ("--entity-type", "broker-loggers", "--entity-name", node)
+        level = re.search(r"root=(\w+)", configs(*entity, "--describe"))
+        assert level is not None
+        assert "Completed" in configs(*entity, "--alter", "--add-config", f"root={level[1]}")
+        refused = configs(*entity, "--alter", "--add-config", "no.such.logger=INFO")
+        assert "Invalid broker logger" in refused
