@@ -24,7 +24,6 @@ from kohort.client import (
         ({"session.timeout.ms": 6_000}, "; session_timeout_ms is its name here"),
         ({"bootstrap_servers": "a:1"}, "; bootstrap is its name here"),
         ({"group.instance.id": "a"}, "; instance_id is its name here"),
-        ({"enable_auto_commit": True}, "; a generation commits what is given to its `commit`"),
         ({"sasl_mechanism": "PLAIN"}, "; give security=Security(protocol=…"),
         ({"value_deserializer": str}, "; records have bytes: decode them"),
         ({"sesion_timeout_ms": 6_000}, "; did you mean session_timeout_ms?"),

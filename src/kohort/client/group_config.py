@@ -33,7 +33,7 @@ class GroupEvent:
     """Kind of the event.
 
     One of `join`, `generation`, `rebalance`, `lost`, `retry`, `heartbeat failed`, `waiting`,
-    `commit failed`, `topics`, `stuck`, `left`.
+    `commit failed`, `topics`, `missing`, `idle`, `unavailable`, `stuck`, `left`.
     """
     group_id: str
     member_id: str
@@ -70,7 +70,10 @@ class GroupConfig:
     join_group_backoff_ms: int = 5_000
     """The longest pause before a failed join is tried again; the first pauses are shorter."""
     retry_timeout_ms: int = 120_000
-    """How long joins may fail with retriable errors before an error is raised."""
+    """How long the first join may fail with retriable errors before an error is raised.
+
+    A member that has joined goes on trying, and an `unavailable` event tells it at this interval.
+    """
     drain_timeout_ms: int | None = None
     """How long work may continue after a revocation; None: two thirds of the rebalance timeout."""
     max_poll_interval_ms: int | None = None
@@ -88,6 +91,10 @@ class GroupConfig:
     Else it returns at once. Offsets are sent at this interval, on revocation, and when the member
     leaves.
     """
+    enable_auto_commit: bool = False
+    """`enable.auto.commit`: commit what the iteration over `records` has moved past."""
+    auto_commit_interval_ms: int = 5_000
+    """`auto.commit.interval.ms`; also commits on revocation, and when the member leaves."""
     retention_ms: int = -1
     """How long the broker keeps committed offsets; -1: as the broker is configured.
 
@@ -130,6 +137,11 @@ class GroupConfig:
         return _start_offset(self.start_offset)
 
     @property
+    def marked_commit_interval_ms(self) -> int:
+        """Interval of the commits that nobody waits for; 0: there are none."""
+        return self.commit_interval_ms or self.auto_commit_interval_ms * self.enable_auto_commit
+
+    @property
     def sends_leave(self) -> bool:
         return (
             not self.is_static if self.leave_group_on_close is None else self.leave_group_on_close
@@ -161,6 +173,7 @@ class GroupConfig:
             "session_timeout_ms",
             "rebalance_timeout_ms",
             "retry_timeout_ms",
+            "auto_commit_interval_ms",
         ):
             validate_int(name, getattr(self, name), 1, MAX_MS)
         for name in ("join_group_backoff_ms", "partition_watch_interval_ms", "commit_interval_ms"):

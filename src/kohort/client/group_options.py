@@ -44,6 +44,8 @@ class GroupOptions(ClientOptions, total=False):
     partition_watch_interval_ms: int
     start_offset: StartOffset
     commit_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
     retention_ms: int
     leave_group_on_close: bool | None
     isolation_level: Literal["read_uncommitted", "read_committed"]

@@ -52,7 +52,6 @@ _INSTEAD: Final = {
     "security": _IN_CLIENT_CONFIG,
     "group_id": _IN_GROUP,
     "auto_offset_reset": _IN_GROUP,
-    "enable_auto_commit": "a generation commits what is given to its `commit`",
     "key_deserializer": "records have bytes: decode them",
     "key_serializer": "records take bytes: encode them before `send`",
     "value_deserializer": "records have bytes: decode them",

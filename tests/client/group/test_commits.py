@@ -407,3 +407,41 @@ async def test_what_is_no_offset_is_refused_before_anything_is_sent(world, wrong
 
     await in_generation(world, do, commit_interval_ms=interval_ms)
     assert world.committed() == {ORDERS[2]: 4}
+
+
+# --- auto-commit ---
+
+
+@simulated(topics={"orders": 1})
+async def test_auto_commit_commits_what_the_iteration_has_moved_past(world):
+    world.produce(100)
+    begun = []
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):
+            begun.append(batch)
+            await asyncio.sleep(2)
+
+    app = App(world, work, enable_auto_commit=True, auto_commit_interval_ms=3_000)
+    await until(lambda: world.committed())
+    assert world.committed() == {ORDERS[0]: begun[-1].first}
+    assert len(app.sent("offset_commit")) == 1
+    await until(lambda: len(begun) == 6)
+    await app.stop()
+    assert world.committed() == {ORDERS[0]: begun[-1].next_offset}
+
+
+@simulated(topics={"orders": 1})
+async def test_auto_commit_does_not_commit_a_batch_whose_work_was_cut_off(world):
+    world.produce(10)
+    begun = []
+
+    async def work(generation, partition):
+        async for batch in generation.records(partition):
+            begun.append(batch)
+            await asyncio.sleep(FOREVER)
+
+    app = App(world, work, enable_auto_commit=True, drain_timeout_ms=1_000)
+    await until(lambda: begun)
+    await app.stop()
+    assert world.committed() == {}

@@ -7,6 +7,7 @@ import pytest
 
 from client.group.simulated import FOREVER, App, simulated, until
 from kohort.client.membership.events import End
+from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -170,7 +171,7 @@ async def test_another_function_is_started_beside_the_one_that_runs_on(world):
     async def body(generation):
         if generation.id > 1:
             for partition in generation.assignment:
-                generation.start(other, partition)
+                generation.start(other, partition, name="other")
 
     first = App(world, one, body, **COOPERATIVE)
     await first.assigned(4)
@@ -183,24 +184,58 @@ async def test_another_function_is_started_beside_the_one_that_runs_on(world):
 
 
 @simulated()
-async def test_the_same_function_twice_in_one_generation_is_two_tasks(world):
+async def test_a_second_task_of_a_partition_needs_a_name(world):
     began = []
 
-    async def work(generation, partition):
+    async def work(generation, partition, **kwargs):
+        began.append(kwargs)
+        await generation.ending()
+
+    async with world.member(**COOPERATIVE) as group, await group.next() as generation:
+        generation.start(work, ORDERS[0], name="second", number=2)
+        generation.start(work, ORDERS[0], number=1)
+        with pytest.raises(KohortError, match=r"orders-0 has a task already.*name=\.\.\."):
+            generation.start(work, ORDERS[0])
+        with pytest.raises(KohortError, match="has a task called 'second' already"):
+            generation.start(work, ORDERS[0], name="second")
+        await asyncio.sleep(1)
+        group.stop()
+    assert began == [{"number": 2}, {"number": 1}]
+
+
+@simulated()
+async def test_a_lambda_of_a_kept_partition_is_not_started_again(world):
+    began = []
+
+    async def work(generation, partition, number):
         began.append(partition)
         await generation.ending()
 
     async def body(generation):
         for partition in generation.assignment:
-            generation.start(work, partition)
+            generation.start(lambda *args: work(*args, 1), partition, name="own")
 
-    first = App(world, work, body, **COOPERATIVE)
+    first = App(world, body=body, **COOPERATIVE)
     await first.assigned(4)
-    await until(lambda: len(began) == 8)
     second = App(world, **COOPERATIVE)
     await until(lambda: len(first.assignment) == 2 and len(second.assignment) == 2)
-    assert len(began) == 8
+    assert sorted(began) == ORDERS
     await stop(first, second)
+
+
+@simulated()
+async def test_a_second_reader_of_a_partition_is_an_error(world):
+    async def read(generation, partition):
+        async for _ in generation.records(partition):
+            pass
+
+    async def body(generation):
+        generation.start(read, ORDERS[0], name="another")
+
+    app = App(world, read, body, **COOPERATIVE)
+    with pytest.raises(ExceptionGroup) as raised:
+        await app.task
+    assert "orders-0 is read by the task" in str(raised.value.exceptions[0])
 
 
 @simulated()

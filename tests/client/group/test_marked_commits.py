@@ -35,7 +35,8 @@ class Setting:
         self.committer = Committer()
         self.marked = MarkedCommits(self.committer)
         self.one, self.other = (
-            OwnedPartition(TopicPartition("orders", index), lambda _: None) for index in range(2)
+            OwnedPartition(TopicPartition("orders", index), lambda _: None, lambda: None)
+            for index in range(2)
         )
 
     def refusal(self):

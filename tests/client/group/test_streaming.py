@@ -30,8 +30,8 @@ class OneByOne:
 
 async def test_a_wait_that_is_cancelled_takes_no_batch_along():
     fetcher = OneByOne()
-    owned = OwnedPartition(TP, lambda _: None)
-    waiting = asyncio.ensure_future(anext(stream(fetcher, owned, lambda *_: None)))
+    owned = OwnedPartition(TP, lambda _: None, lambda: None)
+    waiting = asyncio.ensure_future(anext(stream(fetcher, owned, lambda *_: None, lambda _: None)))
     await asyncio.sleep(0.01)
     fetcher.is_there.set()
     for _ in range(3):
@@ -39,5 +39,5 @@ async def test_a_wait_that_is_cancelled_takes_no_batch_along():
         if waiting.cancel():
             break
     await asyncio.gather(waiting, return_exceptions=True)
-    batch = await anext(stream(fetcher, owned, lambda *_: None))
+    batch = await anext(stream(fetcher, owned, lambda *_: None, lambda _: None))
     assert batch.next_offset == 1

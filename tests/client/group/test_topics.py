@@ -9,7 +9,7 @@ from kohort.client.cluster.metadata import Metadata, PartitionMetadata, TopicMet
 from kohort.client.errors import TopicRecreatedError
 from kohort.client.group.topic_watch import TopicWatch
 from kohort.client.membership.events import End
-from kohort.errors import ErrorCode
+from kohort.errors import ConfigError, ErrorCode
 from kohort.types import TopicPartition
 
 COOPERATIVE = {"assignors": ["cooperative-sticky"]}
@@ -132,6 +132,23 @@ async def test_a_cluster_that_does_not_answer_is_no_change(world):
         event.what == "topics" and "could not be looked at" in event.detail for event in events
     )
     await app.stop()
+
+
+@pytest.mark.parametrize("options", [{}, COOPERATIVE], ids=["eager", "cooperative"])
+@simulated(topics={"orders": 2, "returns": 4})
+async def test_a_subscription_changes_at_run_time(world, options):
+    app = App(world, topics=["orders"], **options)
+    other = App(world, topics=["returns"], **options)
+    await until(lambda: (len(app.assignment), len(other.assignment)) == (2, 4))
+    app.group.subscribe(["orders", "returns"])
+    await until(lambda: len(app.assignment) > 2 and len(app.assignment + other.assignment) == 6)
+    assert set(app.generation.kept) == set(app.generations[0].assignment if options else ())
+    app.group.subscribe(["returns"])
+    await until(lambda: len(app.assignment) == len(other.assignment) == 2)
+    assert {tp.topic for tp in (*app.assignment, *other.assignment)} == {"returns"}
+    with pytest.raises(ConfigError, match="list of names"):
+        app.group.subscribe("orders")
+    await asyncio.gather(app.stop(), other.stop())
 
 
 # --- what is compared ---

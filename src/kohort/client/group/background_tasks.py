@@ -39,8 +39,8 @@ def start_background_tasks(run: SupervisedMember) -> None:
             _every(config.partition_watch_interval_ms, lambda: check_topics(run)),
             "watches topics",
         )
-    if config.commit_interval_ms:
-        run.spawn(_every(config.commit_interval_ms, lambda: _commit_marked(run)), "commits")
+    if interval_ms := config.marked_commit_interval_ms:
+        run.spawn(_every(interval_ms, lambda: _commit_marked(run)), "commits")
     if config.max_poll_interval_ms is not None:
         limit_ms = config.max_poll_interval_ms
         run.spawn(

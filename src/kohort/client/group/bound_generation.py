@@ -4,10 +4,7 @@ It always stands for the generation that has the partition now, and ends when th
 revoked or lost. Under cooperative rebalancing that is longer than one generation.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-from kohort.client.group.generation import Args, Generation, Workplace
+from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import Grant
 from kohort.types import TopicPartition
@@ -34,10 +31,8 @@ class BoundGeneration(Generation):
     def _ending(self) -> Ending:
         return self._bound.ending
 
-    def start(
-        self, work: Callable[[Generation, *Args], Coroutine[Any, Any, object]], *args: *Args
-    ) -> None:
-        self._present.start(work, *args)
+    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
+        self._present.start(work, *args, name=name, **kwargs)
 
     def _owned(self, partition: TopicPartition) -> OwnedPartition:
         if partition == self._bound.partition:

@@ -16,10 +16,10 @@ to end (`generation.end`, `await generation.ending()`):
   at once.
 
 A task that is started with a partition is bound to it. Under cooperative rebalancing a partition
-that stays is not interrupted. Its tasks run on into the next generation, where starting the same
-function with the same arguments starts nothing. The generation that such a task was given always
-stands for the present one: its `id` moves on, and it ends when the partition is taken away. So the
-loop above is right for eager and for cooperative members.
+that stays is not interrupted. Its tasks run on into the next generation, where starting the
+partition's task again (or the one of the same name) starts nothing. The generation that such a
+task was given always stands for the present one: its `id` moves on, and it ends when the partition
+is taken away. So the loop above is right for eager and for cooperative members.
 
 An exception in a task, or in the body, ends the generation: the other tasks are cancelled, and the
 exception leaves `async with` (of tasks as an ExceptionGroup, like asyncio.TaskGroup). The member
@@ -28,7 +28,7 @@ stays in the group for its session until the next generation is requested, or th
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVarTuple
+from typing import Any, Concatenate, Protocol, TypeAlias, TypeVarTuple
 
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.owned_partition import Ending, OwnedPartition
@@ -38,6 +38,8 @@ from kohort.types import TopicPartition
 
 Args = TypeVarTuple("Args")
 """Types of the arguments of a task, besides the generation."""
+BoundWork: TypeAlias = Callable[Concatenate["Generation", ...], Coroutine[Any, Any, object]]
+"""Work of a generation: its arguments follow the generation."""
 
 
 class Workplace(Protocol):
@@ -63,6 +65,10 @@ class Workplace(Protocol):
         ...
 
     def task_failed(self, error: BaseException) -> None: ...
+
+    def task_returned(self) -> None:
+        """A task returned, or the body was left: tell it if partitions stay without work."""
+        ...
 
 
 class Generation(ABC):
@@ -153,21 +159,20 @@ class Generation(ABC):
     # --- work ---
 
     @abstractmethod
-    def start(
-        self, work: Callable[["Generation", *Args], Coroutine[Any, Any, object]], *args: *Args
-    ) -> None:
-        """Run `work(generation, *args)` as a task of this generation.
+    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
+        """Run `work(generation, *args, **kwargs)` as a task of this generation.
 
         If the first of `args` is a partition, the task is bound to it: it ends with the partition,
-        and a kept partition's task runs on instead of being started again. A generation that has
-        ended starts nothing. Raises KohortError outside `async with`.
+        and a kept partition's task runs on instead of being started again, whatever its function
+        and arguments. A partition has one task of each `name`. A generation that has ended starts
+        nothing. Raises KohortError outside `async with`, and for a second task of that name.
         """
 
     def records(self, partition: TopicPartition) -> AsyncIterator[Batch]:
         """The partition's batches from its start offset, until it is revoked, lost or closed.
 
         The fetcher reads ahead within its limits, so a slow consumer is not flooded. Errors of the
-        partition are raised here.
+        partition are raised here, and KohortError if another task reads the partition.
         """
         return self._workplace.stream(self._owned(partition))
 

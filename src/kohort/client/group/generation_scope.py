@@ -6,13 +6,13 @@ end of the generation; an error in the body ends the generation at once.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from kohort.client.group.bound_generation import BoundGeneration
-from kohort.client.group.generation import Args, Generation, Workplace
+from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
@@ -33,10 +33,11 @@ class GenerationScope(Generation):
         self._granted = grant
         self._owned_partitions = dict(owned_partitions)
         self._own_ending = Ending()
-        self._tasks = Tasks(workplace.task_failed)
+        self._tasks = Tasks(workplace.task_failed, workplace.task_returned)
         self._parent: asyncio.Task[object] | None = None
         self._body_left = asyncio.Event()
         self._cancelled_body = False
+        self._told_idle = False
 
     def __repr__(self) -> str:
         end = f" {self.end.value}" if self.end else ""
@@ -53,23 +54,29 @@ class GenerationScope(Generation):
     def _ending(self) -> Ending:
         return self._own_ending
 
-    def start(
-        self, work: Callable[[Generation, *Args], Coroutine[Any, Any, object]], *args: *Args
-    ) -> None:
+    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
         if self._parent is None:
             raise KohortError(
                 "enter the generation before starting tasks in it: async with generation"
             )
-        name = f"{self._workplace.name} {getattr(work, '__qualname__', work)}{args}"
+        title = f"{self._workplace.name} {name or getattr(work, '__qualname__', work)}{args}"
         if not args or not isinstance(args[0], TopicPartition):
             if self._own_ending.end is None:
-                self._tasks.start(work, self, args, name)
+                self._tasks.start(work(self, *args, **kwargs), name, title)
             return
         owned = self._owned(args[0])
-        if (work, args) in owned.adoptable:
-            owned.adoptable.remove((work, args))
+        runs = name in owned.tasks.working()
+        if runs and name in owned.adoptable:
+            owned.adoptable.remove(name)
+        elif runs:
+            raise KohortError(
+                f"{owned.partition} has a task{f' called {name!r}' if name else ''} already: start "
+                "one task for each partition, or give a further one a name of its own: "
+                "generation.start(work, partition, name=...)"
+            )
         elif owned.ending.end is None:
-            owned.tasks.start(work, BoundGeneration(self._workplace, owned), args, name)
+            bound = BoundGeneration(self._workplace, owned)
+            owned.tasks.start(work(bound, *args, **kwargs), name, title)
 
     def _owned(self, partition: TopicPartition) -> OwnedPartition:
         owned = self._owned_partitions.get(partition)
@@ -94,6 +101,19 @@ class GenerationScope(Generation):
         self._own_ending.begin(end, cause)
         if end is End.LOST:
             self._tasks.cancel()
+
+    def idle(self) -> list[TopicPartition]:
+        """Partitions that no task works on after the body was left; told once, then empty."""
+        unsure = not self._body_left.is_set() or len(self._tasks) > 0
+        if unsure or self._told_idle or self._own_ending.end is not None:
+            return []
+        found = [
+            each
+            for each, owned in self._owned_partitions.items()
+            if not len(owned.tasks) and owned.ending.end is None
+        ]
+        self._told_idle = bool(found)
+        return found
 
     def finish(self) -> None:
         """Let the scope be left: everything in it has ended."""
@@ -128,6 +148,7 @@ class GenerationScope(Generation):
         ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
         if error is not None and not ours:
             self._workplace.abort(f"the application raised {error!r}")
+        self._workplace.task_returned()
         cancelled = await self._until_over()
         errors = self._workplace.take_errors()
         if error is not None and not ours:

@@ -3,11 +3,10 @@
 import asyncio
 from typing import Protocol
 
-from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_EPOCH
-from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
+from kohort.client.group.patience import patiently, shortened
 from kohort.client.group.start_offsets import ListOffsets, find_start_offsets
 from kohort.client.membership import Grant
 
@@ -27,6 +26,8 @@ class GenerationSetup:
         self._run = run
         self._list_offsets = list_offsets
         self._task: asyncio.Task[None] | None = None
+        self._missing: frozenset[str] = frozenset()
+        """Topics that were told to be missing."""
 
     def begin(self, generation: GenerationScope, grant: Grant) -> None:
         """Start the setup of `generation`; `on_set_up` is called at its end."""
@@ -43,15 +44,16 @@ class GenerationSetup:
 
     async def _set_up(self, generation: GenerationScope, grant: Grant) -> None:
         run = self._run
-        await self._remember_topics(grant)
-        await retrying(
+        await patiently(
+            run, lambda: self._remember_topics(grant), what=f"metadata of group {run.name}"
+        )
+        self._tell_missing()
+        await patiently(
+            run,
             self._find_start_offsets,
             what=f"start offsets of generation {grant.generation} of group {run.name}",
-            timeout_ms=run.config.retry_timeout_ms,
-            backoff=run.cluster.backoff(),
             advice="check that the partitions have leaders; a partition in an open transaction "
             "waits for its end",
-            retriable=_is_retriable,
         )
         for owned in run.owned_partitions.values():
             if owned.start is not None and owned.ending.end is None and not owned.is_fetched:
@@ -73,14 +75,21 @@ class GenerationSetup:
             return
         run.watch.remember(await run.cluster.metadata(sorted(topics)), topics, run.fetched())
 
+    def _tell_missing(self) -> None:
+        """Tell which subscribed topics do not exist, once for each."""
+        run = self._run
+        missing = frozenset(each for each in run.subscription.topics if not run.watch.counts[each])
+        new, self._missing = missing - self._missing, missing
+        if new:
+            run.tell(
+                "missing",
+                f"no such topic: {shortened(new)}. Check the name, or create it: it is read as "
+                "soon as it exists (partition_watch_interval_ms)",
+            )
+
     async def _find_start_offsets(self) -> None:
         run = self._run
         without_end = [owned for owned in run.owned_partitions.values() if owned.ending.end is None]
         await find_start_offsets(
             run.cluster, run.config, without_end, run.watch.ids, self._list_offsets
         )
-
-
-def _is_retriable(error: BaseException) -> bool:
-    """Whether to try again, even if a topic seems deleted: the topic check finds that out."""
-    return is_retriable(error) or isinstance(error, GaveUpError)

@@ -21,7 +21,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from random import Random
 from typing import Any, Final, Self, Unpack
 
@@ -149,6 +149,18 @@ class ConsumerGroup:
         `async for` ends after that.
         """
         self._running.leave(reason)
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Subscribe to exactly these topics from now on: the group rebalances.
+
+        Under cooperative rebalancing the partitions of topics that stay are not interrupted. Raises
+        ConfigError for what are no names, and for a group with a pattern.
+        """
+        if self.config.pattern is not None:
+            raise ConfigError("subscribe: the group has a pattern, which decides on its topics")
+        wanted = tuple(dict.fromkeys(_validated(topics)))
+        replace(self.config, topics=wanted)
+        self._running.subscribe(wanted)
 
     # --- generations ---
 

@@ -41,24 +41,30 @@ class Ending:
 
 
 class Tasks:
-    """Tasks that end together. An error of a task goes to `on_error`, once."""
+    """Tasks that end together, by names that need not differ.
 
-    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
-        self._tasks: dict[asyncio.Task[object], tuple[Work, tuple[object, ...]]] = {}
+    An error of a task goes to `on_error`, once. `on_return` is called when one returned.
+    """
+
+    def __init__(
+        self, on_error: Callable[[BaseException], None], on_return: Callable[[], None]
+    ) -> None:
+        self._tasks: dict[asyncio.Task[object], str] = {}
         self._on_error = on_error
+        self._on_return = on_return
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, work: Work, first: object, args: tuple[object, ...], name: str) -> None:
-        """Run `work(first, *args)` as a task."""
-        task = asyncio.get_running_loop().create_task(work(first, *args), name=name)
-        self._tasks[task] = (work, args)
+    def start(self, work: Coroutine[Any, Any, object], name: str, title: str) -> None:
+        """Run `work` as a task called `name`; `title` is the name that asyncio shows."""
+        task = asyncio.get_running_loop().create_task(work, name=title)
+        self._tasks[task] = name
         task.add_done_callback(self._done)
 
-    def working(self) -> list[tuple[Work, tuple[object, ...]]]:
-        """Functions and arguments of the tasks that run."""
-        return list(self._tasks.values())
+    def working(self) -> set[str]:
+        """Names of the tasks that run."""
+        return set(self._tasks.values())
 
     def stacks(self) -> list[str]:
         """Where each task is, as FILE:LINE in FUNCTION."""
@@ -83,19 +89,26 @@ class Tasks:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_error(error)
+        elif not task.cancelled():
+            self._on_return()
 
 
 class OwnedPartition:
     """One partition of this member."""
 
     def __init__(
-        self, partition: TopicPartition, on_error: Callable[[BaseException], None]
+        self,
+        partition: TopicPartition,
+        on_error: Callable[[BaseException], None],
+        on_return: Callable[[], None],
     ) -> None:
         self.partition = partition
         self.ending = Ending()
-        self.tasks = Tasks(on_error)
-        self.adoptable: list[tuple[Work, tuple[object, ...]]] = []
+        self.tasks = Tasks(on_error, on_return)
+        self.adoptable: set[str] = set()
         """Tasks that run on from the generation before; starting one again starts nothing."""
+        self.reader: tuple[asyncio.Task[Any] | None, object] = (None, None)
+        """The task that reads the partition, and its stream."""
         self.committed: OffsetAndMetadata | None = None
         """Committed offset when this member got the partition."""
         self.start: int | None = None

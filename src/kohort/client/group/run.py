@@ -21,6 +21,7 @@ from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
+from kohort.client.group.patience import patiently, shortened
 from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import stream
 from kohort.client.group.subscription import MemberSubscription
@@ -45,7 +46,12 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.client.group")
 
-_LOUD = frozenset({"lost", "heartbeat failed", "retry", "waiting", "commit failed", "stuck"})
+_LOUD = frozenset(
+    {
+        *("lost", "heartbeat failed", "retry", "waiting", "commit failed", "stuck"),
+        *("unavailable", "missing", "idle"),
+    }
+)
 
 
 class GroupRun:
@@ -100,6 +106,7 @@ class GroupRun:
         self._handed: GenerationScope | None = None
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._assigning: asyncio.Task[None] | None = None
 
     # --- for ConsumerGroup ---
 
@@ -125,6 +132,11 @@ class GroupRun:
             self.member.tell(self.membership.join)
             self._changed.clear()
             await self._changed.wait()
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Subscribe to exactly these topics, and join again."""
+        self.subscription.topics = topics
+        self.member.tell(self.membership.rejoin, "the subscription changed")
 
     def leave(self, reason: str) -> None:
         """Begin to drain, commit and leave; does not wait."""
@@ -196,11 +208,19 @@ class GroupRun:
     # --- decisions of the membership ---
 
     def on_assign(self, assign: Assign) -> None:
-        self.spawn(self._assign(assign), f"assigns generation {assign.generation}")
+        if self._assigning is not None:
+            self._assigning.cancel()
+        self._assigning = self.spawn(
+            self._assign(assign), f"assigns generation {assign.generation}"
+        )
 
     async def _assign(self, assign: Assign) -> None:
         try:
-            assignments = await assignment_for(self, assign)
+            assignments = await patiently(
+                self,
+                lambda: assignment_for(self, assign),
+                what=f"metadata for the assignment of generation {assign.generation}",
+            )
         except Exception as error:
             failure = GroupError(
                 f"the assignment of generation {assign.generation} could not be made: {error!r}"
@@ -215,7 +235,9 @@ class GroupRun:
         self.rebalances += 1
         self.subscription.on_assignment(grant)
         for partition in grant.added:
-            self.owned_partitions[partition] = OwnedPartition(partition, self.task_failed)
+            self.owned_partitions[partition] = OwnedPartition(
+                partition, self.task_failed, self.task_returned
+            )
         generation = GenerationScope(
             self, grant, {each: self.owned_partitions[each] for each in grant.assignment}
         )
@@ -279,7 +301,14 @@ class GroupRun:
     # --- for generations ---
 
     def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
-        return stream(self.fetcher, owned, self._gone)
+        return stream(self.fetcher, owned, self._gone, self._passed)
+
+    def _passed(self, owned: OwnedPartition) -> None:
+        """The application asked for what follows the batch: with auto-commit it is committed."""
+        if self.config.enable_auto_commit and owned.ending.commits:
+            position = self.fetcher.position(owned.partition)
+            if position is not None:
+                self.marked.mark({owned: owned.offset(position)})
 
     def _gone(self, owned: OwnedPartition, error: KohortError) -> None:
         """The fetcher found before the topic check that the topic was deleted or recreated."""
@@ -308,6 +337,16 @@ class GroupRun:
         self._errors.append(error)
         self.abort(f"a task failed: {error!r}")
         self._changed.set()
+
+    def task_returned(self) -> None:
+        idle = [] if self._handed is None or self._errors else self._handed.idle()
+        if idle:
+            self.tell(
+                "idle",
+                f"nothing works on {shortened(map(str, idle))}, which this member keeps until the "
+                "generation ends: a worker goes on until generation.records ends; to finish, also "
+                "by break or return, call group.stop() before",
+            )
 
     def _fenced(self, generation: int, code: ErrorCode) -> None:
         self.member.tell(self.membership.fenced, generation, code)

@@ -14,14 +14,22 @@ WAIT_MS: Final = 1_000
 """Time limit of one wait for the fetcher."""
 
 
-async def stream(fetcher: Fetcher, owned: OwnedPartition, on_gone: OnGone) -> AsyncIterator[Batch]:
+async def stream(
+    fetcher: Fetcher,
+    owned: OwnedPartition,
+    on_gone: OnGone,
+    on_passed: Callable[[OwnedPartition], None],
+) -> AsyncIterator[Batch]:
     """Batches until the partition begins to end; those fetched ahead are left to its next owner.
 
-    While a batch is in work, `owned.busy_since` is set. Raises the fetcher's errors. An error that
-    says that the topic is gone goes to `on_gone` instead, and ends the stream.
+    While a batch is in work, `owned.busy_since` is set; `on_passed` is called when the next one is
+    requested. Raises the fetcher's errors, and KohortError if another task reads the partition. An
+    error that says that the topic is gone goes to `on_gone` instead, and ends the stream.
     """
     loop = asyncio.get_running_loop()
+    _validate_only_reader(owned)
     began = loop.create_task(owned.ending.began.wait())
+    owned.reader = asyncio.current_task(), began
     try:
         while owned.ending.end is None:
             try:
@@ -39,9 +47,21 @@ async def stream(fetcher: Fetcher, owned: OwnedPartition, on_gone: OnGone) -> As
             owned.busy_with = f"the batch before offset {batch.next_offset}"
             yield batch
             owned.busy_since = None
+            on_passed(owned)
     finally:
-        owned.busy_since = None
+        # A stream that was left by `break` ends later than the next one of its task begins.
+        if owned.reader[1] is began:
+            owned.reader, owned.busy_since = (None, None), None
         began.cancel()
+
+
+def _validate_only_reader(owned: OwnedPartition) -> None:
+    reader, _ = owned.reader
+    if reader is not None and reader is not asyncio.current_task() and not reader.done():
+        raise KohortError(
+            f"{owned.partition} is read by the task {reader.get_name()!r} already: each batch goes "
+            "to one reader only. Read it in one task, and pass on what others need"
+        )
 
 
 def _is_gone(error: TopicRecreatedError | GaveUpError | KafkaError) -> bool:

@@ -66,3 +66,5 @@ def group_rebalances(member: MembershipState, now: int) -> None:
     is_news = member.rejoin_because is None and member.leaving_because is None
     if member.phase is Phase.STABLE and member.running and is_news:
         rebalance(member, "the group rebalances", now)
+    elif member.phase is Phase.STABLE and member.rejoin_because is not None:
+        member.retry_at = None  # a pause after a failure must not hold up the others

@@ -122,6 +122,7 @@ def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
     member.phase = Phase.STABLE
     member.session.synced(member.sync_sent, now)
     member.tries.succeeded()
+    member.has_joined = True
     if member.leaving_because is not None:
         return  # the sync was only needed so that the last commits are accepted
     if not member.wanted:
@@ -130,7 +131,7 @@ def _synced(member: MembershipState, assignment: bytes, now: int) -> None:
         member.want_join("what was lost while joining is drained")
         return  # the partition may be in the assignment again while its old task still runs
     grant = _granted(member, decoded)
-    member.held, member.running = grant.assignment, True
+    member.held, member.running, member.started_at = grant.assignment, True, now
     member.actions.append(Start(grant))
     if grant.revoked:
         member.end(End.REVOKED, grant.revoked, member.drain_ms(now), "assigned to others")
@@ -181,9 +182,12 @@ def _refused(member: MembershipState, error: ErrorCode, asked: str, now: int) ->
 def _retry(member: MembershipState, error: str, now: int) -> None:
     """Join again after a pause, or give up after `retry_timeout_ms` of failures."""
     lasting = member.tries.failed(now)
-    if lasting >= member.config.retry_timeout_ms:
-        fail(member, _gave_up(member, error, lasting))
-        return
+    if lasting >= member.config.retry_timeout_ms * (member.tries.told + 1):
+        if not member.has_joined:
+            fail(member, CoordinatorUnavailableError(_unavailable(member, error, lasting)))
+            return
+        member.tries.told += 1
+        member.tell("unavailable", f"{_unavailable(member, error, lasting)}; it goes on trying")
     member.phase = Phase.OUT
     member.want_join(error)
     if member.rejoin_because is not None:
@@ -192,8 +196,8 @@ def _retry(member: MembershipState, error: str, now: int) -> None:
         member.retry_at = now + pause
 
 
-def _gave_up(member: MembershipState, error: str, lasting: int) -> CoordinatorUnavailableError:
-    return CoordinatorUnavailableError(
+def _unavailable(member: MembershipState, error: str, lasting: int) -> str:
+    return (
         f"group {member.config.group_id} could not be joined: {member.tries.failures} "
         f"tries in {lasting} ms, "
         f"the last one: {error}. Check that the brokers run and are reachable under the "

@@ -18,7 +18,8 @@ The rules, each of which some client gets wrong:
   the member (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION), or may have: there was no heartbeat response
   for a session timeout.
 - A retriable error (a broker restarts, a coordinator moves or loads) ends nothing. Heartbeats are
-  retried until the session ends, joins until `retry_timeout_ms` is over.
+  retried until the session ends, joins for ever: only the first one until `retry_timeout_ms` is
+  over.
 - The member joins only after revoked partitions are drained: no partition ever has two owners.
 - Cooperative members (KIP-429) join with the partitions that they own, and keep working on them.
   Partitions missing in the next assignment are drained then; a further join frees them for others.
@@ -69,6 +70,8 @@ from kohort.types import TopicPartition
 
 Actions: TypeAlias = tuple[Action, ...]
 
+ABORT_COUNTS_AS = 3
+"""Failed requests that one failure of the application counts as, in the pause that follows."""
 BLOCKED_MS = 1_000
 """Lateness of a tick from which the message about it says that the event loop was blocked."""
 
@@ -97,6 +100,13 @@ class Membership(MembershipState):
         if not self.wanted and self.leaving_because is None:
             self.wanted = True
             self.want_join(reason)
+            if now < self.out_until:
+                self.retry_at = self.out_until
+                self.tell(
+                    "retry",
+                    f"the application failed {self.aborts.failures} times; the member joins again "
+                    f"in {self.out_until - now} ms",
+                )
         return self._settled(now)
 
     def rejoin(self, now: int, reason: str) -> Actions:
@@ -122,8 +132,15 @@ class Membership(MembershipState):
         return self._settled(now)
 
     def abort(self, now: int, cause: str) -> Actions:
-        """The application failed: cancel all tasks, and stay out of the group until `join`."""
+        """The application failed: cancel all tasks, and stay out of the group until `join`.
+
+        Each join makes the others rebalance. So the pause before it grows with each failure.
+        """
         if self.has_generation:
+            if now - self.started_at >= self.config.session_timeout_ms:
+                self.aborts.succeeded()
+            self.aborts.failed(now)
+            self.out_until = now + self.backoff(self.aborts.failures + ABORT_COUNTS_AS - 1)
             self.end_all(End.CLOSED, 0, cause)
             self.wanted, self.rejoin_because = False, None
         return self._settled(now)

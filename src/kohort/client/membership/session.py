@@ -142,6 +142,8 @@ class Tries:
 
     def __init__(self) -> None:
         self.failures = 0
+        self.told = 0
+        """How often it was told that they last."""
         self._since: int | None = None
 
     def failed(self, now: int) -> int:
@@ -152,7 +154,7 @@ class Tries:
 
     def succeeded(self) -> None:
         """Forget the failures."""
-        self.failures, self._since = 0, None
+        self.failures, self.told, self._since = 0, 0, None
 
 
 def backoff_ms(failures: int, longest_ms: int, uniform: Uniform) -> int:

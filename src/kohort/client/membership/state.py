@@ -97,6 +97,13 @@ class MembershipState:
         self.awaited: int | None = None
         """Number of the JoinGroup, SyncGroup or LeaveGroup in flight."""
         self.tries = Tries()
+        self.has_joined = False
+        """Whether the member has ever been in a generation."""
+        self.aborts = Tries()
+        """Generations, one soon after the other, that the application failed in."""
+        self.started_at = 0
+        self.out_until = 0
+        """Until then a member whose application failed stays out of the group."""
         self.retry_at: int | None = None
         self.actions: list[Action] = []
         """Actions of the event that is being handled."""

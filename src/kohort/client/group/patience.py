@@ -1,0 +1,48 @@
+"""Attempts that go on while the brokers are away: an outage ends no membership."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from kohort.client.backoff import retrying
+from kohort.client.errors import GaveUpError, is_retriable
+from kohort.client.group.context import MemberContext
+
+T = TypeVar("T")
+
+SHOWN: Final = 5
+"""Most names in one message."""
+
+
+async def patiently(
+    run: MemberContext,
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    what: str,
+    advice: str = "check that the brokers are up and can be reached from here",
+) -> T:
+    """Attempt until one succeeds; told each `retry_timeout_ms`. Raises errors not retriable."""
+    backoff = run.cluster.backoff()
+    while True:
+        try:
+            return await retrying(
+                attempt,
+                what=what,
+                timeout_ms=run.config.retry_timeout_ms,
+                backoff=backoff,
+                advice=f"it goes on being tried; {advice}",
+                retriable=_is_retriable,
+            )
+        except GaveUpError as error:
+            run.tell("unavailable", str(error))
+
+
+def _is_retriable(error: BaseException) -> bool:
+    """Whether to try again, even if a topic seems deleted: the topic check finds that out."""
+    return is_retriable(error) or isinstance(error, GaveUpError)
+
+
+def shortened(names: Iterable[str]) -> str:
+    """The names, the first ones if there are many."""
+    found = sorted(names)
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more
