@@ -14,6 +14,8 @@ COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
+    "topics": "list, create, describe, alter and delete topics",
+    "configs": "describe and alter configs of topics, brokers and groups",
     "repair": "show what of a damaged log has to be cut off, and cut it; needs the server stopped",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",

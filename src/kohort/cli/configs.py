@@ -1,0 +1,143 @@
+"""Describe and alter configs of topics, brokers and groups, with the options of kafka-configs.
+
+`kohort configs --alter --topic orders --add-config retention.ms=1000` is
+`kohort configs alter --topic orders --add-config retention.ms=1000`.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kohort.cli import verbs
+from kohort.cli.client_options import run_with_admin
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, check_output, show
+from kohort.cli.verbs import Verb, add_verbs, pairs
+from kohort.client.admin import Admin, ConfigEntry, ConfigResource, ResourceType
+from kohort.errors import ConfigError, unless_error
+
+_FLAGS: Final[Mapping[str, ResourceType]] = {"topic": "topic", "broker": "broker", "group": "group"}
+_ENTITIES: Final[Mapping[str, ResourceType]] = {
+    "topics": "topic",
+    "brokers": "broker",
+    "groups": "group",
+    "broker-loggers": "broker-logger",
+    "client-metrics": "client-metrics",
+}
+_DEFAULTS: Final = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
+_COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
+
+
+def words(arguments: Sequence[str]) -> Sequence[str]:
+    """Turn a verb in the form of Kafka's tool into a subcommand."""
+    return verbs.words(arguments, VERBS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_verbs(parser, VERBS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    code: int = options.run(options)
+    return code
+
+
+def _add_resource(parser: argparse.ArgumentParser) -> None:
+    for flag in _FLAGS:
+        parser.add_argument(f"--{flag}", metavar=flag.upper(), help=f"the {flag}")
+    parser.add_argument("--entity-type", metavar="TYPE", help=" | ".join(_ENTITIES))
+    parser.add_argument("--entity-name", metavar="NAME", help="of that type")
+
+
+def _resource(options: argparse.Namespace) -> ConfigResource:
+    """Raises RefusedError."""
+    given = [
+        ConfigResource(kind, getattr(options, flag))
+        for flag, kind in _FLAGS.items()
+        if getattr(options, flag) is not None
+    ]
+    if options.entity_type is not None:
+        if options.entity_type not in _ENTITIES:
+            raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_ENTITIES)}")
+        given.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
+    if len(given) != 1:
+        raise RefusedError("say of what, by --topic, --broker, --group, or --entity-type")
+    return given[0]
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return "one of " + ", ".join(names)
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    _add_resource(parser)
+    parser.add_argument("--all", action="store_true", help="show defaults too")
+
+
+def _describe(options: argparse.Namespace) -> int:
+    resource = _resource(options)
+
+    async def work(admin: Admin) -> int:
+        found = unless_error((await admin.describe_configs([resource]))[resource])
+        shown = [
+            each for _, each in sorted(found.items()) if options.all or each.source not in _DEFAULTS
+        ]
+        rows = [(each.name, each.value, each.source) for each in shown]
+        show(options.output, Table(_COLUMNS, rows), list(map(_as_json, shown)))
+        return 0
+
+    return run_with_admin(options, work)
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+    }
+
+
+def _add_alter(parser: argparse.ArgumentParser) -> None:
+    _add_resource(parser)
+    add = parser.add_argument
+    add(
+        "--add-config",
+        metavar="NAME=VALUE,…",
+        action="append",
+        default=[],
+        help="configs to set; [a,b] is a list",
+    )
+    add(
+        "--delete-config",
+        metavar="NAME,…",
+        action="append",
+        default=[],
+        help="configs that get their defaults back",
+    )
+
+
+def _alter(options: argparse.Namespace) -> int:
+    resource = _resource(options)
+    try:
+        added = pairs("--add-config", options.add_config)
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+    deleted = [name.strip() for each in options.delete_config for name in each.split(",")]
+    if not added and not deleted:
+        raise RefusedError("say what to change, by --add-config or --delete-config")
+
+    async def work(admin: Admin) -> int:
+        await admin.alter_configs(resource, added, delete=deleted)
+        return 0
+
+    return run_with_admin(options, work)
+
+
+VERBS: Final = {
+    "describe": Verb("Show the configs that were set.", _add_describe, _describe),
+    "alter": Verb("Set configs, or give them their defaults back.", _add_alter, _alter),
+}

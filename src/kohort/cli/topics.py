@@ -1,0 +1,201 @@
+"""List, create, describe, alter and delete topics, with the options of kafka-topics.
+
+`kohort topics --create --topic orders` is `kohort topics create --topic orders`. Configs of a topic
+are altered by `kohort configs alter`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from typing import Final
+
+from kohort.cli import verbs
+from kohort.cli.client_options import run_with_admin
+from kohort.cli.exit_codes import FAILED
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, check_output, print_message, show
+from kohort.cli.verbs import Verb, add_verbs, pairs
+from kohort.client.admin import Admin
+from kohort.client.cluster import TopicMetadata
+from kohort.errors import ConfigError, ErrorCode, KafkaError
+
+
+def words(arguments: Sequence[str]) -> Sequence[str]:
+    """Turn a verb in the form of Kafka's tool into a subcommand."""
+    return verbs.words(arguments, VERBS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_verbs(parser, VERBS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_output(options)
+    code: int = options.run(options)
+    return code
+
+
+def _add_topic(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", metavar="TOPIC", required=True, help="the topic")
+
+
+def _add_count(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    parser.add_argument("--partitions", metavar="N", type=int, required=required, help="how many")
+
+
+# --- list
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--exclude-internal", action="store_true", help="leave out internal topics")
+
+
+def _list(options: argparse.Namespace) -> int:
+    async def work(admin: Admin) -> int:
+        found = (await admin.describe_topics()).values()
+        shown = sorted(
+            each.name
+            for each in found
+            if isinstance(each, TopicMetadata)
+            and not (options.exclude_internal and each.is_internal)
+        )
+        show(options.output, Table(("TOPIC",), [(name,) for name in shown]), shown)
+        return 0
+
+    return run_with_admin(options, work)
+
+
+# --- create, alter, delete
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    _add_topic(parser)
+    _add_count(parser)
+    add = parser.add_argument
+    add("--replication-factor", metavar="N", type=int, help="replicas (default: the broker's)")
+    add("--config", metavar="NAME=VALUE", action="append", default=[], help="repeatable")
+    add("--if-not-exists", action="store_true", help="do nothing if there is such a topic")
+
+
+def _create(options: argparse.Namespace) -> int:
+    try:
+        configs = pairs("--config", options.config)
+    except ConfigError as error:
+        raise RefusedError(str(error)) from error
+
+    async def change(admin: Admin) -> None:
+        await admin.create_topic(
+            options.topic,
+            partitions=-1 if options.partitions is None else options.partitions,
+            replication_factor=options.replication_factor or -1,
+            configs=configs,
+        )
+
+    accepted = ErrorCode.topic_already_exists if options.if_not_exists else None
+
+    async def work(admin: Admin) -> int:
+        try:
+            await change(admin)
+        except KafkaError as error:
+            if error.code is not accepted:
+                raise
+        return 0
+
+    return run_with_admin(options, work)
+
+
+def _add_alter(parser: argparse.ArgumentParser) -> None:
+    _add_topic(parser)
+    _add_count(parser, required=True)
+
+
+def _alter(options: argparse.Namespace) -> int:
+    async def work(admin: Admin) -> int:
+        await admin.create_partitions(options.topic, options.partitions)
+        return 0
+
+    return run_with_admin(options, work)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    _add_topic(parser)
+    parser.add_argument("--if-exists", action="store_true", help="do nothing without such a topic")
+
+
+def _delete(options: argparse.Namespace) -> int:
+    accepted = ErrorCode.unknown_topic_or_partition if options.if_exists else None
+
+    async def work(admin: Admin) -> int:
+        try:
+            await admin.delete_topic(options.topic)
+        except KafkaError as error:
+            if error.code is not accepted:
+                raise
+        return 0
+
+    return run_with_admin(options, work)
+
+
+# --- describe
+
+
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="repeatable (default: all topics)",
+    )
+
+
+def _describe(options: argparse.Namespace) -> int:
+    async def work(admin: Admin) -> int:
+        found = await admin.describe_topics(options.topic or None)
+        there = [each for _, each in sorted(found.items()) if isinstance(each, TopicMetadata)]
+        show(options.output, _table(there), [_as_json(each) for each in there])
+        missing = [each for each in found.values() if isinstance(each, KafkaError)]
+        for error in missing:
+            print_message(str(error))
+        return FAILED if missing else 0
+
+    return run_with_admin(options, work)
+
+
+def _table(topics: Sequence[TopicMetadata]) -> Table:
+    rows = [
+        (topic.name, each.index, each.leader, _numbers(each.replicas), _numbers(each.isr))
+        for topic in topics
+        for each in topic.partitions
+    ]
+    return Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
+
+
+def _numbers(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _as_json(topic: TopicMetadata) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "id": None if topic.id is None else str(topic.id),
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": each.index,
+                "leader": each.leader,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+            }
+            for each in topic.partitions
+        ],
+    }
+
+
+VERBS: Final = {
+    "list": Verb("List topics, by name.", _add_list, _list),
+    "create": Verb("Create a topic.", _add_create, _create),
+    "describe": Verb("Show partitions, leaders and replicas.", _add_describe, _describe),
+    "alter": Verb("Grow a topic to more partitions.", _add_alter, _alter),
+    "delete": Verb("Delete a topic and its records.", _add_delete, _delete),
+}

@@ -1,0 +1,76 @@
+"""`kohort topics` and `kohort configs` against `kohort serve`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.running import Run, runner
+from kohort.testing.server_process import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with ServerProcess("--memory", "--dev", log=log) as server:
+        yield server.address
+
+
+@pytest.fixture
+def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys, "-b", bootstrap)
+
+
+def test_topics_from_create_to_delete(run: Run) -> None:
+    created = ("topics", "create", "--topic", "orders", "--partitions", "2")
+    assert run(*created, "--config", "cleanup.policy=compact") == (0, "", "")
+    again = run(*created)
+    assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
+    assert "TOPIC_ALREADY_EXISTS" in again.stderr
+    assert run(*created, "--if-not-exists").exit_code == 0
+    assert run("topics", "alter", "--topic", "orders", "--partitions", "3").exit_code == 0
+    assert {"TOPIC": "orders"} in run("topics", "--list").rows
+    described = run("topics", "--describe", "--topic", "orders")
+    assert [row["PARTITION"] for row in described.rows] == ["0", "1", "2"]
+    (as_json,) = run("topics", "describe", "--topic", "orders", "--output", "json").json
+    assert (as_json["topic"], len(as_json["partitions"])) == ("orders", 3)
+    assert run("topics", "delete", "--topic", "orders").exit_code == 0
+    gone = run("topics", "delete", "--topic", "orders")
+    assert (gone.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.stderr) == (1, True)
+    assert run("topics", "delete", "--topic", "orders", "--if-exists").exit_code == 0
+    assert run("topics", "describe", "--topic", "orders").exit_code == 1
+
+
+def test_configs_are_altered_and_described(run: Run) -> None:
+    run("topics", "create", "--topic", "configured")
+    alter = ("configs", "alter", "--topic", "configured")
+    assert run(*alter, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]") == (
+        0,
+        "",
+        "",
+    )
+    describe = ("configs", "--describe", "--entity-type", "topics", "--entity-name", "configured")
+    assert [(row["CONFIG"], row["VALUE"]) for row in run(*describe).rows] == [
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", "5"),
+    ]
+    assert run(*alter, "--delete-config", "retention.ms,cleanup.policy").exit_code == 0
+    assert run(*describe, "--output", "json").json == []
+    every = run(*describe, "--all", "--output", "json").json
+    assert {"retention.ms": False} in [{each["name"]: each["read_only"]} for each in every]
+    refused = run(*alter, "--add-config", "retention.ms=soon")
+    assert (refused.exit_code, "INVALID_CONFIG" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("topics", "create"), "the following arguments are required: --topic"),
+        (("topics", "create", "--topic", "t", "--config", "a"), "--config a: is not NAME=VALUE"),
+        (("configs", "describe"), "say of what"),
+        (("configs", "describe", "--entity-type", "users"), "--entity-type users: is not one of"),
+        (("configs", "alter", "--topic", "t"), "say what to change"),
+    ],
+)
+def test_wrong_options_are_refused(run: Run, words: tuple[str, ...], told: str) -> None:
+    outcome = run(*words)
+    assert (outcome.exit_code, told in outcome.stderr) == (2, True), outcome
