@@ -180,6 +180,43 @@ async def test_a_signal_drains_commits_and_leaves(orders, number):
     await next_one.stop()
 
 
+async def test_a_signal_stops_all_groups_and_goes_on_to_the_handler_before(orders):
+    told = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        mine = signal.getsignal(signal.SIGTERM)
+
+        async def work(generation, partition):
+            await generation.ending()
+
+        async with (
+            ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address)) as one,
+            ConsumerGroup("h", topics=["orders"], bootstrap=str(orders.address)) as other,
+        ):
+            both = asyncio.gather(one.run_until_signal(work), other.run_until_signal(work))
+            await until(lambda: one.generation_id > 0 and other.generation_id > 0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            async with asyncio.timeout(20):
+                await both
+            assert told == [signal.SIGTERM]
+            assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+async def test_groups_that_are_closed_leave_the_handlers_as_they_were(orders):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    one = ConsumerGroup("g", topics=["orders"], bootstrap=str(orders.address))
+    other = ConsumerGroup("h", topics=["orders"], bootstrap=str(orders.address))
+    async with one:
+        async with other:
+            one.stop_on()
+            other.stop_on()
+            await one.close()
+            assert signal.getsignal(signal.SIGTERM) is not before[0]
+        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
 async def test_dead_letters_tell_where_they_are_from(orders):
     orders.topics.create("orders.dead", 1)
     await produce(str(orders.address), 20)

@@ -17,7 +17,6 @@ blocking work belongs into `asyncio.to_thread`. An error that ends the membershi
 by `async for` (`GroupError`). The life of a generation is in `kohort.client.group.generation`.
 """
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -32,6 +31,7 @@ from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.run import GroupRun
+from kohort.client.group.signals import listen
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
@@ -204,21 +204,12 @@ class ConsumerGroup:
                     generation.start(work, partition, *args)
 
     def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
-        """Call `stop` at the first of these signals, until the group is closed."""
-        loop = asyncio.get_running_loop()
-        caught = tuple(signals)
+        """Call `stop` at the first of these signals, until the group is closed.
 
-        def release() -> None:
-            for each in caught:
-                loop.remove_signal_handler(each)
-
-        def stop(number: signal.Signals) -> None:
-            release()
-            self.stop(number.name)
-
-        for each in caught:
-            loop.add_signal_handler(each, stop, each)
-        self._opened.callback(release)
+        Handlers that were there before are called as well, and put back. Raises ValueError outside
+        of the main thread.
+        """
+        self._opened.callback(listen(signals, lambda number: self.stop(number.name)))
 
     # --- state ---
 

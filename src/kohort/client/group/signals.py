@@ -1,0 +1,74 @@
+"""Signals that stop groups: every group of the process, and handlers that were there before.
+
+One handler for each signal passes it on to all that listen, and then to the handler that it
+replaced: a web server's, or the application's. The first signal puts the earlier handlers back, and
+so does the last group that is closed. What only ends the process is not called: the default action
+of the signal, Python's KeyboardInterrupt, and the cancellation by `asyncio.run`.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import FrameType
+from typing import Any, Final
+
+_listeners: Final[dict[int, dict[object, Callable[[], None]]]] = {}
+"""By signal and token: what to call, from the signal handler."""
+_replaced: Final[dict[int, Any]] = {}
+"""The handlers that were there before."""
+
+
+def listen(
+    signals: Iterable[signal.Signals], stop: Callable[[signal.Signals], None]
+) -> Callable[[], None]:
+    """Call `stop(signal)` in this event loop at the first of the signals; returns how to end it.
+
+    Raises ValueError outside of the main thread.
+    """
+    loop, token, caught = asyncio.get_running_loop(), object(), tuple(signals)
+    for each in caught:
+        if each not in _listeners:
+            _replaced[each] = signal.signal(each, _handle)
+            _listeners[each] = {}
+        _listeners[each][token] = partial(_call, loop, stop, each)
+
+    def release() -> None:
+        for each in caught:
+            listening = _listeners.get(each, {})
+            if listening.pop(token, None) is not None and not listening:
+                _restore(each)
+
+    return release
+
+
+def _call(
+    loop: asyncio.AbstractEventLoop,
+    stop: Callable[[signal.Signals], None],
+    number: signal.Signals,
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop, number)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    before = _replaced.get(number)
+    listening = list(_listeners.get(number, {}).values())
+    _restore(number)
+    for each in listening:
+        each()
+    if callable(before) and not _only_ends_the_process(before):
+        before(number, frame)
+
+
+def _restore(number: int) -> None:
+    """Put the earlier handler back, unless another one has replaced ours."""
+    _listeners.pop(number, None)
+    before = _replaced.pop(number, signal.SIG_DFL)
+    if signal.getsignal(number) is _handle:
+        signal.signal(number, signal.SIG_DFL if before is None else before)
+
+
+def _only_ends_the_process(handler: Any) -> bool:
+    of_asyncio_run = getattr(getattr(handler, "func", None), "__module__", "") == "asyncio.runners"
+    return handler is signal.default_int_handler or of_asyncio_run
