@@ -2,7 +2,12 @@
 picture.
 """
 
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +20,14 @@ from kohort.demo.spark import continued
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(280)]
 
 
-def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def _spark() -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'kohort[spark]'")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17 or later on the PATH")
+
+
+def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> None:
     console = Console(width=120, record=True)
     with Server(("127.0.0.1", free_port("127.0.0.1")), tmp_path) as server:
         ends = loading.load(server.address, flights.read(flights.archive()), lambda _done: None)
@@ -31,3 +40,23 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
     assert members == []
     # hours with flights
     assert (tmp_path / "spark" / "delays.svg").read_text().count("<title>") == 19
+
+
+def test_ctrl_c_ends_it_with_one_word(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{free_port('127.0.0.1')}"
+    command = [sys.executable, "-u", "-m", "kohort.demo", "--data", str(tmp_path)]
+    demo = subprocess.Popen(
+        [*command, "--listen", listen, "--seconds", "6"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    with demo:
+        assert demo.stdout is not None
+        assert any(line.startswith("Spark:") for line in demo.stdout)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does
+        told = demo.stdout.read()
+    assert demo.returncode == 130
+    assert told.rstrip().endswith("Stopped.")
+    assert not {"Traceback", "ERROR"} & set(re.findall(r"\w+", told)), told

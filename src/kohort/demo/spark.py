@@ -1,6 +1,11 @@
 """The demo with Spark: two queries share the topic as one group, and count delays over the day."""
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = "flight-delays"
 DIRECTORY: Final = "spark"
+LOG: Final = "spark.log"
 PICTURE: Final = "delays.svg"
 SETTINGS: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 """The counts are small: fewer files, fewer tasks."""
@@ -32,15 +38,39 @@ TITLE: Final = "Departure delays over the day, New York City 2013, minutes on av
 def continued(server: Server, ends: Mapping[int, int], data: Path, console: Console) -> None:
     """The whole part; one line says why, if Spark cannot run here.
 
-    DemoError if the result is wrong.
+    DemoError if the result is wrong. Ctrl-C ends it by KeyboardInterrupt alone.
     """
     try:
         from kohort.spark.session import spark_session
 
-        with spark_session("kohort demo", settings=SETTINGS) as spark:
+        with ExitStack() as opened:
+            with standard_error_in(data / LOG):
+                spark = opened.enter_context(spark_session("kohort demo", settings=SETTINGS))
+            # PySpark's handler cancels jobs through the connection that it has just interrupted,
+            # and py4j logs the traceback of the interrupt.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            logging.disable()
+            opened.callback(logging.disable, logging.NOTSET)
             _perform(spark, server, ends, data / DIRECTORY, console)
     except (ConfigError, ImportError) as error:
         console.print(f"The part with Spark is left out: {escape(str(error))}")
+
+
+@contextmanager
+def standard_error_in(path: Path) -> Iterator[None]:
+    """Have processes that are started meanwhile write their standard error to a file.
+
+    Those of Spark print tracebacks when a query is stopped in the middle.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _perform(
