@@ -16,18 +16,20 @@ from kohort.types import TopicPartition
 class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
     """Partition → committed offset; only `Shard.replay` changes it."""
 
-    __slots__ = ("_topics",)
+    __slots__ = ("_shared", "_topics")
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[int, bytes]] = {}
         """By topic and partition; no topic is without offsets."""
+        self._shared: set[str] = set()
+        """Topics whose offsets a snapshot has too: they are copied before they change."""
 
     def __repr__(self) -> str:
         return f"<CommittedOffsets {len(self)} of {len(self._topics)} topics>"
 
     def store(self, topic: str, partitions: Sequence[int], values: Sequence[bytes]) -> None:
         """Store packed values, one for each of the partitions."""
-        known = self._topics.get(topic)
+        known = self._own(topic)
         if known is None:
             known = self._topics[intern(topic)] = {}
         if len(values) == 1:
@@ -37,7 +39,7 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
 
     def discard(self, topic: str, partition: int) -> None:
         """Forget the offset of a partition, if there is one."""
-        known = self._topics.get(topic)
+        known = self._own(topic)
         if known is not None and known.pop(partition, None) is not None and not known:
             del self._topics[topic]
 
@@ -57,17 +59,31 @@ class CommittedOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         for _ in range(count):
             if not self._topics:
                 return
-            topic, known = next(reversed(self._topics.items()))
+            topic = next(reversed(self._topics))
+            known = self._own(topic) or {}
             partition, _ = known.popitem()
             if not known:
                 del self._topics[topic]
             yield TopicPartition(topic, partition)
 
     def snapshot(self) -> "CommittedOffsets":
-        """A copy that later commits do not change; it takes some milliseconds for a million."""
+        """A copy that later commits do not change, for reading only.
+
+        It costs as much as there are topics: their offsets are copied with their next change.
+        """
         copy = CommittedOffsets()
-        copy._topics = {topic: known.copy() for topic, known in self._topics.items()}
+        copy._topics = self._topics.copy()
+        self._shared.update(self._topics)
         return copy
+
+    def _own(self, topic: str) -> dict[int, bytes] | None:
+        """The offsets of a topic, to be changed; None if it has none."""
+        known = self._topics.get(topic)
+        if topic in self._shared:
+            self._shared.discard(topic)
+            if known is not None:
+                known = self._topics[topic] = known.copy()
+        return known
 
     def __getitem__(self, key: TopicPartition) -> OffsetCommitValue:
         topic, partition = key
