@@ -93,10 +93,10 @@ def collect_seldom() -> None:
     Every committed offset is a value that it would look through again and again, for nothing: none
     is in a cycle. At Python's own thresholds that was a third of the time that commits of a hundred
     partitions took. A look at the youngest values takes up to 5 ms, and at the middle ones, of a
-    large request, up to 16 ms: they must not be many more, because no request waits longer than
+    large request, up to 17 ms: they must not be many more, because no request waits longer than
     50 ms.
     """
-    gc.set_threshold(20_000, 5, 500)
+    gc.set_threshold(20_000, 2, 1_250)
 
 
 def _announce(broker: Broker) -> None:

@@ -636,10 +636,11 @@ class Topics:
                 self._configure(topic, record.configs)
         self._apply_broker_configs()
         try:
-            task = asyncio.create_task(self._reverted())
-        except RuntimeError:  # no event loop
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
             self._revert()
         else:
+            task = loop.create_task(self._reverted())
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
 
