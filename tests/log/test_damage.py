@@ -15,6 +15,7 @@ from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
 from kohort.protocol import batches
+from kohort.types import TopicPartition
 
 from .conftest import NOW, ORDERS, batch, fill, from_producer, looked_up, records_of
 from .test_recovery import NAME, SMALL, logs_of, opened, write
@@ -262,6 +263,68 @@ class TestOfTheEndOfAClosedLog:
         assert repair.examine(str(stored.parent)) is None
         log = opened(stored.parent, last_end, LogConfig())
         assert log.end_offset == (9 if damage in ("flipped", "cut") else 0)
+
+
+def test_two_partitions_that_changed_places_are_refused(data):
+    other = TopicPartition("orders", 1)
+    directory = LocalDirectory(data)
+    for each in (ORDERS, other):
+        fill(directory.open(each, LogConfig()), 3)
+    directory.close()
+    places = data / "orders-0", data / "aside", data / "orders-1"
+    os.rename(places[0], places[1])
+    os.rename(places[2], places[0])
+    os.rename(places[1], places[2])
+    directory = LocalDirectory(data)
+    for each, found in ((ORDERS, other), (other, ORDERS)):
+        with pytest.raises(KafkaError, match=f"directory {each} has the log of {found}"):
+            directory.open(each, LogConfig()).read(0, 100)
+    assert len(directory.problems) == 2
+    directory.close()
+    os.rename(places[0], places[1])
+    os.rename(places[2], places[0])
+    os.rename(places[1], places[2])
+    directory = LocalDirectory(data)
+    assert len(records_of(directory.open(ORDERS, LogConfig()))) == 3
+    directory.close()
+
+
+class TestLossesThatAreTold:
+    """The log is served without what is missing, and a line names it."""
+
+    @pytest.fixture
+    def stored(self, data):
+        write(data, INDEXED)
+        directory = LocalDirectory(data)
+        directory.open(ORDERS, INDEXED)
+        directory.close()
+        return data / NAME
+
+    def test_the_first_segment(self, stored, caplog):
+        first, second, *_ = logs_of(stored)
+        first.unlink()
+        log = opened(stored, LastEnd.CLEAN, INDEXED)
+        assert log.start_offset == int(second.stem)
+        assert f"starts at offset {log.start_offset}, not at 0" in caplog.text
+
+    def test_the_checkpoint(self, stored, caplog):
+        (stored / "checkpoint").unlink()
+        opened(stored, LastEnd.CLEAN, INDEXED)
+        assert f"{stored}/checkpoint is missing" in caplog.text
+
+    def test_nothing(self, stored, caplog):
+        for last_end in (LastEnd.CLEAN, LastEnd.KILLED):
+            opened(stored, last_end, INDEXED)
+        assert not caplog.records
+
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_the_end_after_a_kill(self, stored, gone, caplog):
+        (stored / "checkpoint").unlink()  # as if all was written since the last clean end
+        last = logs_of(stored)[-1]
+        last.unlink() if gone else os.truncate(last, 0)
+        log = opened(stored, LastEnd.KILLED, INDEXED)
+        assert log.end_offset == int(last.stem)
+        assert f"{last} was removed or cut" in caplog.text
 
 
 class TestRepair:

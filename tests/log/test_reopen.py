@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 
 import pytest
 
@@ -9,6 +10,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log import recovery
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
+from kohort.log.segment import Segment
+from kohort.protocol.batches import Record, build
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
 from .test_damage import flip
@@ -103,4 +106,58 @@ async def test_a_log_that_a_failed_compaction_has_ended(data, rename_fails):
     assert values_of(again)[-1] == before[-1]
     assert again.end_offset == 50
     assert not directory.problems
+    directory.close()
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 2_500_000], ids=["active", "sealed"])
+async def test_a_log_whose_index_a_read_finds_wrong(data, segment_bytes, monkeypatch):
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=500)
+    directory = LocalDirectory(data)
+    fill(directory.open(ORDERS, config), 2_800, size=1_000)
+    directory.close()
+    index = data / "orders-0" / f"{0:020}.index"
+    rows = bytearray(index.read_bytes())
+    for at in range(8, len(rows) - 8, 8):
+        rows[at + 7] ^= 1
+    index.write_bytes(rows)
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    noted = []
+    note = Segment.note
+
+    def noting(*arguments):
+        noted.append(threading.get_ident())
+        note(*arguments)
+
+    monkeypatch.setattr(Segment, "note", noting)
+    with pytest.raises(KafkaError, match="is wrong; it is rebuilt") as caught:
+        log.read(1_000, 100)
+    assert caught.value.code is ErrorCode.kafka_storage_error
+    assert "is wrong" in directory.problems.texts(9)[0]
+    await directory.reopen()
+    assert noted.count(threading.get_ident()) < 10, "the index was rebuilt on the event loop"
+    assert len(noted) > 2_000
+    log = directory.open(ORDERS, config)
+    assert [each.offset for each in records_of(log, 1_000)] == list(range(1_000, 2_800))
+    assert not directory.problems
+    directory.close()
+
+
+async def test_a_lost_snapshot_of_producers(data, unreadable, monkeypatch):
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, LogConfig())
+    for sequence in range(30):
+        value = [Record(None, bytes(100_000))]
+        sent = build(value, producer_id=1, producer_epoch=0, base_sequence=sequence)
+        log.append(sent, NOW)
+    directory.close()
+    snapshot = data / "orders-0" / "producers"
+    snapshot.unlink()
+    unreadable.append(errno.EIO)
+    directory = LocalDirectory(data)
+    directory.open(ORDERS, LogConfig())
+    unreadable.clear()
+    await directory.reopen()
+    assert snapshot.exists()
+    assert directory.open(ORDERS, LogConfig()).append(sent, NOW).duplicate
     directory.close()

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.log import lock, storage
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
@@ -106,3 +107,56 @@ def test_after_a_kill(data, timestamps, last_end, harm, suffixes):
     assert looked_up(log.max_timestamp()) == (latest.offset, latest.timestamp)
     assert records_of(log) == written
     log.end(ErrorCode.not_leader_or_follower)
+
+
+class TestRowsThatAPowerLossTook:
+    """They are looked for only where the machine may have gone down since they were written."""
+
+    @pytest.fixture
+    def read(self, monkeypatch):
+        """The number of bytes of each read of a segment."""
+        sizes = []
+        really = storage.FileStore.read
+
+        def read(store, position, count):
+            found = really(store, position, count)
+            if store.path.endswith(".log"):
+                sizes.append(len(found))
+            return found
+
+        monkeypatch.setattr(storage.FileStore, "read", read)
+        return sizes
+
+    @pytest.fixture
+    def closed(self, data):
+        directory = LocalDirectory(data)
+        log = directory.open(ORDERS, LogConfig(index_interval_bytes=150))
+        for timestamp in (NOW, NOW + 100_000, *(NOW + at for at in range(2_000))):
+            log.append(batch(bytes(50), timestamp=timestamp), NOW)
+        directory.confirm_start()
+        directory.close()
+        return data
+
+    def size(self, data):
+        return (data / NAME / f"{0:020}.log").stat().st_size
+
+    def test_not_after_a_clean_end(self, closed, read):
+        directory = LocalDirectory(closed)
+        log = directory.open(ORDERS, LogConfig(index_interval_bytes=150))
+        assert sum(read) < self.size(closed) / 4
+        assert looked_up(log.max_timestamp()) == (1, NOW + 100_000)
+        directory.close()
+
+    def test_after_a_clean_end_and_a_start_of_the_machine(self, closed, read, monkeypatch):
+        monkeypatch.setattr(lock, "boot_id", lambda: "later")
+        times = closed / NAME / f"{0:020}.timeindex"
+        os.truncate(times, 12)  # the first row: the later one is lost
+        for looks, is_confirmed in ((True, False), (True, True), (False, True)):
+            del read[:]
+            directory = LocalDirectory(closed)
+            log = directory.open(ORDERS, LogConfig(index_interval_bytes=150))
+            assert (sum(read) > self.size(closed)) == looks
+            assert looked_up(log.max_timestamp()) == (1, NOW + 100_000)
+            if is_confirmed:
+                directory.confirm_start()
+            directory.close()

@@ -1,13 +1,14 @@
 """The files of one log, named as Kafka's: `<base offset, 20 digits>.log`, `.index`, `.timeindex`.
 
-The directory also has `checkpoint` (start offset and the like) and `producers` (a snapshot), each
-replaced as a whole. A file of these whose name ends in `.cleaned`, `.swap`, `.deleted` or `.new` is
-of unfinished work, which `recovery` completes or removes.
+The directory also has `checkpoint` (the log's name, start offset and the like) and `producers` (a
+snapshot), each replaced as a whole. A file of these whose name ends in `.cleaned`, `.swap`,
+`.deleted` or `.new` is of unfinished work, which `recovery` completes or removes.
 """
 
 import contextlib
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -16,11 +17,12 @@ from threading import Lock
 
 from crc32c import crc32c
 
+from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aside import keep_whole
 from kohort.log.backing import Checkpoint
 from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
 from kohort.log.health import DiskHealth
-from kohort.log.index import SegmentIndex
+from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.segment import Segment
 from kohort.log.storage import FileStore, OpenFiles
 
@@ -54,6 +56,21 @@ def open_segment(
     return Segment(base_offset, log, SegmentIndex(index(INDEX), index(TIMEINDEX)), interval)
 
 
+def last_index_row(directory: str, base_offset: int) -> tuple[int, int] | None:
+    """The last row of a segment's index, (relative offset, position); None if it has none.
+
+    Raises OSError.
+    """
+    path = segment_path(directory, base_offset, INDEX)
+    with open(path, "rb") as file:
+        rows = os.fstat(file.fileno()).st_size // OFFSET_ROW.size
+        if not rows:
+            return None
+        file.seek((rows - 1) * OFFSET_ROW.size)
+        offset, position = OFFSET_ROW.unpack(file.read(OFFSET_ROW.size))
+    return offset, position
+
+
 def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
@@ -82,9 +99,17 @@ def read_file(path: str) -> bytes:
         return b""
 
 
-def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    content = "".join(f"{name} {value}\n" for name, value in checkpoint._asdict().items()).encode()
+def encode_checkpoint(checkpoint: Checkpoint, log: str) -> bytes:
+    """The content of the file; `log` is the name of the log's directory."""
+    lines = {**checkpoint._asdict(), _LOG: log}
+    content = "".join(f"{name} {value}\n" for name, value in lines.items()).encode()
     return content + _checksum(content)
+
+
+def store_checkpoint(directory: str, checkpoint: Checkpoint, *, durable: bool) -> None:
+    """Replace the checkpoint of the log in `directory`, whole or not at all. Raises OSError."""
+    content = encode_checkpoint(checkpoint, os.path.basename(directory))
+    replace_file(f"{directory}/{CHECKPOINT}", content, durable=durable)
 
 
 def decode_checkpoint(content: bytes) -> Checkpoint:
@@ -107,15 +132,17 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
     return Checkpoint(**known)
 
 
-def load_checkpoint(directory: str) -> Checkpoint:
-    """The checkpoint of the log in `directory`. Raises OSError.
+def load_checkpoint(directory: str, log: str | None) -> Checkpoint:
+    """The checkpoint of the log in `directory`.
 
     A broken one is kept aside and read as if there were none: records before the start offset come
-    back, and more is checked.
+    back, and more is checked. Raises KafkaError KAFKA_STORAGE_ERROR if it is that of another log
+    than `log`, unless that is None; OSError.
     """
     path = f"{directory}/{CHECKPOINT}"
+    content = read_file(path)
     try:
-        return decode_checkpoint(read_file(path))
+        checkpoint = decode_checkpoint(content)
     except ValueError as error:
         kept = keep_whole(path)
         logger.warning(
@@ -123,6 +150,15 @@ def load_checkpoint(directory: str) -> Checkpoint:
             path, error, kept,
         )  # fmt: skip
         return Checkpoint()
+    found = _LOG_LINE.search(content)
+    if log is not None and found and found[1].decode() != log:
+        raise KafkaError(
+            ErrorCode.kafka_storage_error,
+            f"the directory {log} has the log of {found[1].decode()}, as its file {CHECKPOINT} "
+            "says; nothing in it was changed. Stop the server and give the directories their own "
+            "names again",
+        )
+    return checkpoint
 
 
 def _checksum(content: bytes) -> bytes:
@@ -130,6 +166,8 @@ def _checksum(content: bytes) -> bytes:
 
 
 _CHECKSUM = b"crc32c "
+_LOG = "log"
+_LOG_LINE = re.compile(rb"^log ([!-~]+)$", re.MULTILINE)
 
 
 class FileBacking:
@@ -276,8 +314,7 @@ class FileBacking:
                 raise
 
     def _store(self, checkpoint: Checkpoint) -> None:
-        path = f"{self._path}/{CHECKPOINT}"
-        replace_file(path, encode_checkpoint(checkpoint), durable=self._is_durable)
+        store_checkpoint(self._path, checkpoint, durable=self._is_durable)
 
     def save_producers(self, snapshot: bytes) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)

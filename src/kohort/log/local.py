@@ -15,9 +15,10 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import directory_format, recovery
+from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
-from kohort.log.damage import CorruptLogError, OpeningStoppedError
+from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
 from kohort.log.durability import sync_all
 from kohort.log.files import FileBacking
@@ -152,6 +153,7 @@ class LocalDirectory:
             config.index_interval_bytes,
             LastEnd.CRASHED,
             compacted=config.is_compacted,
+            log=str(topic_partition),
             progress=progress,
         )
         for segment in segments:
@@ -209,29 +211,40 @@ class LocalDirectory:
         last_end = self._lock.last_end if isinstance(log, RefusedLog) else LastEnd.KILLED
         try:
             # The check may take long. What is checked opens quickly.
-            await asyncio.to_thread(self._check, path, log.config, last_end)
+            await asyncio.to_thread(self._check, topic_partition, path, log.config, last_end)
             if self._logs.get(topic_partition) is not log:
                 return None  # deleted meanwhile
             owned = topic_partition in self._owned
-            opened = self._loaded(topic_partition, log.config, path, LastEnd.KILLED, owned)
-        except (CorruptLogError, OSError) as error:
+            opened = self._loaded(
+                topic_partition, log.config, path, LastEnd.KILLED, owned, is_checked=True
+            )
+        except (KafkaError, OSError) as error:
             if self._logs.get(topic_partition) is not log:
                 return None
             refused = self._refused(topic_partition, log.config, error)
-            return refused if isinstance(error, CorruptLogError) else None
+            return refused if isinstance(error, KafkaError) else None
         self.problems.end_all(topic_partition)
         return opened
 
-    def _check(self, path: str, config: LogConfig, last_end: LastEnd) -> None:
+    def _check(
+        self, topic_partition: TopicPartition, path: str, config: LogConfig, last_end: LastEnd
+    ) -> None:
         """Recover the log in `path`, with descriptors of its own, and close it."""
-        segments, _ = recovery.load(
+        own_files = OpenFiles()
+        segments, checkpoint = recovery.load(
             path,
-            OpenFiles(),
+            own_files,
             config.index_interval_bytes,
             last_end,
             compacted=config.is_compacted,
+            log=str(topic_partition),
             progress=self._go_on,
         )
+        backing = self._backing(
+            topic_partition, path, own_files, checkpoint, durable=False, saves_in_sync=False
+        )
+        log = PartitionLog(topic_partition, config, backing, segments, checkpoint)
+        log.restore_producers(self._go_on)
         for segment in segments:
             segment.close()
         if self._durable:
@@ -254,7 +267,7 @@ class LocalDirectory:
             last_end = last_end if is_new else LastEnd.KILLED
         try:
             return self._loaded(topic_partition, config, path, last_end, synced_by_owner)
-        except (CorruptLogError, OSError) as error:
+        except (KafkaError, OSError) as error:
             if is_new:
                 raise
             return self._refused(topic_partition, config, error)
@@ -266,10 +279,12 @@ class LocalDirectory:
         path: str,
         last_end: LastEnd,
         synced_by_owner: bool,
+        *,
+        is_checked: bool = False,
     ) -> PartitionLog:
         in_commits = self._durable and not synced_by_owner
         found = self._recovered.pop(topic_partition, None)
-        if isinstance(found, CorruptLogError | OSError):
+        if isinstance(found, KafkaError | OSError):
             raise found
         segments, checkpoint = found or recovery.load(
             path,
@@ -278,18 +293,19 @@ class LocalDirectory:
             last_end,
             holes=not synced_by_owner,
             compacted=config.is_compacted,
+            log=str(topic_partition),
+            whole_indexes=is_checked or self._lock.has_whole_indexes,
             progress=self._go_on,
         )
-        backing = FileBacking(
+        backing = self._backing(
+            topic_partition,
             path,
             self._files,
-            self._executor,
-            checkpoint.recovery_point,
+            checkpoint,
             durable=self._durable or synced_by_owner,
             saves_in_sync=in_commits,
             # The first append makes the file of an empty segment.
             has_new_names=last_end is not LastEnd.CLEAN or segments[-1].log.file() is None,
-            health=DiskHealth(topic_partition, self.problems, self._lock.distrust),
         )
         for segment in segments[:-1]:
             # a killed process left it in memory: the recovery point waits for it
@@ -307,6 +323,28 @@ class LocalDirectory:
         if in_commits:
             _sync_found(path, segments)  # what readers see from the start is durable
         return log
+
+    def _backing(
+        self,
+        topic_partition: TopicPartition,
+        path: str,
+        files: OpenFiles,
+        checkpoint: Checkpoint,
+        *,
+        durable: bool,
+        saves_in_sync: bool,
+        has_new_names: bool = True,
+    ) -> FileBacking:
+        return FileBacking(
+            path,
+            files,
+            self._executor,
+            checkpoint.recovery_point,
+            durable=durable,
+            saves_in_sync=saves_in_sync,
+            has_new_names=has_new_names,
+            health=DiskHealth(topic_partition, self.problems, self._lock.distrust),
+        )
 
     def _directory(self, topic_partition: TopicPartition) -> str:
         return f"{self._path}/{checked_name(topic_partition)}"

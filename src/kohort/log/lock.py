@@ -34,6 +34,9 @@ class DirectoryLock:
         try:
             self._boot = _lock(self._fd, path)
             self.last_end = self._how_it_ended()
+            self.has_whole_indexes = self.last_end is LastEnd.CLEAN and self._is_of_this_boot()
+            """No power loss can have taken rows of indexes, which are not synced."""
+            self._confirmed = self.has_whole_indexes
             self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
             """Nothing that was found is in doubt."""
             self._begin()
@@ -59,7 +62,7 @@ class DirectoryLock:
 
         If this process does not end cleanly, only what happens from now on has to be checked.
         """
-        self._checked = True
+        self._checked = self._confirmed = True
         if not self._distrusted and self._boot != boot_id():
             self._write(boot_id())
 
@@ -86,12 +89,19 @@ class DirectoryLock:
         # assumed.
         return LastEnd.KILLED if self._boot and self._boot == boot_id() else LastEnd.CRASHED
 
+    def _is_of_this_boot(self) -> bool:
+        """Whether the clean end was in this start of the machine, with every log looked at."""
+        boot = (self._path / _CLEAN).read_text(errors="replace")
+        return boot != "" and boot == boot_id()
+
     def mark_clean(self) -> None:
         """Say that everything is on the disk, if it was checked and it is; to be called last.
         Raises OSError.
         """
         if self._checked and not self._distrusted:
             (self._path / _CLEAN).touch()
+            with contextlib.suppress(OSError):  # a full disk: the next start looks at more
+                (self._path / _CLEAN).write_text(boot_id() if self._confirmed else "")
             sync_directory(str(self._path))
 
     def release(self) -> None:

@@ -11,9 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import Final, TypeAlias
 
+from kohort.errors import KafkaError
 from kohort.log import recovery
 from kohort.log.backing import Checkpoint
-from kohort.log.damage import CorruptLogError
 from kohort.log.repair import read_checkpoint
 from kohort.log.segment import Progress, Segment
 from kohort.log.storage import OpenFiles
@@ -26,9 +26,9 @@ _MB: Final = 1_000_000
 
 Found: TypeAlias = tuple[list[Segment], Checkpoint]
 """What `recovery.load` returns."""
-Outcome: TypeAlias = Found | CorruptLogError | OSError
+Outcome: TypeAlias = Found | KafkaError | OSError
 Load: TypeAlias = Callable[[TopicPartition, Progress], Found]
-"""Recovers one log. Raises CorruptLogError, OSError, OpeningStoppedError."""
+"""Recovers one log. Raises KafkaError, OSError, OpeningStoppedError."""
 
 
 def recover_all(
@@ -59,7 +59,7 @@ def recover_all(
 def _outcome(load: Load, topic_partition: TopicPartition, work: "_Work") -> Outcome:
     try:
         return load(topic_partition, work.note_bytes)
-    except (CorruptLogError, OSError) as error:
+    except (KafkaError, OSError) as error:
         return error
     finally:
         work.note_log()

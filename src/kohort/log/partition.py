@@ -19,7 +19,7 @@ from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Producers
-from kohort.log.segment import LARGEST, Progress, Segment, unobserved
+from kohort.log.segment import LARGEST, Progress, Segment, WrongIndexError, unobserved
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (
     HEADER_SIZE,
@@ -234,7 +234,7 @@ class PartitionLog:
             if durable and self.high_watermark < self.end_offset:
                 return self._read_durable(offset, max_bytes, at_least_one)
             return self._read(offset, max_bytes, at_least_one)
-        except CorruptLogError as error:
+        except (CorruptLogError, WrongIndexError) as error:
             raise self._found(error) from None
 
     def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
@@ -267,8 +267,12 @@ class PartitionLog:
                 return segment.offset_behind(position + size)
         return self.end_offset
 
-    def _found(self, error: CorruptLogError) -> CorruptLogError:
-        self._problems.begin(self.topic_partition, str(error))
+    def _found(self, error: CorruptLogError | WrongIndexError) -> KafkaError:
+        if isinstance(error, WrongIndexError):
+            with contextlib.suppress(OSError):  # else it is found again
+                error.segment.forget_index()
+            self.end(ErrorCode.kafka_storage_error)
+        self._problems.begin(self.topic_partition, error.message)
         return error
 
     def _at(self, offset: int) -> int:
@@ -301,7 +305,7 @@ class PartitionLog:
             except StopIteration as end:
                 found: Found = end.value
                 return found
-            except CorruptLogError as error:
+            except (CorruptLogError, WrongIndexError) as error:
                 raise self._found(error) from None
 
     def _first_since(self, timestamp: int) -> Lookup:

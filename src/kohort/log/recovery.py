@@ -21,7 +21,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from itertools import pairwise
 
@@ -34,6 +34,7 @@ from kohort.log.storage import OpenFiles
 logger = logging.getLogger("kohort.log")
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
+_INDEX = re.compile(r"(\d{20})\.index")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
 _LEFTOVER = re.compile(
     r"\d{20}\.(log|index|timeindex)\.(cleaned|deleted)"
@@ -58,14 +59,17 @@ def load(
     *,
     holes: bool = True,
     compacted: bool = False,
+    whole_indexes: bool = False,
+    log: str | None = None,
     progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
     `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
     every batch was synced before the next. `compacted`: its policy is to compact, so offsets may be
-    missing in sealed segments whatever the checkpoint says. Raises CorruptLogError, and then no
-    segment was changed; OSError.
+    missing in sealed segments whatever the checkpoint says. `whole_indexes`: no power loss can have
+    taken rows of them. Raises CorruptLogError, and then no segment was changed; KafkaError if the
+    directory has another log than `log`, where that is given; OSError.
     """
     names = os.listdir(path)
     if any(_LEFTOVER.fullmatch(name) or _SWAP.fullmatch(name) for name in names):
@@ -73,18 +77,22 @@ def load(
         names = os.listdir(path)
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
-        checkpoint = files.load_checkpoint(path)
+        checkpoint = files.load_checkpoint(path, log)
     segments = _segments(path, names, open_files, interval)
+    if last_end is LastEnd.KILLED:
+        _tell_of_lost_records(path, names, segments)
     try:
-        segments = _Opening(path, segments, checkpoint, compacted, progress).check(
-            crashed=last_end is LastEnd.CRASHED, holes=holes and last_end is LastEnd.CRASHED
-        )
+        opening = _Opening(path, segments, checkpoint, compacted, whole_indexes, progress)
+        crashed = last_end is LastEnd.CRASHED
+        segments = opening.check(crashed=crashed, holes=holes and crashed)
     except BaseException:
         for segment in segments:
             segment.close()
         raise
     if not segments or segments[-1].end_offset < checkpoint.start_offset:
         segments = _start_anew(path, segments, checkpoint, open_files, interval)
+    elif segments[-1].end_offset:
+        _tell_of_lost_start(path, names, segments[0].base_offset, checkpoint, last_end)
     if last_end is not LastEnd.CLEAN:
         _distrust(segments, checkpoint.recovery_point)
     end_offset = segments[-1].end_offset
@@ -133,6 +141,50 @@ def _segments(
     return segments
 
 
+def _tell_of_lost_start(
+    path: str, names: Collection[str], start: int, checkpoint: Checkpoint, last_end: LastEnd
+) -> None:
+    """Warn if the first segments of a log, or its checkpoint, are gone.
+
+    A log that was closed has stored where it starts; a killed process may have deleted old segments
+    since it last did.
+    """
+    was_closed = last_end is LastEnd.CLEAN
+    if files.CHECKPOINT not in names:
+        if was_closed:
+            logger.warning(
+                "%s/%s is missing: the log starts at its first segment, at offset %d",
+                path, files.CHECKPOINT, start,
+            )  # fmt: skip
+    elif start > checkpoint.start_offset:
+        logger.log(
+            logging.WARNING if was_closed else logging.INFO,
+            "%s starts at offset %d, not at %d as its checkpoint says: the segments before it are "
+            "gone",
+            path, start, checkpoint.start_offset,
+        )  # fmt: skip
+
+
+def _tell_of_lost_records(path: str, names: Iterable[str], segments: list[Segment]) -> None:
+    """Warn of records that an index names and no segment has.
+
+    Batches are written before their rows, so they were there. For logs of a killed process: a crash
+    of the machine may take the one and leave the other.
+    """
+    sizes = {segment.base_offset: segment.size for segment in segments[:-1]}
+    for match in filter(None, map(_INDEX.fullmatch, names)):
+        base_offset = int(match[1])
+        if base_offset in sizes:
+            continue  # it must end where the next segment begins
+        last = files.last_index_row(path, base_offset)
+        size = segments[-1].size if segments and segments[-1].base_offset == base_offset else 0
+        if last is not None and last[1] >= size:
+            logger.warning(
+                "%s was removed or cut: the records from there up to offset %d are missing",
+                files.segment_path(path, base_offset, files.LOG), base_offset + last[0],
+            )  # fmt: skip
+
+
 def _distrust(segments: list[Segment], recovery_point: int) -> None:
     """Mark the data of a killed process as unsynced, because it may be in memory only.
 
@@ -159,12 +211,14 @@ class _Opening:
         segments: list[Segment],
         checkpoint: Checkpoint,
         compacted: bool,
+        whole_indexes: bool,
         progress: Progress,
     ) -> None:
         self._path = path
         self._segments = segments
         self._checkpoint = checkpoint
         self._compacted = compacted
+        self._whole_indexes = whole_indexes
         self._progress = progress
 
     def check(self, *, crashed: bool, holes: bool) -> list[Segment]:
@@ -181,14 +235,19 @@ class _Opening:
             if number == len(self._segments) - 1:
                 self._recover_active(segment, crashed=crashed, holes=holes)
             elif not crashed or segment.end_offset <= self._checkpoint.recovery_point:
-                segment.check_end(self._progress)
+                segment.check_end(self._progress, times_known=self._whole_indexes)
             elif not self._recover_sealed(segment, holes=holes):
                 self._set_aside(self._segments[number + 1 :])
                 return self._segments[: number + 1]
         return self._segments
 
     def _recover_active(self, segment: Segment, *, crashed: bool, holes: bool) -> None:
-        end = segment.recover(everything=crashed, gaps=self._gaps(segment), progress=self._progress)
+        end = segment.recover(
+            everything=crashed,
+            gaps=self._gaps(segment),
+            progress=self._progress,
+            times_known=self._whole_indexes,
+        )
         if not holes:
             self._refuse_batches_behind(segment, end)
         if segment.end_offset < self._checkpoint.recovery_point:

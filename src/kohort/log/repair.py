@@ -148,6 +148,5 @@ def read_checkpoint(directory: str) -> Checkpoint:
 
 def _lower_checkpoint(directory: str, end_offset: int) -> None:
     lowered = Checkpoint(*(min(value, end_offset) for value in read_checkpoint(directory)))
-    path = f"{directory}/{files.CHECKPOINT}"
-    files.replace_file(path, files.encode_checkpoint(lowered), durable=True)
+    files.store_checkpoint(directory, lowered, durable=True)
     aside.sync_directory(directory)

@@ -34,6 +34,8 @@ _CHECKED_AT_ONCE = 4_000
 """Batches that one read checks at most (some 6 ms): a longer read ends there."""
 _CHECKED_AHEAD = 64 * 1024
 """Bytes that are checked at once where headers are read in a row."""
+_REBUILT_AT_ONCE = 2 << 20
+"""Bytes of a segment whose index a read rebuilds itself (some 16 ms)."""
 _REPORTED_BYTES = 1 << 20
 LARGEST = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
@@ -45,6 +47,18 @@ Progress = Callable[[int], None]
 
 def unobserved(checked: int) -> None:
     """The `Progress` of a check that nobody observes."""
+
+
+class WrongIndexError(KafkaError):
+    """The index of a segment is wrong, and clients get KAFKA_STORAGE_ERROR until it is rebuilt."""
+
+    def __init__(self, segment: "Segment") -> None:
+        file = segment.log.file() or repr(segment)
+        super().__init__(
+            ErrorCode.kafka_storage_error,
+            f"the index of {file} is wrong; it is rebuilt, and the log is opened again",
+        )
+        self.segment = segment
 
 
 class Segment:
@@ -187,7 +201,7 @@ class Segment:
             elif self._is_header_of(entry, read_header(data, start)):
                 return start
             else:
-                self.rebuild_index()
+                self._mend_index()
 
     def _remember(self, offset: int, position: int) -> None:
         remembered = self._remembered
@@ -204,23 +218,28 @@ class Segment:
         """
         if not self._resumed:
             self.resume()
-        entry = self._index.offsets.floor(offset - self.base_offset)
-        if entry is not None and not self._is_batch(entry):
-            self.rebuild_index()
-            entry = self._index.offsets.floor(offset - self.base_offset)
-        for position, header in self._headers(0 if entry is None else entry[1]):
+        for position, header in self._headers(self._indexed(offset - self.base_offset)):
             if header.last_offset >= offset:
                 return position
         return self.log.size
 
     def offset_behind(self, end: int) -> int:
         """The offset after the last one of the batch that ends at position `end`."""
-        entry = self._index.offsets.floor(end - 1, column=1)
-        start = entry[1] if entry is not None and self._is_batch(entry) else 0
-        for position, header in self._headers(start):
+        for position, header in self._headers(self._indexed(end - 1, column=1)):
             if position + header.size >= end:
                 return header.last_offset + 1
         return self.end_offset
+
+    def _indexed(self, target: int, column: int = 0) -> int:
+        """Where the last batch starts that the index names, of those up to `target`; 0 if none.
+
+        `target` is a relative offset, or with the column 1 a position.
+        """
+        entry = self._index.offsets.floor(target, column)
+        if entry is not None and not self._is_batch(entry):
+            self._mend_index()
+            entry = self._index.offsets.floor(target, column)
+        return 0 if entry is None else entry[1]
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
         """(position, header) of every batch from `position` on. Raises CorruptLogError."""
@@ -254,7 +273,9 @@ class Segment:
         if known is not None and known.end >= end:
             return known.end - position
         start, next_offset = (
-            (self._indexed_before(position), 0) if known is None else (known.end, known.next_offset)
+            (self._indexed(position, column=1), 0)
+            if known is None
+            else (known.end, known.next_offset)
         )
         reached = last = start
         valid = scan.extents(self.log, start, next_offset)
@@ -271,11 +292,6 @@ class Segment:
         if checked.is_all(self.log.size):
             self._unchecked = None
         return reached - position
-
-    def _indexed_before(self, position: int) -> int:
-        """Where the last batch starts that the index names, of those up to `position`."""
-        entry = self._index.offsets.floor(position, column=1)
-        return entry[1] if entry is not None and self._is_batch(entry) else 0
 
     def _is_end(self, reached: int, next_offset: int) -> bool:
         return reached == self.log.size and next_offset == self.end_offset
@@ -310,7 +326,7 @@ class Segment:
             return None
         earlier = self._index.times.floor(timestamp - 1)
         if earlier is not None and not self._is_time(earlier):
-            self.rebuild_index()
+            self._mend_index()
             earlier = self._index.times.floor(timestamp - 1)
         known = self.base_offset if earlier is None else self.base_offset + earlier[1]
         headers = self.headers(self.position(max(known, start_offset)))
@@ -367,11 +383,14 @@ class Segment:
     def resume(self) -> None:
         """Load the index of a segment that was found on disk, or rebuild it if it is wrong."""
         self._resumed = True
-        if self._last_entry() is None:
-            self.rebuild_index()
+        if self._last_entry(times_known=True) is None:
+            self._mend_index()
 
-    def _last_entry(self) -> int | None:
-        """Load the index; returns the position of its last entry, None if the index is unusable."""
+    def _last_entry(self, *, times_known: bool) -> int | None:
+        """Load the index; returns the position of its last entry, None if the index is unusable.
+
+        `times_known`: no power loss can have taken rows of the time index.
+        """
         try:
             latest, offset = self._index.resume()
         except ValueError:
@@ -383,14 +402,14 @@ class Segment:
             return None
         self._max_timestamp, self._max_timestamp_offset = latest, self.base_offset + offset
         reached = 0 if entry is None else entry[1]
-        return reached if self._find_lost_times(offset, reached) else None
+        return reached if times_known or self._find_lost_times(offset, reached) else None
 
     def _find_lost_times(self, offset: int, end: int) -> bool:
         """Look for timestamps larger than that of the last time index entry, before position `end`.
 
         The index has rows behind the batch with the relative `offset`, and none of them rose the
-        largest timestamp, unless the rows of the time index were lost. Returns False where a batch
-        is damaged.
+        largest timestamp, unless the rows of the time index were lost. The row of the largest one
+        is stored then, and need not be looked for again. Returns False where a batch is damaged.
         """
         row = self._index.offsets.floor(offset)
         start = 0 if row is None else row[1]
@@ -405,7 +424,22 @@ class Segment:
                     self._max_timestamp_offset = header.last_offset
         except KafkaError:
             return False
+        self._index.add_time(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        self._index.write()
         return True
+
+    def _mend_index(self) -> None:
+        """Rebuild the index that was found wrong.
+
+        Raises WrongIndexError if that would take long, CorruptLogError, OSError.
+        """
+        if self.log.size > _REBUILT_AT_ONCE:
+            raise WrongIndexError(self)
+        self.rebuild_index()
+
+    def forget_index(self) -> None:
+        """Empty the index: it is rebuilt when the segment is opened again. Raises OSError."""
+        self._index.clear()
 
     def rebuild_index(self, progress: Progress = unobserved) -> None:
         """Rebuild the index from the batches, checking each. Raises CorruptLogError, OSError."""
@@ -444,15 +478,22 @@ class Segment:
         progress(reached - reported)
         return reached
 
-    def recover(self, *, everything: bool, gaps: bool, progress: Progress = unobserved) -> int:
+    def recover(
+        self,
+        *,
+        everything: bool,
+        gaps: bool,
+        progress: Progress = unobserved,
+        times_known: bool = False,
+    ) -> int:
         """Find the end of what is whole, and get ready to append there; returns its position.
 
         Batches are checked by their CRC from the last index entry on, or with `everything` from the
         first, when the machine went down and any page may not have reached the disk. `gaps` between
-        their offsets are what compaction leaves. Nothing is cut off: see `truncate`. Raises
-        OSError.
+        their offsets are what compaction leaves. `times_known`: no power loss can have taken rows
+        of the time index. Nothing is cut off: see `truncate`. Raises OSError.
         """
-        entry = None if everything else self._last_entry()
+        entry = None if everything else self._last_entry(times_known=times_known)
         if entry is None and not everything and self._index.is_stored:
             logger.warning("the index of %s was wrong: recreated", self.log.file())
         self._resumed = True
@@ -475,12 +516,13 @@ class Segment:
         """Cut off what lies beyond the end that `recover` found. Raises OSError."""
         self.log.truncate(position)
 
-    def check_end(self, progress: Progress = unobserved) -> None:
+    def check_end(self, progress: Progress = unobserved, *, times_known: bool = False) -> None:
         """Check that a sealed segment ends where the next one begins, which is its end offset.
 
-        Only the batches behind the last index entry are read. Raises CorruptLogError, OSError.
+        Only the batches behind the last index entry are read, unless rows of the time index may be
+        missing (not `times_known`). Raises CorruptLogError, OSError.
         """
-        entry = self._last_entry()
+        entry = self._last_entry(times_known=times_known)
         if entry is None and self.log.size:
             self.rebuild_index(progress)
             return
