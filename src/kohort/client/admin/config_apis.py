@@ -84,7 +84,8 @@ async def _described(
 
 
 def _outcome(told: Any) -> dict[str, ConfigEntry] | KohortError:
-    if (error := refusal(told.error_code, told.error_message)) is not None:
+    name = " ".join(_resource(told))
+    if (error := refusal(told.error_code, told.error_message or name)) is not None:
         return error
     return {
         each.name: ConfigEntry(
@@ -128,7 +129,8 @@ async def alter_configs(
         "incremental_alter_configs", resources=[asked], validate_only=validate_only
     )
     for each in response.responses:
-        if (error := refusal(each.error_code, each.error_message)) is not None:
+        name = " ".join(resource)
+        if (error := refusal(each.error_code, each.error_message or name)) is not None:
             raise error
 
 
