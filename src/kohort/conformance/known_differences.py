@@ -30,10 +30,6 @@ PENDING_STATIC: Final = (
     "instance id; the id is simply "
     "not one that may do so"
 )
-CREATED_AT_ONCE: Final = (
-    "one node that creates a topic knows it at once; a client of Kafka would ask again "
-    "until it gets this response"
-)
 NOBODY_TO_WAIT_FOR: Final = (
     "a member that is refused for want of room is removed, and everybody else has "
     "joined: Kafka waits for the whole "
@@ -60,13 +56,6 @@ KNOWN_DIFFERENCES: Final = (
     ),
     KnownDifference(
         "static_members.pending_id_with_instance_id", "member_id", "<member 1>", PENDING_STATIC
-    ),
-    KnownDifference(
-        "metadata.auto_creation", "topics[[]0].error_code", "NONE (0)", CREATED_AT_ONCE
-    ),
-    KnownDifference("metadata.auto_creation", "topics[[]0].partitions.length", 1, CREATED_AT_ONCE),
-    KnownDifference(
-        "metadata.auto_creation", "topics[[]0].topic_id", "<topic id 1>", CREATED_AT_ONCE
     ),
     KnownDifference(
         "configured.late_member_finds_no_room", "value", "sooner than 2.5 s", NOBODY_TO_WAIT_FOR

@@ -4,8 +4,8 @@ v0 asks for all topics with an empty list, v1 with null; v4 lets the client forb
 shows authorised operations (KIP-430; of the cluster only until v10); v10 has topic ids, v12 asks by
 them (KIP-516); v13 has an error of the whole response, which is always none here.
 
-Kafka responds UNKNOWN_TOPIC_OR_PARTITION to the first request for a topic that it is about to
-create, and clients retry. Here the topic exists before the response is sent, which describes it.
+The response to a request that creates a topic has UNKNOWN_TOPIC_OR_PARTITION for it, as in Kafka,
+and the client asks again. The topic exists before the response is sent, so the next one has it.
 """
 
 from collections.abc import Coroutine, Generator, Iterable, Iterator
@@ -119,11 +119,11 @@ async def _create_and_respond(
     outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
     refused: dict[str, ErrorCode] = {
         name: outcome.code
-        for name, outcome in zip(wanted, outcomes, strict=True)
-        # Another request may have made the topic meanwhile, and a third one deleted it.
         if isinstance(outcome, KafkaError)
+        # Another request may have made the topic meanwhile, and a third one deleted it.
         and outcome.code is not ErrorCode.topic_already_exists
-        and topics.get(name) is None
+        else ErrorCode.unknown_topic_or_partition
+        for name, outcome in zip(wanted, outcomes, strict=True)
     }
     later = _respond(services, exchange, request, refused)
     if later is not None:
