@@ -1,5 +1,6 @@
 """Programs of users, for type checkers alone: in lines that end with `# wrong` they find errors."""
 
+import kohort.client
 from kohort.client import (
     Admin,
     ClientConfig,
@@ -13,6 +14,10 @@ from kohort.client import (
     TopicPartition,
     UndeliveredError,
 )
+
+
+async def lists(cluster: Cluster) -> None:
+    kohort.client.Nonsense(cluster)  # wrong
 
 
 async def work(generation: Generation, partition: TopicPartition, database: str) -> None:
