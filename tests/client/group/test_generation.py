@@ -285,6 +285,40 @@ async def test_a_killed_one_does_not(world):
     assert len(world.coordinator.bench.shard.groups["g"].sessions) == 1
 
 
+@pytest.mark.parametrize("where", ["scope", "task"])
+@simulated()
+async def test_closing_inside_the_own_generation_is_an_error_that_tells_what_to_do(world, where):
+    async def close(_):
+        with pytest.raises(KohortError, match=r"call group.stop\(\) instead"):
+            await group.close()
+        group.stop()
+
+    async with world.member() as group, await group.next() as generation:
+        if where == "scope":
+            await close(generation)
+        else:
+            generation.start(close)
+
+
+@simulated()
+async def test_a_close_that_is_cancelled_leaves_and_leaves_nothing_behind(world):
+    async def work(generation, partition):
+        await asyncio.sleep(FOREVER)
+
+    app = App(world, work)
+    await app.assigned(4)
+    closing = world.loop.create_task(app.group.close())
+    await asyncio.sleep(1)
+    began = world.now
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await app.task
+    assert world.now - began < 1_000
+    assert len(app.sent("leave_group")) == 1
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("g ")] == []
+
+
 # --- failing ---
 
 

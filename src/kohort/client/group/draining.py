@@ -69,6 +69,13 @@ class Draining:
             self._task.cancel()
         self._task = self._run.spawn(self._drain(scopes, end.drain_ms / 1_000), "drains")
 
+    def hurry(self) -> None:
+        """Cancel all tasks: there is no time to drain them."""
+        for owned in self._run.owned_partitions.values():
+            owned.tasks.cancel()
+        for generation in self._open:
+            generation.hurry()
+
     def _ending(self, end: EndPartitions) -> set[OwnedPartition]:
         owned_partitions = self._run.owned_partitions
         if end.partitions is None:

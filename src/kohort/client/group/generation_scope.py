@@ -7,11 +7,13 @@ end of the generation; an error in the body ends the generation at once.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kohort.client.group.bound_generation import BoundGeneration
+from kohort.client.group.cancellation import uncancelled
 from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain
 from kohort.client.group_errors import GenerationEndedError
@@ -124,6 +126,18 @@ class GenerationScope(Generation):
         """Whether the application is inside the scope now."""
         return self._parent is not None and not self._body_left.is_set()
 
+    def contains(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether the task is inside the scope, or one of its tasks."""
+        return (
+            (self.is_entered and task is self._parent)
+            or task in self._tasks
+            or any(task in owned.tasks for owned in self._owned_partitions.values())
+        )
+
+    def hurry(self) -> None:
+        """Cancel the tasks that are bound to no partition."""
+        self._tasks.cancel()
+
     async def join(self, seconds: float) -> None:
         """Wait for the body and the unbound tasks, at most `seconds`; then cancel them."""
         if self._parent is None:
@@ -165,7 +179,8 @@ class GenerationScope(Generation):
         cancelled: asyncio.CancelledError | None = None
         while not self._own_ending.over.is_set():
             try:
-                await self._own_ending.over.wait()
+                with nullcontext() if cancelled is None else uncancelled():
+                    await self._own_ending.over.wait()
             except asyncio.CancelledError as error:
                 if not self._was_cancelled_here():
                     cancelled = error

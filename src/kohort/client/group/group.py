@@ -17,6 +17,7 @@ blocking work belongs into `asyncio.to_thread`. An error that ends the membershi
 by `async for` (`GroupError`). The life of a generation is in `kohort.client.group.generation`.
 """
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,6 +29,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.fetch import Fetcher, OutOfRange
 from kohort.client.group.background_tasks import start_background_tasks
+from kohort.client.group.cancellation import to_its_end
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.run import GroupRun
@@ -139,9 +141,15 @@ class ConsumerGroup:
     async def close(self) -> None:
         """Drain, commit, leave the group, and close all connections. Idempotent.
 
-        Tasks and scopes of a generation call `stop` instead: `close` waits for them to end.
+        Tasks and scopes of a generation call `stop` instead: `close` waits for them to end, and
+        raises KohortError there. Cancelled, it cancels what drains, and leaves all the same.
         """
-        await self._opened.aclose()
+        if self._run is None:
+            await self._opened.aclose()
+            return
+        self._run.validate_outside()
+        closing = asyncio.create_task(self._opened.aclose(), name=f"{self.config.group_id} closes")
+        await to_its_end(closing, self._run.draining.hurry)
 
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end: the generation closes as if revoked, then the member leaves the group.

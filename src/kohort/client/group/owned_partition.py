@@ -56,6 +56,9 @@ class Tasks:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __contains__(self, task: object) -> bool:
+        return task in self._tasks
+
     def start(self, work: Coroutine[Any, Any, object], name: str, title: str) -> None:
         """Run `work` as a task called `name`; `title` is the name that asyncio shows."""
         task = asyncio.get_running_loop().create_task(work, name=title)

@@ -150,6 +150,14 @@ class GroupRun:
             self.member.tell(self.membership.leave, str(error), drain=False)
             self._changed.set()
 
+    def validate_outside(self) -> None:
+        """Raises KohortError in the scope or a task of a generation, which `close` waits for."""
+        if self._handed is not None and self._handed.contains(asyncio.current_task()):
+            raise KohortError(
+                "close waits for the end of the generation, and so for its caller here: call "
+                "group.stop() instead"
+            )
+
     async def close(self, reason: str) -> None:
         """Leave and end all tasks, within the drain timeout and a few seconds."""
         self.leave(reason)
