@@ -216,7 +216,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @rule(unlikely=st.integers(0, 9), drain=st.booleans())
     def the_application_leaves(self, unlikely, drain):
         if unlikely == 0:
-            if not drain:
+            if not drain and self.member.leaving_because is None:
                 self.draining = False  # nobody waits for it
             self.handle(self.bench.do(self.member.leave(self.bench.now, "bye", drain=drain)))
 
@@ -263,7 +263,9 @@ class MembershipMachine(RuleBasedStateMachine):
             self.sync_succeeds(self.member.held)
         elif self.member.phase is Phase.ASSIGNING:
             self.assignment_is_made()
-        elif self.member.deadline is not None and self.member.phase is not Phase.STABLE:
+        elif self.member.deadline is not None and (
+            self.member.phase is not Phase.STABLE or self.member.retry_at is not None
+        ):
             self.time_passes(max(self.member.deadline - self.bench.now, 0))
         else:
             self.the_application_asks()
