@@ -34,6 +34,9 @@ async def consume() -> None:
             async with generation:
                 for partition in generation.assignment:
                     generation.start(work, partition, "orders.db")
+                    generation.start(work, partition, database="orders.db", name="second")
+                    generation.start(work, partition)  # wrong
+                    generation.start(work, partition, 5)  # wrong
         await group.run_until_signal(work, "orders.db")
         await group.run_until_signal(work)  # wrong
     ConsumerGroup("g", topics=["orders"], sesion_timeout_ms=6_000)  # wrong

@@ -4,6 +4,8 @@ It always stands for the generation that has the partition now, and ends when th
 revoked or lost. Under cooperative rebalancing that is longer than one generation.
 """
 
+from collections.abc import Mapping
+
 from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import Grant
@@ -31,8 +33,10 @@ class BoundGeneration(Generation):
     def _ending(self) -> Ending:
         return self._bound.ending
 
-    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
-        self._present.start(work, *args, name=name, **kwargs)
+    def _start(
+        self, work: BoundWork, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> None:
+        self._present._start(work, name, args, kwargs)
 
     def _owned(self, partition: TopicPartition) -> OwnedPartition:
         if partition == self._bound.partition:

@@ -28,7 +28,7 @@ stays in the group for its session until the next generation is requested, or th
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, Concatenate, Protocol, TypeAlias, TypeVarTuple
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVarTuple, overload
 
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.owned_partition import Ending, OwnedPartition
@@ -37,6 +37,7 @@ from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.types import TopicPartition
 
 Args = TypeVarTuple("Args")
+P = ParamSpec("P")
 """Types of the arguments of a task, besides the generation."""
 BoundWork: TypeAlias = Callable[Concatenate["Generation", ...], Coroutine[Any, Any, object]]
 """Work of a generation: its arguments follow the generation."""
@@ -158,8 +159,18 @@ class Generation(ABC):
 
     # --- work ---
 
-    @abstractmethod
-    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
+    @overload
+    def start(self, work: BoundWork, *args: object, name: str, **kwargs: object) -> None: ...
+
+    @overload
+    def start(
+        self,
+        work: Callable[Concatenate["Generation", P], Coroutine[Any, Any, object]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None: ...
+
+    def start(self, work: Any, *args: Any, name: Any = "", **kwargs: Any) -> None:
         """Run `work(generation, *args, **kwargs)` as a task of this generation.
 
         If the first of `args` is a partition, the task is bound to it: it ends with the partition,
@@ -167,6 +178,12 @@ class Generation(ABC):
         and arguments. A partition has one task of each `name`. A generation that has ended starts
         nothing. Raises KohortError outside `async with`, and for a second task of that name.
         """
+        self._start(work, name, args, kwargs)
+
+    @abstractmethod
+    def _start(
+        self, work: BoundWork, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> None: ...
 
     def records(self, partition: TopicPartition) -> AsyncIterator[Batch]:
         """The partition's batches from its start offset, until it is revoked, lost or closed.

@@ -56,7 +56,9 @@ class GenerationScope(Generation):
     def _ending(self) -> Ending:
         return self._own_ending
 
-    def start(self, work: BoundWork, *args: object, name: str = "", **kwargs: object) -> None:
+    def _start(
+        self, work: BoundWork, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> None:
         if self._parent is None:
             raise KohortError(
                 "enter the generation before starting tasks in it: async with generation"
