@@ -19,7 +19,8 @@ from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics.cluster_metadata import METADATA
-from kohort.server.topics.topics import NewTopic, Topics
+from kohort.server.topics.topic import NewTopic
+from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 

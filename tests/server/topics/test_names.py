@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.topics.names import collision_key, validate_creatable, validate_name
+from kohort.server.topics.names import ClaimedNames, validate_creatable, validate_name
 from kohort.server.topics.producer_ids import BLOCK, MAX_ID, ProducerIdManager
 
 
@@ -56,8 +56,24 @@ def test_the_metadata_log_is_no_topic() -> None:
         validate_creatable("__cluster_metadata")
 
 
-def test_dots_and_underscores_collide() -> None:
-    assert collision_key("a.b_c") == collision_key("a_b.c") != collision_key("a-b_c")
+def test_names_whose_metrics_collide_are_not_both_taken() -> None:
+    names = ClaimedNames(is_case_insensitive=False)
+    names.claim("a.b_c")
+    with pytest.raises(KafkaError, match="TOPIC_ALREADY_EXISTS"):
+        names.ensure_free("a.b_c")
+    with pytest.raises(KafkaError, match=r"collides with existing topic: a\.b_c"):
+        names.ensure_free("a_b.c")
+    for free in ("a-b_c", "A.b_c"):
+        names.ensure_free(free)
+    names.disclaim("a.b_c")
+    names.ensure_free("a_b.c")
+
+
+def test_names_that_are_one_directory_are_not_both_taken() -> None:
+    names = ClaimedNames(is_case_insensitive=True)
+    names.claim("Orders")
+    with pytest.raises(KafkaError, match="collides with existing topic: Orders"):
+        names.ensure_free("orders")
 
 
 def test_producer_ids_are_reserved_in_blocks_before_they_are_given() -> None:

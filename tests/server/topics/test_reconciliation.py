@@ -14,7 +14,8 @@ from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
 from kohort.server.config.config import Config
 from kohort.server.topics.cluster_metadata import METADATA, METADATA_ID
-from kohort.server.topics.topics import NewTopic, Topics
+from kohort.server.topics.topic import NewTopic
+from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 

@@ -27,7 +27,8 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.topics.metadata_log import METADATA_LOG
-from kohort.server.topics.topics import NewTopic, Topics, new_cluster_id
+from kohort.server.topics.topic import NewTopic
+from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import START, Bench

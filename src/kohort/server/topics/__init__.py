@@ -4,7 +4,8 @@ from kohort.server.topics.cluster_metadata import METADATA, TopicRecord
 from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, validate_name
-from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic, Topics
+from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
 
 __all__ = [
     "INTERNAL",

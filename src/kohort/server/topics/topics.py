@@ -17,20 +17,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log, LogConfig, LogDirectory
-from kohort.log.partition_directories import NameTakenError
+from kohort.log.base import Log, LogDirectory
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     Config,
     ResourceType,
-    effective_topic_configs,
-    topic_log_config,
     validate_topic_configs,
 )
 from kohort.server.logs import fields
@@ -43,7 +40,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog, storage_error
-from kohort.server.topics.names import collision_key, validate_creatable
+from kohort.server.topics.names import ClaimedNames, validate_creatable
 from kohort.server.topics.producer_ids import ProducerIdManager
 from kohort.server.topics.reconciliation import (
     ensure_metadata_directory,
@@ -51,6 +48,8 @@ from kohort.server.topics.reconciliation import (
     reconcile,
 )
 from kohort.server.topics.response_cache import ResponseCache
+from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.topics.topic_logs import TopicLogs
 from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -59,46 +58,9 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 _RECORDS_PER_BATCH = 500
 """Far fewer than a segment of the metadata log takes."""
 
-_EFFECTIVE_KEPT = 100
-"""Sets of effective configs that are shared by the topics that have the same configs."""
-
 R = TypeVar("R")
 
 _log = logging.getLogger("kohort.topics")
-
-
-class NewTopic(NamedTuple):
-    """A topic to be created."""
-
-    name: str
-    partitions: int
-    configs: Mapping[str, str | None] = {}
-
-
-class Topic:
-    """One topic, open for appends."""
-
-    __slots__ = ("configs", "effective", "id", "internal", "name", "partitions")
-
-    def __init__(
-        self, record: TopicRecord, partitions: tuple[Log, ...], effective: Mapping[str, Any]
-    ) -> None:
-        self.name = record.name
-        self.id = record.id
-        self.internal = record.internal
-        self.configs = record.configs
-        """What was set on the topic itself, as text."""
-        self.effective = effective
-        """The typed value of every topic config."""
-        self.partitions = partitions
-
-    def record(self, **changes: Any) -> TopicRecord:
-        """The topic as its record says, but for `changes`."""
-        now: dict[str, Any] = {"partitions": len(self.partitions), "configs": self.configs}
-        return TopicRecord(id=self.id, name=self.name, internal=self.internal, **now | changes)
-
-    def __repr__(self) -> str:
-        return f"<Topic {self.name} {self.id} partitions={len(self.partitions)}>"
 
 
 class Topics:
@@ -110,14 +72,12 @@ class Topics:
         Raises KohortError if the data directory cannot be used as it is, OSError if the storage
         fails.
         """
-        self._logs = logs
+        self._logs = TopicLogs(logs, config)
         self._config = config
         self._now = now
         self._topics: dict[str, Topic] = {}
         self._names: dict[UUID, str] = {}
-        self._claimed: dict[str, str] = {}
-        """Topics, and those being made, by all that no other topic's name may equal."""
-        self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
+        self._claimed = ClaimedNames(is_case_insensitive=logs.directories.is_case_insensitive)
         self.responses = ResponseCache()
         """Emptied by every change of a topic."""
         self.on_deleted: list[Callable[[frozenset[str]], Sequence[asyncio.Task[None]] | None]] = []
@@ -150,9 +110,9 @@ class Topics:
         for partition, why in reconcile(logs.directories, state, marks).items():
             logs.refuse(partition, why)
         logs.on_reopened.append(self._reopened)
-        logs.recover(self._log_configs(state.topics.values()))
+        self._logs.recover(state.topics.values())
         for record in state.topics.values():
-            self._add(self._opened(record))
+            self._add(self._logs.opened(record))
         self._metadata.flush()
         logs.directories.settle(state.cluster_id)
 
@@ -258,7 +218,7 @@ class Topics:
         POLICY_VIOLATION, INVALID_CONFIG and INVALID_REQUEST.
         """
         validate_creatable(name)
-        self._refuse_collision(name)
+        self._claimed.ensure_free(name)
         if partitions < 1:
             raise KafkaError(
                 ErrorCode.invalid_partitions,
@@ -290,7 +250,7 @@ class Topics:
         record = self.plan(name, partitions, configs, internal=internal)
         if self._to_remove:
             self.flush()
-        self._make_places(places_of(record))
+        self._logs.make_places(places_of(record))
         return self._commit_new(record)
 
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
@@ -316,8 +276,9 @@ class Topics:
             for name, partitions, configs in wanted:
                 planned.append(self._plan_and_claim(name, partitions, configs))
                 await slices.give_way()
-            refused = await self._make_places_of_each(
-                [plan for plan in planned if isinstance(plan, TopicRecord)]
+            refused = await asyncio.to_thread(
+                self._logs.make_places_of_each,
+                [plan for plan in planned if isinstance(plan, TopicRecord)],
             )
             made = [
                 plan
@@ -333,7 +294,7 @@ class Topics:
         finally:
             for plan in planned:
                 if isinstance(plan, TopicRecord) and plan.name not in self._topics:
-                    self._disclaim(plan.name)
+                    self._claimed.disclaim(plan.name)
 
     def _plan_and_claim(
         self, name: str, partitions: int, configs: Mapping[str, str | None]
@@ -342,28 +303,8 @@ class Topics:
             record = self.plan(name, partitions, configs)
         except KafkaError as error:
             return error.with_traceback(None)  # which refers to the list that has the error
-        self._claim(name)
+        self._claimed.claim(name)
         return record
-
-    async def _make_places_of_each(self, planned: Sequence[TopicRecord]) -> dict[str, KafkaError]:
-        """Make the directories of all the topics but those that are returned, with the reason."""
-        refused: dict[str, KafkaError] = {}
-        while True:
-            places = {
-                partition: topic_id
-                for record in planned
-                if record.name not in refused
-                for partition, topic_id in places_of(record).items()
-            }
-            try:
-                await asyncio.to_thread(self._logs.directories.make, places)
-            except NameTakenError as error:
-                refused[error.partition.topic] = _name_taken(error)
-            except OSError as error:
-                failed = storage_error(error)
-                return {record.name: refused.get(record.name, failed) for record in planned}
-            else:
-                return refused
 
     async def _commit_each(self, made: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
         """`_commit_new` of topics whose records fit into one batch."""
@@ -372,9 +313,9 @@ class Topics:
         outcomes: dict[str, Topic | KafkaError] = {}
         for record in made:
             try:
-                opened.append((record, await self._opened_in_slices(record, slices)))
+                opened.append((record, await self._logs.opened_in_slices(record, slices)))
             except OSError as error:
-                self._discard(places_of(record))
+                self._logs.discard(places_of(record))
                 outcomes[record.name] = storage_error(error)
             await slices.give_way()
         if not opened:
@@ -383,7 +324,7 @@ class Topics:
             self._metadata.commit(*(record for record, _ in opened))
         except KafkaError as error:
             for record, _ in opened:
-                self._discard(places_of(record))
+                self._logs.discard(places_of(record))
             return outcomes | {record.name: error for record, _ in opened}
         outcomes |= {record.name: self._added(topic) for record, topic in opened}
         try:
@@ -395,10 +336,10 @@ class Topics:
     def _commit_new(self, record: TopicRecord) -> Topic:
         """Open the logs of a topic whose directories were made, and append its record."""
         try:
-            topic = self._opened(record)
+            topic = self._logs.opened(record)
             self._metadata.commit(record)
         except (KafkaError, OSError) as error:
-            self._discard(places_of(record))
+            self._logs.discard(places_of(record))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         return self._added(topic)
 
@@ -454,7 +395,7 @@ class Topics:
         """Close the logs of a deleted topic one by one, as long as that is not taken back."""
         if topic.id in self._metadata.state.topics:
             return
-        self._disclaim(topic.name)
+        self._claimed.disclaim(topic.name)
         self._to_tell.add(topic.name)
         _log.info("deleted a topic", extra=fields(topic=topic.name))
         for log in topic.partitions:
@@ -488,7 +429,7 @@ class Topics:
         """
         self._revert()
         topic = self.plan_partitions(name, total)
-        self._make_places(self._places_to_add(topic, total))
+        self._logs.make_places(self._places_to_add(topic, total))
         return self._commit_growth(topic, total)
 
     async def grow(self, name: str, total: int) -> Topic:
@@ -516,16 +457,16 @@ class Topics:
 
     async def _grow(self, name: str, total: int) -> Topic:
         topic = self.plan_partitions(name, total)
-        await asyncio.to_thread(self._make_places, self._places_to_add(topic, total))
+        await asyncio.to_thread(self._logs.make_places, self._places_to_add(topic, total))
         places, effective = self._places_to_add(topic, total), topic.effective
         try:
-            added = await self._open_in_slices(places, effective, TimeSlices())
+            added = await self._logs.open_in_slices(places, effective, TimeSlices())
         except OSError as error:
-            self._discard(places)
+            self._logs.discard(places)
             raise storage_error(error) from error
         if topic.effective is not effective:  # altered meanwhile
             for log in added:
-                log.configure(topic_log_config(topic.effective, self._config))
+                log.configure(self._logs.settings(topic.effective))
         grown = self._commit_growth(topic, total)
         await self.durable(self.last_change)
         return grown
@@ -536,10 +477,10 @@ class Topics:
     def _commit_growth(self, topic: Topic, total: int) -> Topic:
         grown = topic.record(partitions=total)
         try:
-            added = tuple(self._open_logs(self._places_to_add(topic, total), topic.effective))
+            added = tuple(self._logs.open(self._places_to_add(topic, total), topic.effective))
             self._metadata.commit(grown)
         except (KafkaError, OSError) as error:
-            self._discard(self._places_to_add(topic, total))
+            self._logs.discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self.responses.clear()
         topic.partitions += added
@@ -585,7 +526,7 @@ class Topics:
 
     def _reconfigure(self) -> None:
         """Have all topics act by the configs of the broker, in slices."""
-        self._effective.cache_clear()
+        self._logs.broker_configs_changed()
         self._reconfiguring = asyncio.create_task(self._configure_each())
 
     async def _configure_each(self) -> None:
@@ -601,8 +542,8 @@ class Topics:
 
     def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         topic.configs = configs
-        topic.effective = self._effective(frozenset(configs.items()))
-        settings = topic_log_config(topic.effective, self._config)
+        topic.effective = self._logs.effective(configs)
+        settings = self._logs.settings(topic.effective)
         for log in topic.partitions:
             log.configure(settings)
 
@@ -659,102 +600,22 @@ class Topics:
     def _withdraw(self, topic: Topic) -> None:
         self._hide((topic,))
         self._withdraw_partitions(topic, 0)
-        self._to_revert.append(partial(self._disclaim, topic.name))
+        self._to_revert.append(partial(self._claimed.disclaim, topic.name))
 
     def _withdraw_partitions(self, topic: Topic, left: int) -> None:
         gone, topic.partitions = topic.partitions[left:], topic.partitions[:left]
-        self._to_revert += (partial(self._withdraw_log, log, topic.id) for log in gone)
-
-    def _withdraw_log(self, log: Log, topic_id: UUID) -> None:
-        if log.end_offset <= 0:
-            self._remove_now(log.topic_partition, topic_id)
-            return
-        # Another client has seen the partition already, and has produced to it.
-        self._logs.retire(log.topic_partition)
-        try:
-            self._logs.directories.set_aside(log.topic_partition)
-        except OSError as error:
-            _log_left(log.topic_partition, error)
+        self._to_revert += (partial(self._logs.withdraw, log, topic.id) for log in gone)
 
     def _restore(self, record: TopicRecord) -> None:
-        self._claim(record.name)
+        self._claimed.claim(record.name)
         self._to_tell.discard(record.name)
-        settings = topic_log_config(
-            self._effective(frozenset(record.configs.items())), self._config
-        )
+        settings = self._logs.settings(self._logs.effective(record.configs))
         for partition in places_of(record):
             self._to_remove.pop(partition, None)
-            self._to_revert.append(partial(self._open_or_refuse, partition, settings))
-        self._to_revert.append(lambda: self._add(self._opened(record)))
-
-    def _open_or_refuse(self, partition: TopicPartition, settings: LogConfig) -> None:
-        try:
-            self._logs.open(partition, settings)
-        except OSError as error:
-            self._logs.refuse(partition, f"the log could not be opened again: {error}")
-
-    # Names
-
-    def _refuse_collision(self, name: str) -> None:
-        if name in self._topics or self._claimed.get(collision_key(name)) == name:
-            raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-        for key in self._keys(name):
-            if (other := self._claimed.get(key)) is not None:
-                raise KafkaError(
-                    ErrorCode.invalid_topic_exception,
-                    f"Topic '{name}' collides with existing topic: {other}",
-                )
-
-    def _keys(self, name: str) -> tuple[str, ...]:
-        """All that no two topics' names may have in common."""
-        if self._logs.directories.is_case_insensitive:
-            return collision_key(name), f"~{name.casefold()}"
-        return (collision_key(name),)
-
-    def _claim(self, name: str) -> None:
-        self._claimed |= dict.fromkeys(self._keys(name), name)
-
-    def _disclaim(self, name: str) -> None:
-        for key in self._keys(name):
-            self._claimed.pop(key, None)
+            self._to_revert.append(partial(self._logs.open_or_refuse, partition, settings))
+        self._to_revert.append(lambda: self._add(self._logs.opened(record)))
 
     # Logs
-
-    def _effective_configs(self, configs: frozenset[tuple[str, str]]) -> Mapping[str, Any]:
-        return effective_topic_configs(dict(configs), self._config)
-
-    def _log_configs(
-        self, records: Iterable[TopicRecord]
-    ) -> Iterator[tuple[TopicPartition, LogConfig]]:
-        for record in records:
-            effective = self._effective(frozenset(record.configs.items()))
-            settings = topic_log_config(effective, self._config)
-            yield from ((each, settings) for each in places_of(record))
-
-    def _opened(self, record: TopicRecord) -> Topic:
-        effective = self._effective(frozenset(record.configs.items()))
-        return Topic(record, tuple(self._open_logs(places_of(record), effective)), effective)
-
-    async def _opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
-        effective = self._effective(frozenset(record.configs.items()))
-        logs = await self._open_in_slices(places_of(record), effective, slices)
-        return Topic(record, logs, effective)
-
-    async def _open_in_slices(
-        self, places: Iterable[TopicPartition], effective: Mapping[str, Any], slices: TimeSlices
-    ) -> tuple[Log, ...]:
-        """Open logs, giving way to others: a log takes 30 µs, and there may be 10,000."""
-        logs = []
-        for log in self._open_logs(places, effective):
-            logs.append(log)
-            await slices.give_way()
-        return tuple(logs)
-
-    def _open_logs(
-        self, places: Iterable[TopicPartition], effective: Mapping[str, Any]
-    ) -> Iterator[Log]:
-        settings = topic_log_config(effective, self._config)
-        return (self._logs.open(each, settings) for each in places)
 
     def _reopened(self, log: Log) -> None:
         topic, index = self._topics.get(log.topic_partition.topic), log.topic_partition.partition
@@ -763,54 +624,23 @@ class Topics:
         elif topic is not None:
             former = topic.partitions
             topic.partitions = (*former[:index], log, *former[index + 1 :])
-            log.configure(topic_log_config(topic.effective, self._config))
+            log.configure(self._logs.settings(topic.effective))
             self.responses.clear()
 
     def _add(self, topic: Topic) -> None:
         self.responses.clear()
         self._topics[topic.name] = topic
         self._names[topic.id] = topic.name
-        self._claim(topic.name)
-
-    def _make_places(self, places: Mapping[TopicPartition, UUID]) -> None:
-        """Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION."""
-        try:
-            self._logs.directories.make(places)
-        except NameTakenError as error:
-            raise _name_taken(error) from error
-        except OSError as error:
-            raise storage_error(error) from error
-
-    def _discard(self, places: Mapping[TopicPartition, UUID]) -> None:
-        """Remove directories that were made for a change that failed."""
-        for partition, topic_id in places.items():
-            self._remove_now(partition, topic_id)
+        self._claimed.claim(topic.name)
 
     def _remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove a partition of a deleted topic, unless somebody else has done it."""
         if self._to_remove.get(partition) == topic_id:
             del self._to_remove[partition]
-            self._remove_now(partition, topic_id)
-
-    def _remove_now(self, partition: TopicPartition, topic_id: UUID) -> None:
-        try:
             self._logs.remove(partition, topic_id)
-        except OSError as error:
-            _log_left(partition, error)
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))
-
-
-def _log_left(partition: TopicPartition, error: OSError) -> None:
-    _log.warning(
-        "could not remove the records of a partition; the next start sets them aside",
-        extra=fields(partition=str(partition), why=error),
-    )
-
-
-def _name_taken(error: NameTakenError) -> KafkaError:
-    return KafkaError(ErrorCode.invalid_topic_exception, str(error))
 
 
 def _validate_total(partitions: int) -> None:

@@ -1,0 +1,41 @@
+"""One topic of this server."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kohort.log.base import Log
+from kohort.server.topics.cluster_metadata import TopicRecord
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str | None] = {}
+
+
+class Topic:
+    """One topic, open for appends."""
+
+    __slots__ = ("configs", "effective", "id", "internal", "name", "partitions")
+
+    def __init__(
+        self, record: TopicRecord, partitions: tuple[Log, ...], effective: Mapping[str, Any]
+    ) -> None:
+        self.name = record.name
+        self.id = record.id
+        self.internal = record.internal
+        self.configs = record.configs
+        """What was set on the topic itself, as text."""
+        self.effective = effective
+        """The typed value of every topic config."""
+        self.partitions = partitions
+
+    def record(self, **changes: Any) -> TopicRecord:
+        """The topic as its record says, but for `changes`."""
+        now: dict[str, Any] = {"partitions": len(self.partitions), "configs": self.configs}
+        return TopicRecord(id=self.id, name=self.name, internal=self.internal, **now | changes)
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name} {self.id} partitions={len(self.partitions)}>"

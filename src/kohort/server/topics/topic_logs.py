@@ -1,0 +1,165 @@
+"""The logs of topics on the disk or in memory: their places are made, opened and removed here."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log, LogConfig, LogDirectory
+from kohort.log.partition_directories import NameTakenError
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.config import Config, effective_topic_configs, topic_log_config
+from kohort.server.logs import fields
+from kohort.server.topics.cluster_metadata import TopicRecord
+from kohort.server.topics.metadata_log import storage_error
+from kohort.server.topics.reconciliation import places_of
+from kohort.server.topics.topic import Topic
+from kohort.types import TopicPartition
+
+_EFFECTIVE_KEPT: Final = 100
+"""Sets of effective configs that are shared by the topics that have the same configs."""
+
+_log = logging.getLogger("kohort.topics")
+
+
+class TopicLogs:
+    """Opens and removes what a log directory has of topics."""
+
+    def __init__(self, logs: LogDirectory, config: Config) -> None:
+        self._logs = logs
+        self._config = config
+        self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
+
+    def effective(self, configs: Mapping[str, str]) -> Mapping[str, Any]:
+        """The typed value of every config of a topic that has these of its own."""
+        return self._effective(frozenset(configs.items()))
+
+    def _effective_configs(self, configs: frozenset[tuple[str, str]]) -> Mapping[str, Any]:
+        return effective_topic_configs(dict(configs), self._config)
+
+    def broker_configs_changed(self) -> None:
+        """Effective configs are others from now on."""
+        self._effective.cache_clear()
+
+    def settings(self, effective: Mapping[str, Any]) -> LogConfig:
+        """The settings of the logs of a topic with these effective configs."""
+        return topic_log_config(effective, self._config)
+
+    def recover(self, records: Iterable[TopicRecord]) -> None:
+        """Check the logs of these topics after a crash of the machine."""
+        self._logs.recover(
+            (partition, settings)
+            for record in records
+            for settings in (self.settings(self.effective(record.configs)),)
+            for partition in places_of(record)
+        )
+
+    # Opening
+
+    def opened(self, record: TopicRecord) -> Topic:
+        """The topic with its logs. Raises KafkaError, OSError."""
+        effective = self.effective(record.configs)
+        return Topic(record, tuple(self.open(places_of(record), effective)), effective)
+
+    async def opened_in_slices(self, record: TopicRecord, slices: TimeSlices) -> Topic:
+        """`opened`, giving way to others."""
+        effective = self.effective(record.configs)
+        logs = await self.open_in_slices(places_of(record), effective, slices)
+        return Topic(record, logs, effective)
+
+    async def open_in_slices(
+        self, places: Iterable[TopicPartition], effective: Mapping[str, Any], slices: TimeSlices
+    ) -> tuple[Log, ...]:
+        """`open`, giving way to others: a log takes 30 µs, and there may be 10,000."""
+        logs = []
+        for log in self.open(places, effective):
+            logs.append(log)
+            await slices.give_way()
+        return tuple(logs)
+
+    def open(self, places: Iterable[TopicPartition], effective: Mapping[str, Any]) -> Iterator[Log]:
+        """The logs of partitions, each opened when it is taken. Raises KafkaError, OSError."""
+        settings = self.settings(effective)
+        return (self._logs.open(each, settings) for each in places)
+
+    def open_or_refuse(self, partition: TopicPartition, settings: LogConfig) -> None:
+        """Open the log of a partition, or refuse the partition if that fails."""
+        try:
+            self._logs.open(partition, settings)
+        except OSError as error:
+            self._logs.refuse(partition, f"the log could not be opened again: {error}")
+
+    # Making and removing
+
+    def make_places(self, places: Mapping[TopicPartition, UUID]) -> None:
+        """Make the directories of new partitions, all or none, durably.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION.
+        """
+        try:
+            self._logs.directories.make(places)
+        except NameTakenError as error:
+            raise _name_taken(error) from error
+        except OSError as error:
+            raise storage_error(error) from error
+
+    def make_places_of_each(self, planned: Sequence[TopicRecord]) -> dict[str, KafkaError]:
+        """Make the directories of all the topics but those that are returned, with the reason."""
+        refused: dict[str, KafkaError] = {}
+        while True:
+            places = {
+                partition: topic_id
+                for record in planned
+                if record.name not in refused
+                for partition, topic_id in places_of(record).items()
+            }
+            try:
+                self._logs.directories.make(places)
+            except NameTakenError as error:
+                refused[error.partition.topic] = _name_taken(error)
+            except OSError as error:
+                failed = storage_error(error)
+                return {record.name: refused.get(record.name, failed) for record in planned}
+            else:
+                return refused
+
+    def retire(self, partition: TopicPartition) -> None:
+        """Close the log of a partition whose topic was deleted."""
+        self._logs.retire(partition)
+
+    def discard(self, places: Mapping[TopicPartition, UUID]) -> None:
+        """Remove directories that were made for a change that failed."""
+        for partition, topic_id in places.items():
+            self.remove(partition, topic_id)
+
+    def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Remove a partition with its records."""
+        try:
+            self._logs.remove(partition, topic_id)
+        except OSError as error:
+            _log_left(partition, error)
+
+    def withdraw(self, log: Log, topic_id: UUID) -> None:
+        """Remove a partition whose creation was taken back; records in it are kept aside."""
+        if log.end_offset <= 0:
+            self.remove(log.topic_partition, topic_id)
+            return
+        # Another client has seen the partition already, and has produced to it.
+        self._logs.retire(log.topic_partition)
+        try:
+            self._logs.directories.set_aside(log.topic_partition)
+        except OSError as error:
+            _log_left(log.topic_partition, error)
+
+
+def _log_left(partition: TopicPartition, error: OSError) -> None:
+    _log.warning(
+        "could not remove the records of a partition; the next start sets them aside",
+        extra=fields(partition=str(partition), why=error),
+    )
+
+
+def _name_taken(error: NameTakenError) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_topic_exception, str(error))
