@@ -5,16 +5,15 @@
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from kohort.cli import verbs
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, check_output, show
-from kohort.cli.verbs import Verb, add_verbs, pairs
+from kohort.cli.output import Table, show
+from kohort.cli.verbs import Verb, Verbs, pairs
 from kohort.client.admin import Admin, ConfigEntry, ConfigResource, ResourceType
-from kohort.errors import ConfigError, unless_error
+from kohort.errors import unless_error
 
 _FLAGS: Final[Mapping[str, ResourceType]] = {"topic": "topic", "broker": "broker", "group": "group"}
 _ENTITIES: Final[Mapping[str, ResourceType]] = {
@@ -26,22 +25,6 @@ _ENTITIES: Final[Mapping[str, ResourceType]] = {
 }
 _DEFAULTS: Final = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
 _COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
-
-
-def words(arguments: Sequence[str]) -> Sequence[str]:
-    """Turn a verb in the form of Kafka's tool into a subcommand."""
-    return verbs.words(arguments, VERBS)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_verbs(parser, VERBS)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Raises RefusedError."""
-    check_output(options)
-    code: int = options.run(options)
-    return code
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
@@ -122,10 +105,7 @@ def _add_alter(parser: argparse.ArgumentParser) -> None:
 
 def _alter(options: argparse.Namespace) -> int:
     resource = _resource(options)
-    try:
-        added = pairs("--add-config", options.add_config)
-    except ConfigError as error:
-        raise RefusedError(str(error)) from error
+    added = pairs("--add-config", options.add_config)
     deleted = [name.strip() for each in options.delete_config for name in each.split(",")]
     if not added and not deleted:
         raise RefusedError("say what to change, by --add-config or --delete-config")
@@ -141,3 +121,8 @@ VERBS: Final = {
     "describe": Verb("Show the configs that were set.", _add_describe, _describe),
     "alter": Verb("Set configs, or give them their defaults back.", _add_alter, _alter),
 }
+
+_commands = Verbs(VERBS)
+words = _commands.words
+add_arguments = _commands.add_arguments
+run = _commands.run

@@ -5,34 +5,17 @@ are altered by `kohort configs alter`.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
-from kohort.cli import verbs
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, check_output, print_message, show
-from kohort.cli.verbs import Verb, add_verbs, pairs
+from kohort.cli.output import Table, print_message, show
+from kohort.cli.verbs import Verb, Verbs, pairs
 from kohort.client.admin import Admin
 from kohort.client.cluster import TopicMetadata
-from kohort.errors import ConfigError, ErrorCode, KafkaError
-
-
-def words(arguments: Sequence[str]) -> Sequence[str]:
-    """Turn a verb in the form of Kafka's tool into a subcommand."""
-    return verbs.words(arguments, VERBS)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_verbs(parser, VERBS)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Raises RefusedError."""
-    check_output(options)
-    code: int = options.run(options)
-    return code
+from kohort.errors import ErrorCode, KafkaError
 
 
 def _add_topic(parser: argparse.ArgumentParser) -> None:
@@ -78,27 +61,16 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    try:
-        configs = pairs("--config", options.config)
-    except ConfigError as error:
-        raise RefusedError(str(error)) from error
-
-    async def change(admin: Admin) -> None:
-        await admin.create_topic(
-            options.topic,
-            partitions=-1 if options.partitions is None else options.partitions,
-            replication_factor=options.replication_factor or -1,
-            configs=configs,
-        )
-
-    accepted = ErrorCode.topic_already_exists if options.if_not_exists else None
+    configs = pairs("--config", options.config)
 
     async def work(admin: Admin) -> int:
-        try:
-            await change(admin)
-        except KafkaError as error:
-            if error.code is not accepted:
-                raise
+        with _accepted(ErrorCode.topic_already_exists, options.if_not_exists):
+            await admin.create_topic(
+                options.topic,
+                partitions=-1 if options.partitions is None else options.partitions,
+                replication_factor=options.replication_factor or -1,
+                configs=configs,
+            )
         return 0
 
     return run_with_admin(options, work)
@@ -123,17 +95,22 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    accepted = ErrorCode.unknown_topic_or_partition if options.if_exists else None
-
     async def work(admin: Admin) -> int:
-        try:
+        with _accepted(ErrorCode.unknown_topic_or_partition, options.if_exists):
             await admin.delete_topic(options.topic)
-        except KafkaError as error:
-            if error.code is not accepted:
-                raise
         return 0
 
     return run_with_admin(options, work)
+
+
+@contextmanager
+def _accepted(code: ErrorCode, on_request: bool) -> Iterator[None]:
+    """Pass over that error if the options say so."""
+    try:
+        yield
+    except KafkaError as error:
+        if not on_request or error.code is not code:
+            raise
 
 
 # --- describe
@@ -199,3 +176,8 @@ VERBS: Final = {
     "alter": Verb("Grow a topic to more partitions.", _add_alter, _alter),
     "delete": Verb("Delete a topic and its records.", _add_delete, _delete),
 }
+
+_commands = Verbs(VERBS)
+words = _commands.words
+add_arguments = _commands.add_arguments
+run = _commands.run

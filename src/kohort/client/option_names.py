@@ -11,7 +11,6 @@ from kohort.suggestions import did_you_mean
 C = TypeVar("C", bound=type)
 
 _NAMED_HERE: Final = {
-    "auto_commit_interval_ms": "commit_interval_ms",
     "auto_offset_reset": "start_offset",
     "bootstrap_server": "bootstrap",
     "bootstrap_servers": "bootstrap",

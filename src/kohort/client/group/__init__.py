@@ -2,6 +2,14 @@
 
 from kohort.client.group.generation import Generation
 from kohort.client.group.group import ConsumerGroup, GroupClosedError
+from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
 
-__all__ = ["ConsumerGroup", "Generation", "GroupClosedError", "MemberSubscription"]
+__all__ = [
+    "SIGNALS",
+    "ConsumerGroup",
+    "Generation",
+    "GroupClosedError",
+    "MemberSubscription",
+    "listen",
+]

@@ -33,7 +33,7 @@ from kohort.client.group.cancellation import to_its_end
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.run import GroupRun
-from kohort.client.group.signals import listen
+from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
@@ -43,7 +43,6 @@ from kohort.client.option_names import unknown_option
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
     "first": "earliest",
     "last": "latest",
@@ -217,7 +216,13 @@ class ConsumerGroup:
         Handlers that were there before are called as well, and put back. Raises ValueError outside
         of the main thread.
         """
-        self._opened.callback(listen(signals, lambda number: self.stop(number.name)))
+        loop = asyncio.get_running_loop()
+
+        def stop(number: signal.Signals) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.stop, number.name)
+
+        self._opened.callback(listen(signals, stop))
 
     # --- state ---
 

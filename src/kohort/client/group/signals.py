@@ -6,12 +6,13 @@ so does the last group that is closed. What only ends the process is not called:
 of the signal, Python's KeyboardInterrupt, and the cancellation by `asyncio.run`.
 """
 
-import asyncio
 import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import FrameType
 from typing import Any, Final
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 _listeners: Final[dict[int, dict[object, Callable[[], None]]]] = {}
 """By signal and token: what to call, from the signal handler."""
@@ -22,16 +23,16 @@ _replaced: Final[dict[int, Any]] = {}
 def listen(
     signals: Iterable[signal.Signals], stop: Callable[[signal.Signals], None]
 ) -> Callable[[], None]:
-    """Call `stop(signal)` in this event loop at the first of the signals; returns how to end it.
+    """Call `stop(signal)` at the first of the signals, from its handler; returns how to end it.
 
     Raises ValueError outside of the main thread.
     """
-    loop, token, caught = asyncio.get_running_loop(), object(), tuple(signals)
+    token, caught = object(), tuple(signals)
     for each in caught:
         if each not in _listeners:
             _replaced[each] = signal.signal(each, _handle)
             _listeners[each] = {}
-        _listeners[each][token] = partial(_call, loop, stop, each)
+        _listeners[each][token] = partial(stop, each)
 
     def release() -> None:
         for each in caught:
@@ -40,15 +41,6 @@ def listen(
                 _restore(each)
 
     return release
-
-
-def _call(
-    loop: asyncio.AbstractEventLoop,
-    stop: Callable[[signal.Signals], None],
-    number: signal.Signals,
-) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(stop, number)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

@@ -61,6 +61,11 @@ class ProducePartition:
         return self._numbers
 
     @property
+    def unsettled(self) -> tuple[ProduceBatch, ...]:
+        """The batches in flight, and those that wait."""
+        return (*self.in_flight, *self.waiting)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no batch is waiting or in flight."""
         return not self.waiting and not self.in_flight
@@ -139,8 +144,7 @@ class ProducePartition:
 
     def is_first(self, batch: ProduceBatch) -> bool:
         """Whether no batch that was sent before it is unsettled."""
-        others = (*self.in_flight, *self.waiting)
-        return all(each is batch or _place(each) > _place(batch) for each in others)
+        return all(each is batch or _place(each) > _place(batch) for each in self.unsettled)
 
     def begin_anew(self) -> None:
         """The broker lost the sequences: those of all unsettled batches begin at 0."""

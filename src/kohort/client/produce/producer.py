@@ -274,7 +274,7 @@ class Producer:
         self._raise_losses()
 
     async def _end(self) -> None:
-        """Drop what is not settled, with a log line for each batch."""
+        """Drop what is not settled. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -397,11 +397,7 @@ class Producer:
         return batch
 
     def _unsettled(self) -> list[ProduceBatch]:
-        return [
-            batch
-            for each in self._partitions.values()
-            for batch in (*each.in_flight, *each.waiting)
-        ]
+        return [batch for each in self._partitions.values() for batch in each.unsettled]
 
     def _wake_sender(self) -> None:
         if self._sender is not None:

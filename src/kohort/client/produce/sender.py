@@ -260,11 +260,7 @@ class Sender:
             self._results.settle(batch, failed)
 
     def _unsettled(self) -> list[ProduceBatch]:
-        return [
-            batch
-            for partition in self._active
-            for batch in (*partition.in_flight, *partition.waiting)
-        ]
+        return [batch for partition in self._active for batch in partition.unsettled]
 
 
 class _Untold:

@@ -16,20 +16,18 @@ import asyncio
 import queue
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Self, Unpack
+from typing import Self, Unpack
 
 from kohort.client.background_loop import background_loop
 from kohort.client.fetch import Batch
+from kohort.client.group import SIGNALS, Generation, listen
 from kohort.client.group import ConsumerGroup as AsyncGroup
-from kohort.client.group import Generation
 from kohort.client.group_options import GroupOptions
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
-
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class _Offered:
@@ -75,7 +73,8 @@ class ConsumerGroup:
         self._in_work: _Offered | None = None
         self._serving: Future[None] | None = None
         self._closed = False
-        self._former: dict[signal.Signals, Any] = {}
+        self._released: list[Callable[[], None]] = []
+        """What ends listening for signals."""
 
     @property
     def group_id(self) -> str:
@@ -99,9 +98,8 @@ class ConsumerGroup:
 
         The batch in work counts as not finished.
         """
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-        self._former.clear()
+        while self._released:
+            self._released.pop()()
         if self._serving is None or self._closed:
             return
         self._closed = True
@@ -113,16 +111,12 @@ class ConsumerGroup:
         self._loop.loop.call_soon_threadsafe(self._group.stop, reason)
 
     def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
-        """Call `stop` at the first of these signals; to be called in the main thread."""
+        """Call `stop` at the first of these signals, until the group is closed.
 
-        def stop(number: int, _: object) -> None:
-            for each, handler in self._former.items():
-                signal.signal(each, handler)
-            self._former.clear()
-            self.stop(signal.Signals(number).name)
-
-        for each in signals:
-            self._former[each] = signal.signal(each, stop)
+        Handlers that were there before are called as well, and put back. Raises ValueError outside
+        of the main thread.
+        """
+        self._released.append(listen(signals, lambda number: self.stop(number.name)))
 
     def __iter__(self) -> Iterator[Batch]:
         return self
