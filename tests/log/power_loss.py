@@ -128,6 +128,8 @@ class VolatileDisk:
         if inside is None:
             return
         self._paths[descriptor] = os.fspath(path)
+        if flags & getattr(os, "O_TMPFILE", 0) == getattr(os, "O_TMPFILE", -1):
+            self._paths[descriptor] += "/~without-name"
         if flags & os.O_CREAT:
             self._add("create", inside)
         if flags & os.O_TRUNC:

@@ -322,6 +322,7 @@ class LogDirectory(Protocol):
         """Try again to open the logs that could not be read, or that an OSError has ended.
 
         `on_reopened` learns of each log that takes the place of another. Damaged ones stay refused.
+        An append that the disk refused is no problem any more if the disk would take it now.
         """
         ...
 

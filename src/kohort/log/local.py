@@ -5,6 +5,7 @@ process), or the disk ("fsync": it survives a power failure).
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +32,7 @@ from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
 from kohort.log.segment import Progress, Segment
-from kohort.log.storage import OpenFiles
+from kohort.log.storage import OpenFiles, ensure_room
 from kohort.types import Timestamp, TopicPartition
 
 Durability = Literal["os", "fsync"]
@@ -203,6 +204,19 @@ class LocalDirectory:
                 self._logs[topic_partition] = opened
                 for tell in self.on_reopened:
                     tell(opened)
+
+        await self._accept_appends()
+
+    async def _accept_appends(self) -> None:
+        """End the problem of each log whose refused append the disk would take now.
+
+        A server that is not healthy may get no appends that could show it.
+        """
+        for topic_partition, (_, size) in tuple(self.problems.refused_appends.items()):
+            directory = self._directory(topic_partition)
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(ensure_room, directory, size)
+                self.problems.append_accepted(topic_partition, size)
 
     async def _reopened(self, log: PartitionLog | RefusedLog) -> PartitionLog | RefusedLog | None:
         """The log that takes the place of a failed one; None if it fails as before."""

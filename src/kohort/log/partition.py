@@ -359,7 +359,6 @@ class PartitionLog:
             raise self._refusal()
         if self._producers is not None:
             self._producers.expire(now - self.config.producer_id_expiration_ms)
-        self._problems.let_any_append_end(self.topic_partition)
         due = retention.due_segments(self._segments, self.config, self.start_offset, now)
         if due:
             self._delete(due)

@@ -64,11 +64,6 @@ class Problems:
             self.refused_appends.pop(log, None)
             self.end(log, problem)
 
-    def let_any_append_end(self, log: TopicPartition) -> None:
-        """What the disk refused was long ago: any append shows that it works again."""
-        if log in self.refused_appends:
-            self.refused_appends[log] = self.refused_appends[log][0], 0
-
     def texts(self, most: int) -> list[str]:
         """The first `most` of them, and how many more there are."""
         told = [f"{log}: {'; '.join(each)}" for log, each in list(self._by_log.items())[:most]]

@@ -13,9 +13,12 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from tempfile import TemporaryFile
+from typing import Final, Protocol
 
 from kohort.protocol.batches import Buffer
+
+_WRITTEN_AT_ONCE: Final = 1 << 20
 
 
 class Store(Protocol):
@@ -84,6 +87,16 @@ class OpenFiles:
 
     def __len__(self) -> int:
         return len(self._open)
+
+
+def ensure_room(directory: str, size: int) -> None:
+    """Write `size` bytes into a file without a name. Raises OSError if the disk refuses them."""
+    written = 0
+    with TemporaryFile(dir=directory, buffering=0) as file:
+        while written < size:
+            piece = bytes(min(size - written, _WRITTEN_AT_ONCE))
+            written += os.pwrite(file.fileno(), piece, written)
+        os.fsync(file.fileno())
 
 
 class FileStore:
