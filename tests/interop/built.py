@@ -1,5 +1,5 @@
-"""Clients in Go, Node and Rust, and Spark: their programs lie in `interop/` and are built into
-`.tools/interop/`.
+"""Clients in Go, Node and Rust, Spark, and Kafka Streams and Connect: their programs lie in
+`interop/` and are built into `.tools/interop/`.
 
 What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm,
 crates.io, PyPI, Maven Central), pinned by the files beside the programs. A language that is not
@@ -19,7 +19,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from interop.programs import Client, called, json_event
+from interop.programs import Client, called, compile_java, java, json_event
 from peers.kafka import building
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,16 +92,30 @@ def _build_spark() -> None:
     """The connector's JARs; Spark itself is this Python's."""
     if find_spec("pyspark") is None:
         raise BuildError("PySpark is not installed: pip install 'kohort[spark]'")
-    home, source = BUILT / "spark", SOURCES / "spark"
+    _copy_jars("spark", "-s", "settings.xml")
+
+
+def _build_java() -> None:
+    """The JARs of Kafka Streams, Connect and MirrorMaker, and our program compiled against them."""
+    jars = _copy_jars("java")
+    try:
+        compile_java(SOURCES / "java", BUILT / "java" / "classes", jars)
+    except subprocess.CalledProcessError as error:
+        raise BuildError(f"javac failed: {error.stderr[-600:]}") from None
+
+
+def _copy_jars(name: str, *options: str) -> Path:
+    """The directory with the JARs of a POM, which are copied again only when the POM changed."""
+    home, source = BUILT / name, SOURCES / name
     wanted = (source / "pom.xml").read_text()
     done = home / "built"
-    if done.exists() and done.read_text() == wanted:
-        return
-    shutil.rmtree(home, ignore_errors=True)
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
-    run(["mvn", "-B", "-q", "-s", "settings.xml", *copy], source)
-    home.mkdir(exist_ok=True)
-    done.write_text(wanted)
+    if not done.exists() or done.read_text() != wanted:
+        shutil.rmtree(home, ignore_errors=True)
+        copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
+        run(["mvn", "-B", "-q", *options, *copy], source)
+        home.mkdir(exist_ok=True)
+        done.write_text(wanted)
+    return home / "jars"
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,7 @@ GO = Language(("go",), _build_go)
 NODE = Language(("node", "npm"), _build_node)
 RUST = Language(("cargo", "make", "cc"), _build_rust)
 SPARK = Language(("java", "mvn"), _build_spark)
+STREAMS_AND_CONNECT = Language(("javac", "mvn"), _build_java)
 
 
 def _go(
@@ -177,6 +192,19 @@ def spark_job(**options: str) -> list[str]:
     jars = ",".join(map(str, sorted((home / "jars").glob("*.jar"))))
     program = [sys.executable, str(SOURCES / "spark" / "job.py")]
     return [*program, f"jars={jars}", *(f"{name}={value}" for name, value in options.items())]
+
+
+def streams_and_connect(main_class: str, *args: str) -> list[str]:
+    """The command line of Kafka Streams' program, a Connect worker or MirrorMaker."""
+    home = BUILT / "java"
+    return java(main_class, *args, heap="256m", classpath=f"{home / 'classes'}:{home / 'jars'}/*")
+
+
+def streams_and_connect_version() -> str:
+    """The version of all three."""
+    return _pinned(
+        "java/pom.xml", r"<artifactId>kafka-streams</artifactId>\s*<version>(\S+)</version>"
+    )
 
 
 def spark_version() -> str:

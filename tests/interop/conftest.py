@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop import programs, targets
-from interop.built import SPARK
+from interop.built import SPARK, STREAMS_AND_CONNECT
 from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
@@ -40,8 +40,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     for client in wanted(session.items):
         client.missing()
-    if any("spark" in getattr(item, "fixturenames", ()) for item in session.items):
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if "spark" in fixtures:
         SPARK.missing()
+    if "streams_and_connect" in fixtures:
+        STREAMS_AND_CONNECT.missing()
 
 
 def wanted(items: Sequence[pytest.Item]) -> Sequence[Client]:
@@ -74,6 +77,13 @@ def tools() -> Iterator[Tools]:
     running = Tools()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def streams_and_connect() -> None:
+    """Skips the test without the JARs of Kafka Streams, Connect and MirrorMaker."""
+    if reason := STREAMS_AND_CONNECT.missing():
+        pytest.skip(f"Kafka Streams and Connect: {reason}")
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,16 @@
-"""What a bystander sees: topics made, committed offsets and end offsets, through kafka-python's
-admin client.
+"""What a bystander sees: topics made, committed offsets, end offsets and records, through
+kafka-python.
 
 In the process of the test runs pure Python only: librdkafka 2.16 aborts the whole process when an
 OffsetFetch of its admin client meets a coordinator that has just gone.
 """
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
@@ -42,6 +43,26 @@ class Observer:
         offsets = self._ask(lambda admin: admin.list_partition_offsets(latest))
         return {_name(at): known.offset for at, known in offsets.items() if known.offset}
 
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(self._ask(lambda admin: admin.list_topics()))
+
+    def records(self, topic: str, partitions: int) -> list[tuple[str, str]]:
+        """Keys and values of all records, in the order of each partition."""
+        ends = self.ends(topic, partitions)
+        consumer = KafkaConsumer(bootstrap_servers=self._address)
+        try:
+            assigned = [TopicPartition(topic, number) for number in range(partitions)]
+            consumer.assign(assigned)
+            consumer.seek_to_beginning()
+            found: list[tuple[str, str]] = []
+            while any(consumer.position(at) < ends.get(_name(at), 0) for at in assigned):
+                fetched = itertools.chain(*consumer.poll(500).values())
+                found.extend((_text(each.key), _text(each.value)) for each in fetched)
+            return found
+        finally:
+            consumer.close()
+
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -60,6 +81,10 @@ class Observer:
             return question(admin)
         finally:
             admin.close()
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode()
 
 
 def _name(at: TopicPartition) -> str:

@@ -95,21 +95,25 @@ class Feed:
 
     def __init__(self, producer: Process, per_second: float, keys: int = 24) -> None:
         self.sent: list[str] = []
+        self.keys: list[str] = []
+        """The key of each value that was sent."""
         self._producer = producer
         self._pause = 1 / per_second
-        self._keys = keys
+        self._different_keys = keys
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def _write(self) -> None:
         while not self._over.wait(self._pause):
+            key = f"key-{len(self.sent) % self._different_keys}"
             value = f"record-{len(self.sent)}"
             try:
-                write_lines(self._producer, [(f"key-{len(self.sent) % self._keys}", value)])
+                write_lines(self._producer, [(key, value)])
             except BrokenPipeError:
                 return  # it died; `end` tells why
             self.sent.append(value)
+            self.keys.append(key)
 
     def end(self, seconds: float = 30) -> list[str]:
         """All values sent; AssertionError unless the server acknowledged every one."""
@@ -129,6 +133,14 @@ def finish(producer: Process, seconds: float = 30) -> None:
     producer.stdin.close()
     code = producer.wait(seconds)
     assert code == 0, f"{producer.name} ended with {code}\n{producer.tail()}"
+
+
+def poll_until(condition: Callable[[], bool], told: Callable[[], str], seconds: float) -> None:
+    """Come back once `condition` holds; AssertionError with what `told` says after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.2)
 
 
 def now() -> int:

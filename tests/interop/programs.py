@@ -132,26 +132,36 @@ def java_classpath() -> str:
     libs = kafka.resolve()
     classes = kafka.TOOLS / "interop-classes"
     with kafka.building(classes.name):
-        _compile(classes, libs)
+        compile_java(PROGRAMS, classes, libs)
     return f"{classes}:{libs}/*"
 
 
-def _compile(classes: Path, libs: Path) -> None:
+def compile_java(programs: Path, classes: Path, libs: Path) -> None:
+    """Compile the programs of a directory if one of them changed.
+
+    Raises CalledProcessError with what javac wrote.
+    """
     classes.mkdir(parents=True, exist_ok=True)
-    sources = sorted(PROGRAMS.glob("*.java"))
+    sources = sorted(programs.glob("*.java"))
     compiled = [classes / f"{source.stem}.class" for source in sources]
     newest = max(source.stat().st_mtime for source in sources)
     if not all(path.exists() and path.stat().st_mtime >= newest for path in compiled):
         subprocess.run(
-            ["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)], check=True
+            ["javac", "-d", str(classes), "-cp", f"{libs}/*", *map(str, sources)],
+            check=True,
+            capture_output=True,
+            text=True,
         )
 
 
-def java(main_class: str, *args: str, heap: str = "64m") -> list[str]:
-    """A command line that starts quickly and takes little of a small machine."""
+def java(main_class: str, *args: str, heap: str = "64m", classpath: str = "") -> list[str]:
+    """A command line that starts quickly and takes little of a small machine.
+
+    Without a classpath of its own it has Kafka's JARs and our programs.
+    """
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Xmx{heap}"]
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-    return ["java", *quick, *quiet, "-cp", java_classpath(), main_class, *args]
+    return ["java", *quick, *quiet, "-cp", classpath or java_classpath(), main_class, *args]
 
 
 def _java_command(mode: str, options: Mapping[str, str]) -> Sequence[str]:

@@ -14,7 +14,12 @@ from functools import cache
 from types import ModuleType
 from xml.etree import ElementTree
 
-from interop.built import SPARK, spark_version
+from interop.built import (
+    SPARK,
+    STREAMS_AND_CONNECT,
+    spark_version,
+    streams_and_connect_version,
+)
 from interop.programs import JAVA, Client
 from interop.roster import CLIENTS
 
@@ -70,6 +75,7 @@ TOOLS = {
     "`kafka-consumer-groups` and `kafka-topics`, groups at work": "test_command_line_tools",
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
+    "Kafka Streams": "test_streams",
     "Spark's Kafka connector": "test_spark",
     "KIP-848": "test_new_protocol",
 }
@@ -176,12 +182,18 @@ def _item(text: str) -> str:
 def page(found: Sequence[Result]) -> str:
     by_client = {(one.test, one.parameter): one for one in found}
     spark = f"\nSpark: {spark_version()}." if SPARK.missing() is None else ""
+    streams = (
+        f"\nKafka Streams, Connect and MirrorMaker: {streams_and_connect_version()}."
+        if STREAMS_AND_CONNECT.missing() is None
+        else ""
+    )
     parts = [
         INTRODUCTION,
         *client_table(by_client),
         "",
         *reasons(found),
         spark,
+        streams,
         "\n## Beyond single clients",
         *tool_tables(found),
         "",

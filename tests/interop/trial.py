@@ -2,14 +2,14 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from interop.observer import Observer
-from interop.processes import Feed, Process, finish, now, write_lines
+from interop.processes import Feed, Listener, Process, finish, now, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.targets import Target
 from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
@@ -81,9 +81,7 @@ class Trial:
                 self.timeline.add(event)
 
         command = client.command("consume", options)
-        return self._keep(
-            Process(name, command, self._log(name), listen, merge=client.merged_output)
-        )
+        return self.start(name, command, listen, merge=client.merged_output)
 
     def producer(
         self, client: Client, codecs: Iterable[str] = ("none",), topic: str = ""
@@ -97,7 +95,7 @@ class Trial:
             "codec": ",".join(codecs),
         }
         name = f"{client}-producer-{len(self._processes)}"
-        return self._keep(Process(name, client.command("produce", options), self._log(name)))
+        return self.start(name, client.command("produce", options))
 
     def feed(self, client: Client, per_second: float = 150) -> Feed:
         return Feed(self.producer(client), per_second)
@@ -122,12 +120,17 @@ class Trial:
             assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
             self.timeline.add(Gone(member.name, now()))
 
-    def _keep(self, process: Process) -> Process:
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        listen: Listener | None = None,
+        merge: bool = False,
+    ) -> Process:
+        """Start any process; it ends with the trial."""
+        process = Process(name, command, self._directory / f"{name}.log", listen, merge)
         self._processes.append(process)
         return process
-
-    def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
 
     # --- what is seen
     # --------------------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""Kafka Streams: an application with a repartition topic, a count and a windowed count."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from interop.built import streams_and_connect as command
+from interop.observer import Observer
+from interop.processes import Process, poll_until
+from interop.programs import KOHORT
+from interop.targets import Target
+from interop.tools import Tool, Tools
+from interop.trial import PARTITIONS, SOON, Trial
+
+RESETTER = "org.apache.kafka.tools.StreamsResetter"
+TASKS = 2 * PARTITIONS
+"""One of each partition of the input, and of the repartition topic."""
+SESSION_MS = 10_000
+"""More than the restart of an instance takes."""
+
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+
+
+class Instance:
+    """One instance as a process, a static member of the application's group."""
+
+    def __init__(self, trial: Trial, name: str, settings: dict[str, str]) -> None:
+        self.said: list[str] = []
+        words = (f"{key}={value}" for key, value in settings.items())
+        self.process: Process = trial.start(
+            name, command("StreamsProgram", *words), self.said.append
+        )
+
+    @property
+    def tasks(self) -> int:
+        """The number of its tasks while it is running, else 0."""
+        state, tasks = self.said[-1].split() if self.said else ("", "0")
+        return int(tasks) if state == "RUNNING" else 0
+
+
+class Application:
+    """The application, which counts the records of a trial by key."""
+
+    def __init__(self, trial: Trial, directory: Path) -> None:
+        self.name = trial.group
+        self.observer = Observer(trial.target.address)
+        self._trial = trial
+        self._output = f"{trial.topic}-counts"
+        self._directory = directory
+        trial.create_topic(self._output, PARTITIONS)
+
+    def start(self, name: str) -> Instance:
+        settings = {
+            "input": self._trial.topic,
+            "output": self._output,
+            "bootstrap.servers": self._trial.target.address,
+            "application.id": self.name,
+            "client.id": name,
+            "group.instance.id": name,
+            "state.dir": str(self._directory / f"state-{name}"),
+            "auto.offset.reset": "earliest",
+            "commit.interval.ms": "200",
+            "statestore.cache.max.bytes": "0",
+            "session.timeout.ms": str(SESSION_MS),
+            "heartbeat.interval.ms": "500",
+        }
+        return Instance(self._trial, name, settings)
+
+    def await_tasks(self, *instances: Instance) -> None:
+        """Wait until exactly these instances run all tasks, each some."""
+        poll_until(
+            lambda: (
+                all(each.tasks for each in instances)
+                and sum(each.tasks for each in instances) == TASKS
+            ),
+            lambda: f"{[each.said for each in instances]}\n{self._trial.tails()}",
+            SOON,
+        )
+
+    def await_counts(self, keys: Iterable[str], right: Callable[[int, int], bool]) -> None:
+        """Wait until `right` holds for the last count of each key, in all and of the day, and the
+        number of times that it is in `keys`.
+        """
+        wanted = Counter(keys)
+        wanted.update({f"{key}@day": count for key, count in wanted.items()})
+
+        def counted() -> bool:
+            counts = self.counts()
+            return counts.keys() == wanted.keys() and all(
+                right(counts[key], count) for key, count in wanted.items()
+            )
+
+        poll_until(counted, lambda: f"{self.counts()}\nnot {wanted}\n{self._trial.tails()}", SOON)
+
+    def counts(self) -> dict[str, int]:
+        found = self.observer.records(self._output, PARTITIONS)
+        return {key: int(count) for key, count in found}
+
+    def internal_topics(self) -> set[str]:
+        """Its repartition topic and changelogs, without its name."""
+        start = f"{self.name}-"
+        return {
+            name.removeprefix(start) for name in self.observer.topics() if name.startswith(start)
+        }
+
+
+def test_instances_restart_and_take_over(
+    streams_and_connect: None,
+    target: Target,
+    trial_on: Callable[[Target], Trial],
+    tools: Tools,
+    tmp_path: Path,
+) -> None:
+    """`at_least_once`: a rolling restart of static members counts exactly, `kill -9` loses nothing,
+    and `kafka-streams-application-reset`.
+    """
+    trial = trial_on(target)
+    application = Application(trial, tmp_path)
+    feed = trial.feed(KOHORT)
+    first, second = application.start("first"), application.start("second")
+    application.await_tasks(first, second)
+    told = len(second.said)
+    first.process.ask_to_leave()
+    first.process.wait(20)
+    again = application.start("first")
+    application.await_tasks(again, second)
+    assert len(second.said) == told, "the others notice nothing of a static member's restart"
+    feed.end()
+    application.await_counts(feed.keys, int.__eq__)
+
+    more = trial.feed(KOHORT)
+    again.process.kill()
+    application.await_tasks(second)
+    more.end()
+    application.await_counts(feed.keys + more.keys, int.__ge__)
+    assert application.internal_topics() == {
+        "keys-repartition",
+        "total-changelog",
+        "daily-changelog",
+    }
+
+    trial.leave(second.process)
+    assert trial.ends().items() <= trial.observe().items()
+    reset = Tool(tools, RESETTER, target.address)
+    said = reset("--application-id", application.name, "--input-topics", trial.topic, "--force")
+    assert application.internal_topics() == set(), said
+    assert set(trial.observe().values()) == {0}
