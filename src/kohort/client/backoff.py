@@ -1,18 +1,23 @@
 """Pauses between attempts (KIP-580), and retries with a time limit.
 
-Nothing here retries for ever: `retrying` raises an error that lists the attempts.
+Nothing here retries for ever: `retrying` raises an error that lists the attempts. `Backoff.after`
+counts and logs every attempt that is repeated (logger `kohort.client.retries`, DEBUG).
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from kohort.client.counters import ReasonCounter, reason
 from kohort.client.errors import GaveUpError, is_retriable
 
 T = TypeVar("T")
+
+log: Final = logging.getLogger("kohort.client.retries")
 
 JITTER: Final = 0.2
 """Kafka's CommonClientConfigs.RETRY_BACKOFF_JITTER."""
@@ -21,18 +26,22 @@ JITTER: Final = 0.2
 class Backoff:
     """Delays that double from `initial_ms` up to `max_ms`, each with jitter of 20 % (KIP-580)."""
 
-    __slots__ = ("_attempts", "_initial_ms", "_max_ms", "_random")
+    __slots__ = ("_attempts", "_initial_ms", "_max_ms", "_random", "_retries")
 
     def __init__(
         self,
         initial_ms: float,
         max_ms: float,
         uniform: Callable[[float, float], float] = random.uniform,
+        *,
+        retries: ReasonCounter | None = None,
     ):
+        """`retries` counts the attempts that failed, for all backoffs of a client."""
         self._initial_ms = initial_ms
         self._max_ms = max(max_ms, initial_ms)
         self._random = uniform
         self._attempts = 0
+        self._retries = ReasonCounter() if retries is None else retries
 
     @property
     def attempts(self) -> int:
@@ -44,6 +53,19 @@ class Backoff:
         delay = min(self._initial_ms * 2.0 ** min(self._attempts, 60), self._max_ms)
         self._attempts += 1
         return self._random(1 - JITTER, 1 + JITTER) * delay / 1000
+
+    def after(self, error: BaseException, what: str) -> float:
+        """Count and log an attempt at `what` that failed; seconds to wait before the next one."""
+        delay_s = self.next_s()
+        self._retries.count(reason(error))
+        log.debug(
+            "%s: attempt %d failed: %s; next attempt in %d ms",
+            what,
+            self._attempts,
+            described(error),
+            delay_s * 1000,
+        )
+        return delay_s
 
     def reset(self) -> None:
         """Begin with the first delay again, after a success."""
@@ -78,7 +100,7 @@ async def retrying(
                         raise
                     last = error
                     tried[described(error)] += 1
-                await asyncio.sleep(backoff.next_s())
+                await asyncio.sleep(backoff.after(last, what))
     except TimeoutError:
         if not limit.expired():
             raise

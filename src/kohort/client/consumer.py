@@ -18,9 +18,11 @@ from typing import Final, Self
 from kohort.client.admin import Admin
 from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset, list_offsets
 from kohort.client.config import MAX_MS, ClientConfig, validate_int
+from kohort.client.counters import RequestCounter, reason
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch import Batch, Fetcher, OutOfRange
 from kohort.client.group_errors import CommitError
+from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.client.option_names import checks_names
 from kohort.client.record import Record
@@ -96,6 +98,8 @@ class Consumer:
         self._auto_commits = enable_auto_commit
         self._committing: asyncio.Task[None] | None = None
         self._closed = False
+        self._commit_requests = RequestCounter()
+        self._committed_count = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,6 +128,22 @@ class Consumer:
             await self._fetcher.close()
             if self._owns_cluster:
                 await self.cluster.close()
+
+    def metrics(self) -> ConsumerMetrics:
+        """Counters since the start, and gauges of this moment; from any thread."""
+        fetch = self._fetcher.metrics()
+        batch, position = self._batch, self._position
+        if batch is not None and position < batch.next_offset:
+            fetch = moved_back(fetch, batch.topic_partition, position)
+        return ConsumerMetrics(
+            client_id=self.cluster.config.client_id,
+            is_closed=self._closed,
+            commits=CommitMetrics(
+                requests=self._commit_requests.snapshot(), partitions=self._committed_count
+            ),
+            fetch=fetch,
+            connections=self.cluster.metrics().connections,
+        )
 
     # Assignment
 
@@ -391,9 +411,18 @@ class Consumer:
         new = {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
         if not new:
             return
-        outcomes = await self._admin.commit(self._required_group(), new)
+        started = asyncio.get_running_loop().time()
+        try:
+            outcomes = await self._admin.commit(self._required_group(), new)
+        except KohortError as error:
+            self._commit_requests.failures.count(reason(error))
+            raise
+        self._commit_requests.latency.observe(asyncio.get_running_loop().time() - started)
         errors = {tp: error for tp, error in outcomes.items() if error is not None}
         self._committed |= {tp: each for tp, each in new.items() if tp not in errors}
+        self._committed_count += len(new) - len(errors)
+        for each in dict.fromkeys(map(reason, errors.values())):
+            self._commit_requests.failures.count(each)
         if errors:
             raise CommitError(errors)
 

@@ -141,7 +141,7 @@ def test_a_batch_that_compaction_emptied_does_not_count() -> None:
 def test_a_cut_batch_is_left_for_the_next_fetch() -> None:
     whole = of(1, 0) + of(1, 1)
     found = scan(TP, memoryview(whole + of(1, 2)[:-1]), 0, check_crcs=True)
-    assert found == (len(whole), 2, -1)
+    assert found == (len(whole), 2, -1, 2)
 
 
 def test_only_a_part_of_a_batch_is_an_error_that_says_what_to_do() -> None:

@@ -47,13 +47,16 @@ async def send_to_coordinators(
             for group in pending
             if not isinstance(said[group], _TimeUpError) or group not in responses
         }
-        pending = [
-            group
+        failed = {
+            group: error
             for group in pending
             if isinstance(error := said[group], KohortError) and _passes(error)
-        ]
-        pause = backoff.next_s()
-        if not pending or time.monotonic() + pause > deadline:
+        }
+        pending = list(failed)
+        if not pending:
+            break
+        pause = backoff.after(failed[pending[0]], f"a request to {_described(pending)}")
+        if time.monotonic() + pause > deadline:
             break
         await asyncio.sleep(pause)
     return responses | {group: _gave_up(group, responses[group], timeout_ms) for group in pending}
@@ -104,6 +107,11 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
             return error
 
     return await asyncio.gather(*map(one, waits))
+
+
+def _described(groups: list[GroupId]) -> str:
+    others = f" and {len(groups) - 1} others" if len(groups) > 1 else ""
+    return f"the coordinator of group {groups[0]}{others}"
 
 
 class _TimeUpError(KohortError):

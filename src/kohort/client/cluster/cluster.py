@@ -31,6 +31,7 @@ from kohort.client.cluster.metadata import (
 )
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
+from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
@@ -73,9 +74,17 @@ class Cluster:
             self._refreshing.task.cancel()
         await self._connections.close()
 
-    def backoff(self) -> Backoff:
-        """A new Backoff as configured."""
-        return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+    def backoff(self, initial_ms: int | None = None, max_ms: int | None = None) -> Backoff:
+        """A new Backoff, by default as configured; its retries are counted as of this client."""
+        return self._connections.backoff(initial_ms, max_ms)
+
+    def metrics(self) -> ClusterMetrics:
+        """Counters and gauges of all connections."""
+        return ClusterMetrics(
+            client_id=self.config.client_id,
+            is_closed=self._connections.is_closed,
+            connections=self._connections.metrics(),
+        )
 
     # Brokers, topics, leaders
 

@@ -45,6 +45,7 @@ class Batch:
         "leader_epoch",
         "log_start_offset",
         "next_offset",
+        "record_count",
         "topic_partition",
     )
 
@@ -60,6 +61,7 @@ class Batch:
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
         aborted: tuple[tuple[int, int], ...] = (),
+        record_count: int = 0,
     ) -> None:
         self.topic_partition = topic_partition
         self.data = data
@@ -73,6 +75,8 @@ class Batch:
         self.log_start_offset = log_start_offset
         self.aborted = aborted
         """Aborted transactions as (producer id, first offset); their records are left out."""
+        self.record_count = record_count
+        """As the headers count, without decoding: also records that are left out; 0: not known."""
         self._records: tuple[Record, ...] | None = None
 
     def __repr__(self) -> str:
@@ -150,6 +154,8 @@ class Scan(NamedTuple):
     """Offset behind them; the requested offset if there are none."""
     leader_epoch: int
     """Leader epoch of the last of them; -1 if there are none."""
+    record_count: int
+    """Records in them, as their headers say."""
 
 
 def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: bool) -> Scan:
@@ -160,7 +166,7 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
     if only a part of it came. One further behind just ends the scan: it is then the first of the
     next fetch.
     """
-    size, next_offset, epoch = 0, from_offset, -1
+    size, next_offset, epoch, count = 0, from_offset, -1, 0
     try:
         for position, header in iterate(data):
             if check_crcs and not crc_is_right(data[position:], header):
@@ -172,12 +178,13 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
             size = position + header.size
             next_offset = max(next_offset, header.last_offset + 1)
             epoch = header.partition_leader_epoch
+            count += header.record_count
     except KafkaError as error:
         if not size:
             raise KafkaError(error.code, f"{tp}, {error.message}") from None
     if not size and data:
         _refuse_cut(tp, data, from_offset)
-    return Scan(size, next_offset, epoch)
+    return Scan(size, next_offset, epoch, count)
 
 
 def _refuse_cut(tp: TopicPartition, data: memoryview, from_offset: int) -> None:

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, OffsetOutOfRangeError
 from kohort.client.fetch.batch import Batch, scan
+from kohort.client.fetch.counters import FetchCounters
 from kohort.client.fetch.partition import FetchPartition
 from kohort.client.fetch.position_resolver import PositionResolver
 from kohort.client.fetch.request import FetchSettings, fetch
@@ -57,6 +57,7 @@ class BrokerFetcher:
         wake: asyncio.Event,
         wanted: Callable[[int], list[FetchPartition]],
         resolver: PositionResolver,
+        counters: FetchCounters,
         on_died: Callable[[BaseException], None],
     ) -> None:
         self._cluster = cluster
@@ -67,10 +68,11 @@ class BrokerFetcher:
         self._wake = wake
         self._wanted = wanted
         self._resolver = resolver
+        self._counters = counters
         self._session = FetchSessionHandler()
         # Pauses after responses that come at once and bring nothing: a broker that keeps sending
         # them must not keep the client busy.
-        self._idle = Backoff(5, 200)
+        self._idle = cluster.backoff(5, 200)
         self._connection: Connection | None = None
         self._on_died = on_died
         self._closed = False
@@ -139,6 +141,7 @@ class BrokerFetcher:
                 if revision == each.revision:
                     self._resolver.failed(each, error)
             return 0
+        self._counters.requests.observe(loop.time() - started)
         if response.error:
             return self._refused(in_flight, response.error)
         brought = self._handle(asked, response)
@@ -162,10 +165,11 @@ class BrokerFetcher:
 
     def _refused(self, in_flight: Iterable[FetchPartition], code: int) -> float:
         """Handle an error of the response as a whole."""
-        if not is_session_lost(code):
-            error = KafkaError(error_code(code), f"fetching from broker {self._node_id}")
-            for each in in_flight:
-                self._resolver.failed(each, error)
+        error = KafkaError(error_code(code), f"fetching from broker {self._node_id}")
+        if is_session_lost(code):
+            return self._idle.after(error, "the fetch session")
+        for each in in_flight:
+            self._resolver.failed(each, error)
         return self._idle.next_s()
 
     def _handle(
@@ -222,7 +226,9 @@ class BrokerFetcher:
             last_stable_offset=told.last_stable_offset,
             log_start_offset=told.log_start_offset,
             aborted=told.aborted,
+            record_count=found.record_count,
         )
+        self._counters.received(batch)
         partition.put(batch)
         return True
 

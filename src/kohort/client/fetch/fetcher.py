@@ -29,9 +29,11 @@ from kohort.client.config import MAX_MS, validate_int
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher
+from kohort.client.fetch.counters import FetchCounters
 from kohort.client.fetch.partition import Budget, FetchPartition
 from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.client.fetch.request import FetchSettings
+from kohort.client.metrics import FetchMetrics
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
@@ -98,6 +100,7 @@ class Fetcher:
             int, tuple[asyncio.Event, list[BrokerFetcher]]
         ] = {}  # by node id
         self._any: list[asyncio.Future[None]] = []
+        self._counters = FetchCounters()
         self._number = next(_numbers)
         self.failure: BaseException | None = None
         """Why nothing is fetched any more: a fault of the client."""
@@ -231,10 +234,17 @@ class Fetcher:
         The end is the high watermark, under read_committed the last stable offset. Raises
         NotAssignedError.
         """
-        partition = self._partition(tp)
-        committed = self._settings.isolation == "read_committed"
-        end = partition.last_stable_offset if committed else partition.high_watermark
-        return None if end < 0 or partition.position < 0 else max(end - partition.position, 0)
+        return self._partition(tp).lag(is_committed=self._settings.is_committed)
+
+    def metrics(self) -> FetchMetrics:
+        """What was fetched, and the state of each partition."""
+        is_committed = self._settings.is_committed
+        return self._counters.snapshot(
+            {
+                tp: each.metrics(is_committed=is_committed)
+                for tp, each in tuple(self._partitions.items())
+            }
+        )
 
     # Batches
 
@@ -364,6 +374,7 @@ class Fetcher:
                 wake=wake,
                 wanted=self._wanted,
                 resolver=self._resolver,
+                counters=self._counters,
                 on_died=self._die,
             )
             for number in range(CONNECTIONS_PER_BROKER)

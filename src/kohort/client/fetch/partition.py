@@ -21,6 +21,7 @@ from kohort.client.errors import GaveUpError, TopicRecreatedError
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.response import PartitionResponse
 from kohort.client.fetch.session import RequestedPartition
+from kohort.client.metrics import PartitionMetrics
 from kohort.types import TopicPartition
 
 _NOT_VALIDATED = Leader(-1, NO_EPOCH)
@@ -127,10 +128,15 @@ class FetchPartition:
         """High watermark as of the last fetch; -1 before the first."""
         return self._high_watermark
 
-    @property
-    def last_stable_offset(self) -> int:
-        """Last stable offset as of the last fetch; -1 before the first."""
-        return self._last_stable_offset
+    def lag(self, *, is_committed: bool) -> int | None:
+        """Offsets from `position` to the end as of the last fetch; None before the first.
+
+        The end is the high watermark, with `is_committed` the last stable offset.
+        """
+        end, position = self._high_watermark, self._position
+        if is_committed:
+            end = self._last_stable_offset
+        return None if end < 0 or position < 0 else max(end - position, 0)
 
     def seek(self, offset: int, leader_epoch: int) -> bool:
         """Continue at another offset; drops buffered batches and the request in flight.
@@ -297,6 +303,19 @@ class FetchPartition:
             raise complaint
         return None
 
+    def metrics(self, *, is_committed: bool) -> PartitionMetrics:
+        """The state of the partition; `is_committed`: it is read up to the last stable offset."""
+        queued = tuple(self._buffered)
+        return PartitionMetrics(
+            position=None if self._position < 0 else self._position,
+            lag=self.lag(is_committed=is_committed),
+            high_watermark=None if self._high_watermark < 0 else self._high_watermark,
+            queued_batches=len(queued),
+            queued_records=sum(batch.record_count for batch in queued),
+            queued_bytes=sum(batch.size for batch in queued),
+            is_paused=self._is_paused,
+        )
+
     def _drop_buffered(self) -> None:
         self._keep([])
         self._fetch_offset = self._position
@@ -353,4 +372,4 @@ class FetchPartition:
             what = f"reading {self.tp} at offset {self._fetch_offset}"
             self._complaint = gave_up(what, seconds, failures, error, advice)
             self._on_change(self)
-        return self._backoff.next_s()
+        return self._backoff.after(error, f"reading {self.tp}")

@@ -37,13 +37,18 @@ class FetchSettings:
     rack: str = ""
 
     @property
+    def is_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return self.isolation == "read_committed"
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields as `protocol.building.request` takes them."""
         return {
             "max_wait_ms": self.max_wait_ms,
             "min_bytes": self.min_bytes,
             "max_bytes": self.max_bytes,
-            "isolation_level": 1 if self.isolation == "read_committed" else 0,
+            "isolation_level": 1 if self.is_committed else 0,
             "rack_id": self.rack,
         }
 

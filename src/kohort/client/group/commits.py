@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
+from kohort.client.counters import RequestCounter, reason
 from kohort.client.group.offset_requests import TopicIds, commit_offsets
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
@@ -94,6 +95,7 @@ class OffsetCommitter:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[OwnedPartition, _PendingCommit] = {}
         self._sender: asyncio.Task[None] | None = None
+        self.counter = RequestCounter()
         self.requests = 0
         self.committed = 0
         """Partitions that were committed, over all requests."""
@@ -132,12 +134,13 @@ class OffsetCommitter:
         try:
             while self._pending:
                 wanted, self._pending = self._pending, {}
-                again = await self._send(self._still_ours(wanted))
-                if again:
-                    self._want_again(again)
-                    await asyncio.sleep(self._backoff.next_s())
-                else:
+                again, error = await self._send(self._still_ours(wanted))
+                if error is None:
                     self._backoff.reset()
+                    continue
+                self._want_again(again)
+                what = f"committing {len(again)} offsets of group {self._config.group_id}"
+                await asyncio.sleep(self._backoff.after(error, what))
         except Exception as error:
             logger.exception("committing ended with an error that is our own")
             ended = KohortError(
@@ -159,21 +162,22 @@ class OffsetCommitter:
 
     async def _send(
         self, wanted: dict[OwnedPartition, _PendingCommit]
-    ) -> dict[OwnedPartition, _PendingCommit]:
-        """Send one request; returns the commits to send again."""
+    ) -> tuple[dict[OwnedPartition, _PendingCommit], _Outcome]:
+        """Send one request; returns the commits to send again, and the error of one of them."""
         if not wanted:
-            return {}
+            return {}, None
         identity = self._identity()
         outcomes = await self._ask(wanted, identity)
         again = {}
+        error = None
         for owned, each in wanted.items():
             outcome = self._judged(owned, outcomes[owned.partition], identity)
             if outcome is _AGAIN and self._loop.time() < each.until:
-                again[owned] = each
+                again[owned], error = each, outcomes[owned.partition]
             else:
                 each.settle(outcomes[owned.partition] if outcome is _AGAIN else outcome)
                 self.committed += outcome is None
-        return again
+        return again, error
 
     async def _ask(
         self, wanted: dict[OwnedPartition, _PendingCommit], identity: Identity
@@ -182,6 +186,7 @@ class OffsetCommitter:
         self.requests += 1
         try:
             connection = await coordinator(self._cluster, self._config.group_id, PURPOSE)
+            sent = self._loop.time()
             codes = await commit_offsets(
                 connection,
                 self._config,
@@ -191,8 +196,12 @@ class OffsetCommitter:
                 topic_ids=self._topic_ids,
             )
         except KohortError as error:
+            self.counter.failures.count(reason(error))
             self._cluster.coordinator_moved(self._config.group_id)
             return dict.fromkeys(offsets, error)
+        self.counter.latency.observe(self._loop.time() - sent)
+        for code in set(codes.values()) - {ErrorCode.none}:
+            self.counter.failures.count(code.name.upper())
         if any(moves_coordinator(code) for code in codes.values()):
             self._cluster.coordinator_moved(self._config.group_id)
         return {each: _error(codes.get(each, ErrorCode.unknown_server_error)) for each in offsets}

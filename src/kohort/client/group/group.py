@@ -38,6 +38,7 @@ from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.group_options import GroupOptions
+from kohort.client.metrics import GroupMetrics
 from kohort.client.net import preload
 from kohort.client.option_names import unknown_option
 from kohort.errors import ConfigError, KohortError
@@ -235,6 +236,13 @@ class ConsumerGroup:
     def generation_id(self) -> int:
         """The generation id; -1 while there is none."""
         return self._running.membership.generation
+
+    def metrics(self) -> GroupMetrics:
+        """Counters since the group was entered, and gauges of this moment; from any thread.
+
+        Raises KohortError before that.
+        """
+        return self._running.metrics()
 
     def statistics(self) -> dict[str, object]:
         """State and counters of the member, for gauges and log lines."""

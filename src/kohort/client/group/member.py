@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from kohort.client.cluster import Cluster
 from kohort.client.errors import AuthenticationError, RequestTimeoutError, UnsupportedVersionError
+from kohort.client.group.counters import GroupCounters
 from kohort.client.group.requests import PURPOSES, ask, coordinator
 from kohort.client.group_errors import GroupError, advice, fatal
 from kohort.client.membership import (
@@ -21,6 +22,7 @@ from kohort.client.membership import (
     Action,
     Actions,
     Assign,
+    End,
     EndPartitions,
     ForgetCoordinator,
     Heartbeat,
@@ -67,6 +69,7 @@ class GroupMember:
         self._closed = False
         self._is_faulty = False
         self._number = next(_numbers)
+        self.counters = GroupCounters()
 
     def now(self) -> int:
         """The loop's clock in ms."""
@@ -123,6 +126,8 @@ class GroupMember:
     def _do(self, action: Action) -> None:
         match action:
             case Send():
+                if isinstance(action.request, JoinGroup):
+                    self.counters.rebalance_began(self._loop.time())
                 name = f"{self._config.group_id} {type(action.request).__name__}"
                 self._sends[action.number] = self._loop.create_task(self._send(action), name=name)
             case Abandon():
@@ -132,8 +137,12 @@ class GroupMember:
             case Assign():
                 self._application.on_assign(action)
             case Start():
+                self.counters.assigned(self._loop.time())
                 self._application.on_start(action)
             case EndPartitions():
+                self.counters.lost += action.end is End.LOST
+                if action.end is End.REVOKED:
+                    self.counters.rebalance_began(self._loop.time())
                 self._application.on_end(action)
             case Raise():
                 self._application.on_raise(action)
@@ -160,10 +169,13 @@ class GroupMember:
                 purpose = self._purpose(type(send.request))
                 connection = await coordinator(self._cluster, self._config.group_id, purpose)
                 self._connections[number] = connection
+                sent = self._loop.time()
                 response = await ask(connection, self._config, send.request, send.timeout_ms)
-        except (RequestTimeoutError, TimeoutError):
+        except (RequestTimeoutError, TimeoutError) as error:
+            self.counters.failed(send.request, error)
             self._timed_out(send)
         except KohortError as error:
+            self.counters.failed(send.request, error)
             self._failed(send, error)
         except asyncio.CancelledError:
             # Counts only for a request that is still awaited: somebody else cancelled it then.
@@ -178,6 +190,7 @@ class GroupMember:
             self.tell(self.membership.refused, fault)
         else:
             self._forget(number)
+            self.counters.responded(send.request, response, sent, self._loop.time())
             self.tell(self.membership.responded, number, response)
         finally:
             self._forget(number)

@@ -34,12 +34,16 @@ from kohort.client.membership import (
     End,
     EndPartitions,
     Grant,
+    Heartbeat,
+    JoinGroup,
     Membership,
     Raise,
     Start,
+    SyncGroup,
     Tell,
     Uniform,
 )
+from kohort.client.metrics import CommitMetrics, GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KohortError
 from kohort.types import TopicPartition
@@ -109,6 +113,31 @@ class GroupRun:
         self._assigning: asyncio.Task[None] | None = None
 
     # --- for ConsumerGroup ---
+
+    def metrics(self) -> GroupMetrics:
+        """Counters of the member, and its state."""
+        counters, committer, now = self.member.counters, self.committer, self.member.now()
+        requests, beat_at = counters.requests, counters.heartbeat_at
+        return GroupMetrics(
+            client_id=self.cluster.config.client_id,
+            is_closed=self.left.is_set(),
+            group_id=self.name,
+            member_id=self.membership.member_id,
+            state=self.membership.phase.value,
+            generation=self.membership.generation,
+            assignment=tuple(self.owned_partitions),
+            rebalances=counters.rebalances.snapshot(),
+            lost=counters.lost,
+            joins=requests[JoinGroup].snapshot(),
+            syncs=requests[SyncGroup].snapshot(),
+            heartbeats=requests[Heartbeat].snapshot(),
+            heartbeat_age_ms=None if beat_at is None else max(now - beat_at * 1000, 0),
+            commits=CommitMetrics(
+                requests=committer.counter.snapshot(), partitions=committer.committed
+            ),
+            fetch=self.fetcher.metrics(),
+            connections=self.cluster.metrics().connections,
+        )
 
     async def next(self) -> GenerationScope | None:
         """The next generation; None when the membership is over because `leave` was called.

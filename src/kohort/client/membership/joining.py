@@ -192,7 +192,8 @@ def _retry(member: MembershipState, error: str, now: int) -> None:
     member.want_join(error)
     if member.rejoin_because is not None:
         pause = member.backoff(member.tries.failures)
-        member.tell("retry", f"{error}; tried again in {pause} ms")
+        told = f"{error}; attempt {member.tries.failures} failed, tried again in {pause} ms"
+        member.tell("retry", told)
         member.retry_at = now + pause
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, Self, cast
 
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
+from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.net.receiving import Receiver
 from kohort.client.net.send_gate import Obstacle, SendGate
@@ -73,12 +74,13 @@ class _Call:
 class Connection(asyncio.BufferedProtocol):
     """A connection, opened by `Connection.open` and used from one event loop."""
 
-    def __init__(self, address: Address, config: ClientConfig) -> None:
+    def __init__(self, address: Address, config: ClientConfig, counters: NetCounters) -> None:
         self.address = address
         self.closed = False
         """Whether nothing can be sent any more; `reason` says why."""
         self.reason = ""
         self._config = config
+        self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._receiver = Receiver(config.max_response_bytes)
@@ -102,8 +104,10 @@ class Connection(asyncio.BufferedProtocol):
         return f"<Connection {named(self.address)} {state}>"
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig) -> Self:
-        """Connect, request the versions, and authenticate.
+    async def open(
+        cls, address: Address, config: ClientConfig, counters: NetCounters | None = None
+    ) -> Self:
+        """Connect, request the versions, and authenticate; `counters` are those of the client.
 
         Raises BrokerUnreachableError if that fails or takes longer than
         `socket_connection_setup_timeout_ms`, AuthenticationError if the broker refuses the client.
@@ -113,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             with _told_as_unreachable(address, config.security):
                 async with asyncio.timeout(limit_s):
-                    connection = await cls._connect(address, config)
+                    connection = await cls._connect(address, config, counters or NetCounters())
                     await connection._greet()
         except TimeoutError:
             failed = BrokerUnreachableError(
@@ -129,12 +133,12 @@ class Connection(asyncio.BufferedProtocol):
         return connection
 
     @classmethod
-    async def _connect(cls, address: Address, config: ClientConfig) -> Self:
+    async def _connect(cls, address: Address, config: ClientConfig, counters: NetCounters) -> Self:
         context = config.security.context()
         loop = asyncio.get_running_loop()
         host, port = address
         _, protocol = await loop.create_connection(
-            lambda: cls(address, config),
+            lambda: cls(address, config, counters),
             host,
             port,
             ssl=context,
@@ -202,6 +206,7 @@ class Connection(asyncio.BufferedProtocol):
 
         No longer than `request_timeout_ms`, whatever the broker requested.
         """
+        self._counters.throttled.observe(seconds)
         self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(
@@ -249,6 +254,8 @@ class Connection(asyncio.BufferedProtocol):
             self._gate.closed_for_good()
             pending, self._pending = self._pending, deque()
             for call in pending:
+                if abort:
+                    self._counters.failures.count(call.api)
                 if not call.frame.done():
                     call.frame.set_exception(
                         type(error)(f"{call.api} to {named(self.address)}: {error}")
@@ -291,6 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_used = self._loop.time()
         size = sum(map(len, body))
         head = how.head(number, self._client_id, size)
+        self._counters.sent_bytes += len(head) + size
         if size <= JOIN_BELOW:
             self._transport.write(b"".join((head, *body)))
         else:
@@ -355,6 +363,7 @@ class Connection(asyncio.BufferedProtocol):
         if (found := correlation_id(frame)) != call.correlation_id:
             self._pending.appendleft(call)
             raise MalformedError(f"correlation id {found} instead of {call.correlation_id}")
+        self._counters.responded(call.api, self._loop.time() - call.sent, 4 + len(frame))
         if not call.frame.done():
             call.frame.set_result(frame)
 

@@ -16,7 +16,9 @@ from kohort.client.errors import (
     BrokerUnreachableError,
     UnsupportedVersionError,
 )
+from kohort.client.metrics import ConnectionMetrics
 from kohort.client.net.connection import Connection, named
+from kohort.client.net.counters import NetCounters
 from kohort.client.net.outages import Outages
 
 Key = tuple[Hashable, str]
@@ -32,6 +34,7 @@ class Connections:
     def __init__(self, config: ClientConfig, *, next_after_s: float = NEXT_AFTER_S) -> None:
         """`next_after_s`: when `first_of` tries the next candidate beside one that hangs."""
         self._config = config
+        self._counters = NetCounters()
         self._next_after_s = next_after_s
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
@@ -54,6 +57,35 @@ class Connections:
                 )
             )
         return await asyncio.shield(self._attempt(key, address))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be opened any more."""
+        return self._closed
+
+    def backoff(self, initial_ms: int | None = None, max_ms: int | None = None) -> Backoff:
+        """A new Backoff, by default as configured; its retries are counted as of this client."""
+        return Backoff(
+            self._config.retry_backoff_ms if initial_ms is None else initial_ms,
+            self._config.retry_backoff_max_ms if max_ms is None else max_ms,
+            retries=self._counters.retries,
+        )
+
+    def metrics(self) -> ConnectionMetrics:
+        """What the connections count, and how they are now."""
+        counters, connections = self._counters, tuple(self._open.values())
+        return ConnectionMetrics(
+            open=sum(not each.closed for each in connections),
+            opened=counters.opened,
+            failed=counters.failed,
+            in_flight=sum(each.in_flight for each in connections),
+            sent_bytes=counters.sent_bytes,
+            received_bytes=counters.received_bytes,
+            requests={api: each.snapshot() for api, each in tuple(counters.requests.items())},
+            failures=counters.failures.snapshot(),
+            throttled=counters.throttled.snapshot(),
+            retries=counters.retries.snapshot(),
+        )
 
     @property
     def purposes(self) -> frozenset[str]:
@@ -134,25 +166,20 @@ class Connections:
         if (rest := self._not_before(address) - loop.time()) > 0:
             await asyncio.sleep(rest)
         try:
-            connection = await Connection.open(address, self._config)
+            connection = await Connection.open(address, self._config, self._counters)
         except (BrokerUnreachableError, AuthenticationError) as error:
-            backoff = self._backoff(address)
-            self._failed[address] = backoff, loop.time() + backoff.next_s()
+            self._counters.failed += 1
+            backoff = self._failed[address][0] if address in self._failed else self.backoff()
+            delay_s = backoff.after(error, f"connecting to {named(address)}")
+            self._failed[address] = backoff, loop.time() + delay_s
             if isinstance(error, BrokerUnreachableError):
                 self._outages.failed(address, error, loop.time())
             raise
+        self._counters.opened += 1
         self._failed.pop(address, None)
         self._outages.reached(address)
         self._open[key] = connection
         return connection
-
-    def _backoff(self, address: Address) -> Backoff:
-        known = self._failed.get(address)
-        return (
-            known[0]
-            if known
-            else Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        )
 
     def _not_before(self, address: Address) -> float:
         known = self._failed.get(address)

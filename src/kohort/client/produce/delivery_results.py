@@ -12,6 +12,7 @@ from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, DeliveryTimeoutError, is_retriable
 from kohort.client.produce.batch import ProduceBatch
+from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.partition import ProducePartition
 from kohort.client.produce.producer_ids import ProducerIds
@@ -40,11 +41,13 @@ class DeliveryResults:
         cluster: Cluster,
         config: ProducerConfig,
         ids: ProducerIds,
+        counters: ProduceCounters,
         on_settled: Callable[[ProduceBatch], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._ids = ids
+        self._counters = counters
         self._on_settled = on_settled
         self._backoffs: dict[TopicPartition, Backoff] = {}
 
@@ -76,12 +79,14 @@ class DeliveryResults:
         self, partition: ProducePartition, batch: ProduceBatch, base_offset: int, stamp: int
     ) -> None:
         partition.succeeded(batch)
+        self._counters.delivered(batch, asyncio.get_running_loop().time())
         self._backoffs.pop(batch.tp, None)
         batch.succeed(base_offset, stamp)
         self._on_settled(batch)
 
     def _refused(self, partition: ProducePartition, batch: ProduceBatch, error: KafkaError) -> None:
         if error.code is ErrorCode.message_too_large and batch.count > 1:
+            self._counters.split_batches += 1
             partition.replace(batch, batch.split())
             self._on_settled(batch)
             return
@@ -118,11 +123,13 @@ class DeliveryResults:
             partition.gone(batch)
             self.settle(batch, self.timed_out(batch))
             return
+        self._counters.resent_batches += 1
         backoff = self._backoffs.setdefault(batch.tp, self._cluster.backoff())
-        partition.again(batch, now + backoff.next_s())
+        partition.again(batch, now + backoff.after(error, f"producing to {batch.tp}"))
 
     def settle(self, batch: ProduceBatch, error: Exception) -> None:
         """Give the batch up."""
+        self._counters.failed_records += batch.count
         batch.fail(error)
         self._on_settled(batch)
 

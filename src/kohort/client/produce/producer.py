@@ -23,9 +23,11 @@ from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
+from kohort.client.metrics import ProducerMetrics
 from kohort.client.option_names import checks_names
 from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.buffer_pool import BufferPool
+from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import Delivery, RecordMetadata
 from kohort.client.produce.losses import undelivered
 from kohort.client.produce.partition import ProducePartition
@@ -110,6 +112,7 @@ class Producer:
         self._buffer_pool = BufferPool(buffer_memory)
         self._largest = min(max_request_size, buffer_memory)
         self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)
+        self._counters = ProduceCounters()
         self._sender: Sender | None = None
         self._closed = False
 
@@ -135,6 +138,20 @@ class Producer:
     def buffered_bytes(self) -> int:
         """Bytes of all records that are not settled yet."""
         return self._buffer_pool.used
+
+    def metrics(self) -> ProducerMetrics:
+        """Counters since the start, and gauges of this moment; from any thread."""
+        unsettled = self._unsettled()
+        return self._counters.snapshot(
+            client_id=self.cluster.config.client_id,
+            is_closed=self._closed,
+            queued_records=sum(batch.count for batch in unsettled),
+            queued_bytes=self._buffer_pool.used,
+            buffer_bytes=self._buffer_pool.limit,
+            waiting_sends=0 if self._sender is None else self._sender.hurry,
+            in_flight_batches=sum(len(each.in_flight) for each in tuple(self._partitions.values())),
+            connections=self.cluster.metrics().connections,
+        )
 
     async def send(
         self,
@@ -391,13 +408,18 @@ class Producer:
         self._buffer_pool.take(batch.size)
         if self._sender is None:
             self._sender = Sender(
-                self.cluster, self.config, self._ids, self._purpose, self._settled
+                self.cluster,
+                self.config,
+                self._ids,
+                self._purpose,
+                self._counters,
+                self._settled,
             )
         self._sender.add(partition)
         return batch
 
     def _unsettled(self) -> list[ProduceBatch]:
-        return [batch for each in self._partitions.values() for batch in each.unsettled]
+        return [batch for each in tuple(self._partitions.values()) for batch in each.unsettled]
 
     def _wake_sender(self) -> None:
         if self._sender is not None:

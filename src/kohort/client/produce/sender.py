@@ -14,6 +14,7 @@ from typing import Any, Final
 from kohort.client.cluster import Cluster
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
 from kohort.client.produce.batch import ProduceBatch
+from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.delivery_results import DeliveryResults
 from kohort.client.produce.partition import NEVER, ProducePartition
@@ -41,13 +42,15 @@ class Sender:
         config: ProducerConfig,
         ids: ProducerIds,
         purpose: str,
+        counters: ProduceCounters,
         on_settled: Callable[[ProduceBatch], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._ids = ids
         self._purpose = purpose
-        self._results = DeliveryResults(cluster, config, ids, on_settled)
+        self._counters = counters
+        self._results = DeliveryResults(cluster, config, ids, counters, on_settled)
         self._active: dict[ProducePartition, None] = {}
         self._wake = asyncio.Event()
         self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
@@ -129,6 +132,8 @@ class Sender:
             batch = partition.take(producer)
             if batch is not None:
                 batches.append((partition, batch))
+                if batch.attempts == 1:
+                    self._counters.queue_time.observe(now - batch.created)
                 self._active[partition] = self._active.pop(partition)  # last in the next request
                 size += batch.sent_size
             # The next batch of each goes with another request.
@@ -157,6 +162,8 @@ class Sender:
     async def _request(
         self, node_id: int, batches: Sequence[tuple[ProducePartition, ProduceBatch]]
     ) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             found = await self._exchange(node_id, [batch for _, batch in batches])
         except Exception as error:
@@ -167,6 +174,7 @@ class Sender:
             for partition, batch in batches:
                 self._results.failed(partition, batch, error)
         else:
+            self._counters.requests.observe(loop.time() - started)
             for partition, batch in batches:
                 self._results.handle_response(partition, batch, found.get(batch.tp))
         finally:

@@ -17,6 +17,7 @@ from kohort.client.cluster import Isolation, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, OutOfRange
+from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.record import Record
 from kohort.types import TopicPartition
@@ -66,6 +67,10 @@ class Consumer:
         """End all requests; with `enable_auto_commit`, commit first. Idempotent."""
         self._leave_batch()
         self._loop.run(self._consumer.close())
+
+    def metrics(self) -> ConsumerMetrics:
+        """Counters since the start, and gauges of this moment; from any thread."""
+        return self._consumer.metrics()
 
     # Assignment and positions
 

@@ -25,6 +25,7 @@ from kohort.client.fetch import Batch
 from kohort.client.group import SIGNALS, Generation, listen
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group_options import GroupOptions
+from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
@@ -152,6 +153,13 @@ class ConsumerGroup:
         if offsets is None:
             offsets = {batch.topic_partition: batch.next_offset}
         self._loop.run(generation.commit(offsets))
+
+    def metrics(self) -> GroupMetrics:
+        """Counters since the group was entered, and gauges of this moment; from any thread.
+
+        Raises KohortError before that.
+        """
+        return self._group.metrics()
 
     def _entered(self) -> "Future[None]":
         if self._serving is None:

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Self, TypedDict, Unpack
 from kohort.client.background_loop import BackgroundLoop, background_loop
 from kohort.client.config import ClientConfig
 from kohort.client.errors import UndeliveredError
+from kohort.client.metrics import ProducerMetrics
 from kohort.client.produce import Delivery as AsyncDelivery
 from kohort.client.produce import (
     Headers,
@@ -197,6 +198,13 @@ class Producer:
             topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
         )
         return delivery.result()
+
+    def metrics(self) -> ProducerMetrics:
+        """Counters since the start, and gauges of this moment; from any thread.
+
+        Records on their way to the event loop are not counted as queued yet.
+        """
+        return self._producer.metrics()
 
     def flush(self) -> None:
         """Send all records that were queued by now, and wait until they are settled.

@@ -1,0 +1,36 @@
+"""What one fetcher counts."""
+
+from collections.abc import Mapping
+
+from kohort.client.counters import DurationCounter
+from kohort.client.fetch.batch import Batch
+from kohort.client.metrics import FetchMetrics, PartitionMetrics
+from kohort.types import TopicPartition
+
+
+class FetchCounters:
+    """Counters of all partitions and brokers together."""
+
+    __slots__ = ("_batches", "_bytes", "_records", "requests")
+
+    def __init__(self) -> None:
+        self.requests = DurationCounter()
+        self._batches = 0
+        self._records = 0
+        self._bytes = 0
+
+    def received(self, batch: Batch) -> None:
+        """A batch arrived."""
+        self._batches += 1
+        self._records += batch.record_count
+        self._bytes += batch.size
+
+    def snapshot(self, partitions: Mapping[TopicPartition, PartitionMetrics]) -> FetchMetrics:
+        """What was counted so far, with the state of the partitions."""
+        return FetchMetrics(
+            requests=self.requests.snapshot(),
+            batches=self._batches,
+            records=self._records,
+            bytes=self._bytes,
+            partitions=partitions,
+        )
