@@ -4,6 +4,7 @@ KohortError
   BrokerUnreachableError     no connection, or it broke: another attempt or broker may succeed
     RequestTimeoutError      no response within `request_timeout_ms`; the connection is closed
   AuthenticationError        the credentials are refused: no attempt succeeds until they change
+  ClientClosedError          the client was closed, before the call or during it
   UnsupportedVersionError    the broker does not speak what the request needs
   GaveUpError                all attempts failed; the text lists the kinds of errors
   UndeliveredError           records that were not delivered, a group of their errors
@@ -27,6 +28,13 @@ class RequestTimeoutError(BrokerUnreachableError):
 
 class AuthenticationError(KohortError):
     """TLS or SASL failed; the text has the broker's message."""
+
+
+class ClientClosedError(KohortError):
+    """The client was closed, before the call or during it: nothing is tried any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the client is closed: open another one")
 
 
 class UnsupportedVersionError(KohortError):

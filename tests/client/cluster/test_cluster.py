@@ -7,7 +7,12 @@ import pytest
 
 from client.fake_cluster import HANG, HANG_UP, FakeCluster
 from kohort.client.cluster.cluster import Cluster, Leader
-from kohort.client.errors import AuthenticationError, BrokerUnreachableError, GaveUpError
+from kohort.client.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    ClientClosedError,
+    GaveUpError,
+)
 from kohort.client.net.connections import Connections
 from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
@@ -284,10 +289,11 @@ async def test_a_node_that_is_not_in_the_cluster() -> None:
 
 async def test_after_closing_nothing_is_opened() -> None:
     async with FakeCluster() as fake:
-        async with Cluster(fake.config(default_api_timeout_ms=20)) as cluster:
+        async with Cluster(fake.config()) as cluster:
             await cluster.metadata()
-        with pytest.raises(GaveUpError, match="the client is closed"):
-            await cluster.metadata()
+        for call in (cluster.metadata(), cluster.leader(TP), cluster.coordinator("billing")):
+            with pytest.raises(ClientClosedError, match="the client is closed"):
+                await call
 
 
 # Coordinators
@@ -364,3 +370,25 @@ async def test_a_connection_that_is_still_being_opened_is_released_too() -> None
         asking.cancel()
         await cluster.release("fetch 1")
         assert "fetch 1" not in cluster.purposes
+
+
+@pytest.mark.parametrize("api", ["api_versions", "metadata"])
+async def test_what_waits_when_a_client_is_closed_is_told_and_not_cancelled(api: str) -> None:
+    async with FakeCluster(topics={"orders": 1}) as fake:
+        asked = asyncio.Event()
+
+        def hang(_request: object) -> object:
+            asked.set()
+            return HANG
+
+        fake.brokers[0].on(api, hang)
+        cluster = Cluster(fake.config())
+        waits = [
+            asyncio.create_task(each)
+            for each in (cluster.leader(TP), cluster.metadata(), cluster.connection(0))
+        ]
+        await asked.wait()
+        await cluster.close()
+        for each in waits:
+            with pytest.raises((ClientClosedError, BrokerUnreachableError), match="closed"):
+                await each

@@ -30,7 +30,7 @@ from kohort.client.cluster.metadata import (
     from_response,
 )
 from kohort.client.config import Address, ClientConfig
-from kohort.client.errors import BrokerUnreachableError
+from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key
 from kohort.errors import ErrorCode, KafkaError
@@ -308,7 +308,10 @@ class Cluster:
             self._refreshing = _Refresh(self)
         refresh = self._refreshing
         refresh.topics.add(topic)
-        await asyncio.shield(refresh.task)
+        await asyncio.wait((refresh.task,))  # other callers may wait for the same request
+        if refresh.task.cancelled():
+            raise ClientClosedError
+        refresh.task.result()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

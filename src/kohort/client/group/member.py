@@ -13,7 +13,12 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Final, ParamSpec, Protocol
 
 from kohort.client.cluster import Cluster
-from kohort.client.errors import AuthenticationError, RequestTimeoutError, UnsupportedVersionError
+from kohort.client.errors import (
+    AuthenticationError,
+    ClientClosedError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+)
 from kohort.client.group.counters import GroupCounters
 from kohort.client.group.requests import PURPOSES, ask, coordinator
 from kohort.client.group_errors import GroupError, advice, fatal
@@ -38,6 +43,13 @@ from kohort.client.net import Connection
 from kohort.errors import ConfigError, KafkaError, KohortError
 
 P = ParamSpec("P")
+_LASTING: Final = (
+    AuthenticationError,
+    ClientClosedError,
+    ConfigError,
+    UnsupportedVersionError,
+)
+"""Errors that no further attempt changes."""
 _numbers: Final = itertools.count(1)
 
 
@@ -208,7 +220,7 @@ class GroupMember:
             self.tell(
                 self.membership.refused, fatal(error.code, f"the way to {name}", error.message)
             )
-        elif isinstance(error, AuthenticationError | UnsupportedVersionError | ConfigError):
+        elif isinstance(error, _LASTING):
             self.tell(self.membership.refused, GroupError(f"{name}: {error}"))
         else:
             self.tell(self.membership.failed, send.number, f"{name}: {error}", sent=False)

@@ -14,6 +14,7 @@ from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
+    ClientClosedError,
     UnsupportedVersionError,
 )
 from kohort.client.metrics import ConnectionMetrics
@@ -45,7 +46,10 @@ class Connections:
         self._closed = False
 
     async def get(self, key: Key, address: Address) -> Connection:
-        """The open connection of `key` to `address`. Raises as `Connection.open` does."""
+        """The open connection of `key` to `address`.
+
+        Raises as `Connection.open` does, and ClientClosedError.
+        """
         found = self._open.get(key)
         if found is not None:
             if not found.closed and found.address == address:
@@ -56,7 +60,11 @@ class Connections:
                     f"the broker moved from {named(found.address)} to {named(address)}"
                 )
             )
-        return await asyncio.shield(self._attempt(key, address))
+        attempt = self._attempt(key, address)
+        await asyncio.wait((attempt,))  # other callers may wait for the same attempt
+        if attempt.cancelled():
+            raise ClientClosedError
+        return attempt.result()
 
     @property
     def is_closed(self) -> bool:
@@ -126,7 +134,7 @@ class Connections:
             )
             for task in done:
                 if task.cancelled():
-                    raise BrokerUnreachableError("the client is closed")
+                    raise ClientClosedError
                 if (error := task.exception()) is None:
                     return task.result()
                 failures[addresses[task]] = error
@@ -147,7 +155,7 @@ class Connections:
         if under_way is not None and under_way[0] == address:
             return under_way[1]
         if self._closed:
-            raise BrokerUnreachableError("the client is closed")
+            raise ClientClosedError
         self._count += 1
         self._attempts[address] = self._count
         task = asyncio.get_running_loop().create_task(self._opened(key, address))
