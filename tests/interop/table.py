@@ -76,6 +76,8 @@ TOOLS = {
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
     "Kafka Streams": "test_streams",
+    "Kafka Connect": "test_connect",
+    "MirrorMaker": "test_mirror_maker",
     "Spark's Kafka connector": "test_spark",
     "KIP-848": "test_new_protocol",
 }
