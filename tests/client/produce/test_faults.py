@@ -398,6 +398,60 @@ async def test_closing_does_not_wait_for_a_broker_that_hangs(
         await delivery
 
 
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_closing_that_is_cancelled_ends_all_the_same(
+    fake: FakeCluster, logs: Logs, turns: int
+) -> None:
+    """As by anyio, which cancels again in each turn."""
+    fake.on("produce", lambda _request: HANG)
+    producer = Producer(fake.config(), linger_ms=0)
+    (delivery,) = await send(producer, 1)
+    closing = asyncio.create_task(producer.close(timeout_ms=0))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not closing.done():
+        closing.cancel()
+        await asyncio.sleep(0)
+    assert producer.cluster.purposes == frozenset()
+    async with asyncio.timeout(5):
+        with pytest.raises(DeliveryTimeoutError, match="orders-0: the producer was closed"):
+            await delivery
+
+
+def test_a_loop_that_ends_tells_what_an_open_producer_loses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def leave_open() -> None:
+        async with FakeCluster(topics={"orders": 1}) as fake:
+            Logs(fake)
+            await send(Producer(fake.config(), linger_ms=60_000), 3)
+
+    asyncio.run(leave_open())
+    assert "3 records were not delivered: 3 of orders-0" in caplog.text
+    assert "the event loop ended before the producer was closed" in caplog.text
+
+
+def test_a_loop_that_ends_does_not_wait_for_a_producer_in_another_task(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def produce(fake: FakeCluster, queued: asyncio.Event) -> None:
+        async with Producer(fake.config(), linger_ms=60_000) as producer:
+            await send(producer, 3)
+            queued.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with FakeCluster(topics={"orders": 1}) as fake:
+            Logs(fake)
+            queued = asyncio.Event()
+            task = asyncio.create_task(produce(fake, queued))
+            await queued.wait()
+            assert not task.done()
+
+    asyncio.run(asyncio.wait_for(main(), 5))
+    assert "3 records were not delivered: 3 of orders-0" in caplog.text
+
+
 async def test_a_delivery_ends_in_time_though_the_broker_hangs(
     fake: FakeCluster, logs: Logs
 ) -> None:

@@ -25,11 +25,11 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any, Final, Self, Unpack
 
+from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.fetch import Fetcher, OutOfRange
 from kohort.client.group.background_tasks import start_background_tasks
-from kohort.client.group.cancellation import to_its_end
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.run import GroupRun

@@ -20,6 +20,7 @@ from collections import deque
 from typing import Final, Self
 
 from kohort.client.backoff import retrying
+from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
@@ -114,7 +115,7 @@ class Producer:
         self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)
         self._counters = ProduceCounters()
         self._sender: Sender | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,7 +145,7 @@ class Producer:
         unsettled = self._unsettled()
         return self._counters.snapshot(
             client_id=self.cluster.config.client_id,
-            is_closed=self._closed,
+            is_closed=self._closing is not None,
             queued_records=sum(batch.count for batch in unsettled),
             queued_bytes=self._buffer_pool.used,
             buffer_bytes=self._buffer_pool.limit,
@@ -291,10 +292,12 @@ class Producer:
         self._raise_losses()
 
     async def _end(self) -> None:
-        """Drop what is not settled. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+        """Drop what is not settled, also if the caller is cancelled. Idempotent."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"{self._purpose} closes")
+        await to_its_end(self._closing)
+
+    async def _close(self) -> None:
         if self._sender is not None:
             await self._sender.close()
         await self.cluster.release(self._purpose)
@@ -375,7 +378,7 @@ class Producer:
 
     def _partition(self, tp: TopicPartition) -> ProducePartition:
         """The queue of a partition. Raises KohortError after `close`, or if the producer failed."""
-        if self._closed:
+        if self._closing is not None:
             raise KohortError(f"{tp}: the producer is closed, and sends no more records")
         if self._sender is not None and (failure := self._sender.failure) is not None:
             raise KohortError(f"{tp}: the producer failed: {failure!r}") from failure

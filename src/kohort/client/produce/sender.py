@@ -17,6 +17,7 @@ from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.delivery_results import DeliveryResults
+from kohort.client.produce.losses import undelivered
 from kohort.client.produce.partition import NEVER, ProducePartition
 from kohort.client.produce.producer_ids import ProducerIds
 from kohort.client.produce.request import VERSIONS, ZSTD_SINCE, produce_request
@@ -57,6 +58,7 @@ class Sender:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._locating: set[TopicPartition] = set()
         self._acquiring = False
+        self._is_closing = False
         self.hurry = 0
         """Number of callers that wait for memory: batches do not linger then."""
         self.failure: BaseException | None = None
@@ -73,6 +75,7 @@ class Sender:
 
     async def close(self) -> None:
         """End at once; unsettled batches fail."""
+        self._is_closing = True
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -255,6 +258,17 @@ class Sender:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._die(error)
+        elif task is self._task and self.failure is None and not self._is_closing:
+            self._left_behind()
+
+    def _left_behind(self) -> None:
+        """The event loop ends, and cancelled all tasks, before the producer was closed."""
+        self.failure = KohortError("the event loop ended before the producer was closed")
+        batches = self._unsettled()
+        for batch in batches:
+            self._results.settle(batch, KohortError(f"{batch.tp}: {self.failure}"))
+        if (lost := undelivered(batches)) is not None:
+            log.error("%s", lost)
 
     def _die(self, error: BaseException) -> None:
         """End by a fault of the client: nobody may wait for what is not sent any more."""
@@ -268,7 +282,12 @@ class Sender:
             self._results.settle(batch, failed)
 
     def _unsettled(self) -> list[ProduceBatch]:
-        return [batch for partition in self._active for batch in partition.unsettled]
+        return [
+            batch
+            for partition in self._active
+            for batch in partition.unsettled
+            if not batch.outcome.is_settled
+        ]
 
 
 class _Untold:

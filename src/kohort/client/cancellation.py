@@ -17,7 +17,7 @@ def uncancelled() -> AbstractContextManager[Any]:
     return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
-async def to_its_end(task: asyncio.Task[Any], on_cancel: Callable[[], None]) -> None:
+async def to_its_end(task: asyncio.Task[Any], on_cancel: Callable[[], None] = lambda: None) -> None:
     """Wait for `task`; a cancellation calls `on_cancel`, and is raised when the task has ended."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
