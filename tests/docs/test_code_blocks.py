@@ -7,7 +7,10 @@ block that does not end by itself is ended:
 
     <!-- stopped by SIGTERM -->
 
-once it has printed something; it has to end well then too.
+once it has printed something; it has to end well then too. Or it names an optional package, without
+which the block is skipped:
+
+    <!-- needs opentelemetry -->
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +43,7 @@ BLOCK = re.compile(
     (r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```python\n(?P<code>.*?)^```"), re.MULTILINE | re.DOTALL
 )
 STOPPED = "stopped by SIGTERM"
+NEEDS = "needs "
 SECONDS = 30
 ELSEWHERE = ("spark.md",)
 """Pages whose blocks need more than this: tests/spark/test_docs.py."""
@@ -72,7 +77,11 @@ def blocks() -> Iterator[Block]:
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=str(block)) for block in blocks()])
 async def test_it_runs(block: Block, tmp_path: Path) -> None:
-    assert block.how in (None, STOPPED), f"{block}: {block.how!r} is no way to end a block"
+    how = block.how or STOPPED
+    assert how == STOPPED or how.startswith(NEEDS), f"{block}: {how!r} is no way to end a block"
+    package = how.removeprefix(NEEDS)
+    if how != STOPPED and find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
     settings = {
         "listeners": "127.0.0.1:0",
         "storage": "memory",

@@ -66,9 +66,12 @@ def test_records_are_sent_and_read(config: ClientConfig, topic: str) -> None:
         deliveries = [producer.send(topic, b"%d" % n, partition=0) for n in range(2_000)]
         assert [each.result(SOON).offset for each in deliveries] == list(range(1, 2_001))
         assert all(each.done() for each in deliveries)
+        assert producer.metrics().records == 2_001
     with Consumer(config) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         found = [next(consumer).value for _ in range(2_001)]
+        (partition,) = consumer.metrics().fetch.partitions.values()
+        assert (partition.position, partition.lag) == (2_001, 0)
     assert found == [b"first", *(b"%d" % n for n in range(2_000))]
 
 
@@ -165,6 +168,8 @@ def values(group: ConsumerGroup, count: int) -> list[tuple[int, int]]:
 def test_a_group_reads_all_and_commits(config: ClientConfig, group: ConsumerGroup) -> None:
     found = values(group, 60)
     assert sorted(found) == [(partition, n) for partition in range(3) for n in range(20)]
+    metrics = group.metrics()
+    assert (metrics.fetch.lag, metrics.commits.partitions > 0) == (0, True)
     group.stop()
     assert list(group) == []
     with pytest.raises(KohortError, match="no batch in work"):
