@@ -41,7 +41,8 @@ MAX_TIMESTAMP: Final = 6
 PRODUCER_ID: Final = 7
 COUNT: Final = 8
 CRC: Final = 9
-BATCH_COLUMNS: Final = 10
+LEADER_EPOCH: Final = 10
+BATCH_COLUMNS: Final = 11
 
 # Totals of the records read.
 ROWS: Final = 0
@@ -56,7 +57,7 @@ BARE: Final = 7
 TOTALS: Final = 8
 
 _HEADER_SIZE: Final = 61
-_LOG_APPEND_TIME: Final = 8
+LOG_APPEND_TIME: Final = 8
 _US_PER_MS: Final = 1000
 _LATEST_MS: Final = (2**63 - 1) // _US_PER_MS
 
@@ -97,6 +98,7 @@ def scan(data: Array, table: Array) -> Number:
             row[POSITION] = at
             row[SIZE] = length + 12
             row[BASE_OFFSET] = _big_endian(data, at, 8)
+            row[LEADER_EPOCH] = _int32(data, at + 12)
             row[CRC] = _big_endian(data, at + 17, 4)
             row[ATTRIBUTES] = _big_endian(data, at + 21, 2)
             row[LAST_OFFSET] = row[BASE_OFFSET] + _int32(data, at + 23)
@@ -127,7 +129,7 @@ def _varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
 
 
 @helper
-def _small(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
+def small_varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
     """`_varint`, sooner for the one or two bytes that nearly all numbers take."""
     if end - at < 2:
         return _varint(data, at, end)
@@ -144,16 +146,16 @@ def _small(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
 @helper
 def _skip_headers(data: Array, at: Number, end: Number, totals: Array) -> Number:
     """The end of the headers at `at`, -1 if it is outside their record; counts them in `totals`."""
-    count, at = _small(data, at, end)
+    count, at = small_varint(data, at, end)
     if at < 0 or count < 0:
         return -1
     for _ in range(count):
-        size, at = _small(data, at, end)
+        size, at = small_varint(data, at, end)
         if at < 0 or size < 0 or size > end - at:
             return -1
         at += size
         totals[HEADER_BYTES] += size
-        size, at = _small(data, at, end)
+        size, at = small_varint(data, at, end)
         if at < 0 or size > end - at:
             return -1
         if size > 0:
@@ -217,23 +219,23 @@ def read_records(
         batch_end = at + batches[index, SIZE]
         base_offset = batches[index, BASE_OFFSET]
         base_timestamp = batches[index, BASE_TIMESTAMP]
-        is_append_time = batches[index, ATTRIBUTES] & _LOG_APPEND_TIME != 0
+        is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         append_time = _microseconds(batches[index, MAX_TIMESTAMP])
         for _ in range(batches[index, COUNT]):
-            length, at = _small(data, at, batch_end)
+            length, at = small_varint(data, at, batch_end)
             if at < 0 or length < 0 or length > batch_end - at:
                 return index
             end = at + length
-            timestamp, at = _small(data, at + 1, end)
+            timestamp, at = small_varint(data, at + 1, end)
             if at < 0:
                 return index
-            delta, at = _small(data, at, end)
+            delta, at = small_varint(data, at, end)
             if at < 0:
                 return index
-            key_size, key = _small(data, at, end)
+            key_size, key = small_varint(data, at, end)
             if key < 0 or key_size > end - key:
                 return index
-            value_size, value = _small(data, key + max(key_size, 0), end)
+            value_size, value = small_varint(data, key + max(key_size, 0), end)
             if value < 0 or value_size > end - value:
                 return index
             at = value + max(value_size, 0)
@@ -297,14 +299,14 @@ def read_headers(
     entry = name_at = content_at = nulls = np.int64(0)
     list_ends[0] = name_ends[0] = content_ends[0] = 0
     for row in range(len(headers_at)):
-        count, at = _small(data, headers_at[row], end)
+        count, at = small_varint(data, headers_at[row], end)
         if count > 0:
             list_validity[row >> 3] |= np.uint8(1 << (row & 7))
         for _ in range(count):
-            size, at = _small(data, at, end)
+            size, at = small_varint(data, at, end)
             copy(names, name_at, data, at, size)
             name_at += size
-            size, at = _small(data, at + size, end)
+            size, at = small_varint(data, at + size, end)
             if size >= 0:
                 copy(contents, content_at, data, at, size)
                 content_at += size

@@ -1,12 +1,17 @@
-"""Records decoded by `Batch`: as the slow and careful way decodes them, without what does not
-count.
+"""Records decoded by `Batch`, in Python and by machine code: as the slow and careful way decodes
+them, without what does not count.
 """
 
+from collections.abc import Iterator
+
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kohort.client.fetch.batch import Batch, scan
+from kohort.client.fetch.decoding import decode, decode_in_python
+from kohort.client.fetch.machine_code import machine_code
+from kohort.client.record import Record as Decoded
 from kohort.client.record import TimestampType
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
@@ -33,12 +38,27 @@ RECORDS = st.lists(
 )
 
 
+both_ways = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(autouse=True, params=["Python", "machine code"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How records are decoded."""
+    read_fields = None
+    if request.param == "machine code":
+        pytest.importorskip("numba")
+        read_fields = pytest.importorskip("kohort.columnar.fields").read_fields
+    monkeypatch.setattr(machine_code, "read_fields", read_fields)
+    monkeypatch.setattr(machine_code, "least_bytes", 0)
+
+
 def batch_of(
     data: bytes, first: int, behind: int, aborted: tuple[tuple[int, int], ...] = ()
 ) -> Batch:
     return Batch(TP, memoryview(data), first, behind, aborted=aborted)
 
 
+@both_ways
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.sampled_from(Codec), st.data())
 def test_any_records(content: list[list[Record]], codec: Codec, data: st.DataObject) -> None:
     encoded, offset = b"", 10
@@ -67,6 +87,7 @@ def test_the_append_time_counts_for_all() -> None:
     ] * 2
 
 
+@both_ways
 @given(st.binary(min_size=1, max_size=100), st.integers(1, 2**31 - 1))
 def test_records_that_are_none_are_refused(payload: bytes, count: int) -> None:
     made = bytearray(batches.build([Record(None, b"x", (), 1)]))
@@ -81,6 +102,30 @@ def test_records_that_are_none_are_refused(payload: bytes, count: int) -> None:
     else:
         refused = ErrorCode.invalid_record, True
     assert refused in {(ErrorCode.invalid_record, True), (ErrorCode.corrupt_message, True)}
+
+
+@both_ways
+@given(RECORDS, RECORDS, st.integers(0, 2**32), st.integers(1, 255))
+def test_a_flipped_byte_means_the_same_both_ways(
+    first: list[Record], second: list[Record], at: int, change: int
+) -> None:
+    data = bytearray(
+        batches.build(first) + batches.build(second, base_offset=len(first), codec=Codec.NONE)
+    )
+    data[batches.HEADER_SIZE + at % (len(data) - batches.HEADER_SIZE)] ^= change
+    wanted = -(2**62), 2**62  # all: nothing is told of the headers of others
+    assert outcome(decode(TP, data, *wanted)) == outcome(decode_in_python(TP, data, *wanted))
+
+
+def outcome(lists: Iterator[list[Decoded]]) -> tuple[list[Decoded], str]:
+    """What there is before the error, and the error."""
+    found: list[Decoded] = []
+    try:
+        for each in lists:
+            found += each
+    except KafkaError as error:
+        return found, str(error)
+    return found, ""
 
 
 # Transactions
@@ -170,6 +215,7 @@ def test_other_formats_are_told(magic: int) -> None:
             scan(TP, memoryview(old[:30]), 0, check_crcs=True)
 
 
+@both_ways
 @given(st.binary(max_size=200))
 def test_any_bytes_are_stepped_over_or_refused(data: bytes) -> None:
     try:

@@ -1,14 +1,16 @@
-"""Decodes record batches into `Record` tuples in pure Python: about a microsecond per record.
+"""Decodes record batches into `Record` tuples: 0.7 µs a record in Python, 0.25 by machine code.
 
-Arrow is ten times as fast (`Batch.to_arrow`); this is for callers that want objects. The loop is
-one function on purpose: a call costs as much as a field. Numbers of one and two bytes, nearly all
-there are, are read in place; `read_zigzag_varint` reads the rest.
+Arrow is ten times as fast (`Batch.to_arrow`); this is for callers that want objects. The loop in
+Python is one function on purpose: a call costs as much as a field. Numbers of one and two bytes,
+nearly all there are, are read in place; `read_zigzag_varint` reads the rest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
+from kohort.client.fetch.machine_code import machine_code
 from kohort.client.record import Record, TimestampType
 from kohort.errors import KafkaError
 from kohort.protocol.aborted_transactions import committed_batches
@@ -18,8 +20,12 @@ from kohort.protocol.records import Header as RecordHeader
 from kohort.protocol.records import invalid, read_raw_varint, read_zigzag_varint
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.columnar.fields import Fields
+
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
 """What varints of one and two bytes mean: looking it up is faster than three operations."""
+_KINDS: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
 def decode(
@@ -27,12 +33,64 @@ def decode(
     data: Buffer,
     from_offset: int,
     to_offset: int,
-    aborted: Iterable[tuple[int, int]] = (),
+    aborted: Collection[tuple[int, int]] = (),
 ) -> Iterator[list[Record]]:
-    """The records with offsets in [from_offset, to_offset), decoded batch by batch on demand.
+    """The records with offsets in [from_offset, to_offset), decoded some at a time on demand.
 
     Raises KafkaError for what is no record, but checks no CRC.
     """
+    read_fields = machine_code.read_fields
+    if read_fields is not None and len(data) >= machine_code.least_bytes:
+        try:
+            for fields in read_fields(data, from_offset, to_offset, aborted):
+                if records := _records_of(tp, fields):
+                    yield records
+                    from_offset = records[-1].offset + 1
+            return
+        except KafkaError:
+            pass  # the rest, and what is wrong with it, is told below
+    yield from decode_in_python(tp, data, from_offset, to_offset, aborted)
+
+
+def _records_of(tp: TopicPartition, fields: "Fields") -> list[Record]:
+    topic, partition = tp
+    headers: Iterable[tuple[RecordHeader, ...]] = repeat(())
+    if any(fields.headers):
+        headers = [() if each is None else _all_headers(each) for each in fields.headers]
+    rows = zip(
+        repeat(topic),
+        repeat(partition),
+        fields.offsets,
+        fields.timestamps,
+        map(_KINDS.__getitem__, fields.are_append_times),
+        fields.keys,
+        fields.values,
+        headers,
+        fields.leader_epochs,
+        strict=False,  # some repeat
+    )
+    found: list[Record] = list(map(tuple.__new__, repeat(Record), rows))
+    return found
+
+
+def _all_headers(encoded: bytes) -> tuple[RecordHeader, ...]:
+    try:
+        headers, end = _headers(encoded, 0)
+    except IndexError:
+        end = -1
+    if end != len(encoded):
+        raise invalid("the length of a record is not that of its fields")
+    return headers
+
+
+def decode_in_python(
+    tp: TopicPartition,
+    data: Buffer,
+    from_offset: int,
+    to_offset: int,
+    aborted: Collection[tuple[int, int]] = (),
+) -> Iterator[list[Record]]:
+    """`decode` without machine code, batch by batch."""
     for position, header in committed_batches(data, aborted):
         if header.last_offset < from_offset:
             continue
@@ -46,6 +104,7 @@ def decode(
             ) from None
         if header.base_offset < from_offset or header.last_offset >= to_offset:
             records = [each for each in records if from_offset <= each.offset < to_offset]
+        machine_code.decoded(len(records))
         yield records
 
 
@@ -89,28 +148,26 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
             else:
                 delta, at = read_zigzag_varint(data, at)
                 offset = base_offset + delta
-            if (size := data[at]) == 1:
-                key = None
+            if (size := data[at]) < 128:
                 at += 1
             else:
-                if size < 128:
-                    at += 1
-                else:
-                    size, at = read_raw_varint(data, at)
+                size, at = read_raw_varint(data, at)
+            if size & 1:  # negative
+                key = None
+            else:
                 begin = at
                 at += size >> 1
                 key = data[begin:at]
-            if (size := data[at]) == 1:
-                value = None
+            if (size := data[at]) < 128:
                 at += 1
+            elif (more := data[at + 1]) < 128:
+                size = size & 127 | more << 7
+                at += 2
             else:
-                if size < 128:
-                    at += 1
-                elif (more := data[at + 1]) < 128:
-                    size = size & 127 | more << 7
-                    at += 2
-                else:
-                    size, at = read_raw_varint(data, at)
+                size, at = read_raw_varint(data, at)
+            if size & 1:
+                value = None
+            else:
                 begin = at
                 at += size >> 1
                 value = data[begin:at]

@@ -1,0 +1,69 @@
+"""When machine code is loaded."""
+
+import threading
+
+import pytest
+
+from kohort.client.fetch.machine_code import MachineCode
+
+
+class Loading:
+    """Machine code to load, and the time."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.now = 100.0
+        self.times = 0
+        self.error = error
+        self.code = MachineCode(self.load, lambda: self.now)
+
+    def load(self):
+        self.times += 1
+        if self.error is not None:
+            raise self.error
+        return read_nothing
+
+    def decode(self, records: int, seconds: float) -> None:
+        """As many records, one batch every 100, in that time."""
+        for _ in range(records // 100):
+            self.now += seconds * 100 / records
+            self.code.decoded(100)
+        for thread in threading.enumerate():
+            if thread.name == "kohort-machine-code":
+                thread.join()
+
+
+def read_nothing(*_):
+    return iter(())
+
+
+def test_for_many_records_within_a_second():
+    loading = Loading()
+    loading.decode(60_000, seconds=1.0)
+    assert loading.code.read_fields is read_nothing
+    loading.decode(200_000, seconds=1.0)
+    assert loading.times == 1
+
+
+def test_not_for_as_many_in_a_longer_time():
+    loading = Loading()
+    loading.decode(500_000, seconds=20.0)
+    assert loading.times == 0
+
+
+def test_for_many_records_after_a_quiet_time():
+    loading = Loading()
+    loading.decode(70_000, seconds=600.0)
+    loading.decode(100_000, seconds=1.0)
+    assert loading.times == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(ModuleNotFoundError("numba"), False), (RuntimeError("broken"), True)]
+)
+def test_what_cannot_be_loaded_is_not_tried_again(caplog, error, told):
+    loading = Loading(error)
+    for _ in range(3):
+        loading.decode(100_000, seconds=0.5)
+    assert loading.times == 1
+    assert loading.code.read_fields is None
+    assert ("machine code cannot be loaded" in caplog.text) == told
