@@ -25,16 +25,20 @@ class BackgroundLoop:
     def is_of_this_process(self) -> bool:
         return self._pid == os.getpid()
 
-    def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run `work` on the loop, beside the caller.
-
-        Raises KohortError in a process that was forked from the loop's.
-        """
+    def validate_process(self) -> None:
+        """Raises KohortError in a process that was forked from the loop's."""
         if not self.is_of_this_process:
-            work.close()
             raise KohortError(
                 "this client was opened before the process was forked: open one in each process"
             )
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run `work` on the loop, beside the caller. Raises as `validate_process`."""
+        try:
+            self.validate_process()
+        except KohortError:
+            work.close()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

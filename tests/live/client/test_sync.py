@@ -3,9 +3,11 @@
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -16,7 +18,7 @@ from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
-from kohort.client.errors import UndeliveredError
+from kohort.client.errors import GaveUpError, UndeliveredError
 from kohort.client.group_errors import GenerationEndedError, GroupError
 from kohort.client.produce.producer import Producer as AsyncProducer
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
@@ -115,6 +117,45 @@ def test_no_record_is_lost_without_an_error(config: ClientConfig) -> None:
             producer.send(name, "text")  # type: ignore[arg-type]
     with pytest.raises(KohortError, match="the producer is closed"):
         producer.send(name, b"v", key=b"k")
+
+
+def test_an_error_of_the_application_loses_no_record(config: ClientConfig, topic: str) -> None:
+    def produce() -> None:
+        with Producer(config, buffer_memory=40_000) as producer:
+            for _ in range(2_000):
+                producer.send(topic, bytes(100), partition=0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        produce()
+    with Consumer(config) as consumer:
+        assert consumer.end_offsets([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): 2_000}
+
+
+LEFT_OPEN = """
+import sys
+from kohort.client import ClientConfig
+from kohort.client.sync import Producer
+
+def send(address, topic):
+    producer = Producer(ClientConfig(bootstrap=address), linger_ms=60_000)
+    for _ in range(3):
+        producer.send(topic, b"v")
+
+send(*sys.argv[1:])
+"""
+
+
+def test_a_process_that_ends_tells_what_an_open_producer_loses(
+    config: ClientConfig, topic: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, *config.bootstrap.split(), topic],
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+    )
+    assert "3 records were not delivered" in ended.stderr
 
 
 def test_positions_of_a_consumer_follow_each_record(config: ClientConfig, filled: str) -> None:
@@ -275,3 +316,34 @@ def test_a_forked_process_is_told_to_open_its_own(config: ClientConfig, topic: s
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert producer.send_and_wait(topic, b"v", partition=0).offset == 2
+
+
+def in_a_fork(work: Callable[[], object]) -> str:
+    """The text of the KohortError that `work` raises in a forked process."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(SOON))
+        try:
+            work()
+        except KohortError as error:
+            os.write(theirs, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as text:
+        told = text.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_a_fork_while_records_are_taken(config: ClientConfig, topic: str) -> None:
+    with Producer(config, max_block_ms=1_000) as producer:
+        refused = producer.send(topic, b"v", partition=99)
+        assert "open one in each process" in in_a_fork(lambda: producer.send(topic, b"v"))
+        with pytest.raises(GaveUpError, match="the topic has 3 partitions"):
+            refused.result(SOON)
+
+
+def test_a_fork_of_a_member(group: ConsumerGroup) -> None:
+    assert "open one in each process" in in_a_fork(lambda: next(group))

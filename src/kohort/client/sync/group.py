@@ -162,6 +162,7 @@ class ConsumerGroup:
         return self._group.metrics()
 
     def _entered(self) -> "Future[None]":
+        self._loop.validate_process()
         if self._serving is None:
             raise KohortError("enter the group first: with ConsumerGroup(...) as group")
         return self._serving

@@ -11,6 +11,8 @@ times as much as the record.
 """
 
 import asyncio
+import atexit
+import logging
 import threading
 import time
 from collections import deque
@@ -38,6 +40,8 @@ from kohort.client.producer_config import Acks
 from kohort.errors import KohortError
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
+
+log: Final = logging.getLogger("kohort.client.producer")
 
 _GATHERED_BYTES: Final = 4 * 1024 * 1024
 """Bytes of records that may wait for the loop; `send` waits beyond."""
@@ -125,6 +129,7 @@ class Producer:
         """Topics that were there: a mistyped one must not hold up the records of others."""
         self._refused: list[Delivery] = []
         self._closed = False
+        _open.add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -135,11 +140,12 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        try:
             self.close()
-        else:
-            self._closed = True
-            self._loop.run(self._producer.__aexit__(kind, error, trace))
+        except Exception:
+            if kind is None:
+                raise  # else the exception in flight is the cause
+            log.exception("records were lost while another exception ended the producer's block")
 
     def send(
         self,
@@ -157,6 +163,7 @@ class Producer:
         be in a record, KafkaError or GaveUpError if the topic is not there, KohortError after
         `close`. All other errors are those of the delivery.
         """
+        self._loop.validate_process()  # its lock may be held for ever after a fork
         if topic not in self._known:
             self._loop.run(self._producer.partitions_for(topic))
             self._known.add(topic)
@@ -214,7 +221,11 @@ class Producer:
         self._loop.run(self._flush())
 
     def close(self) -> None:
-        """`flush`, and end. Idempotent. Raises as `flush`."""
+        """`flush`, and end. Idempotent. Raises as `flush`.
+
+        A call that is interrupted ends at once, and logs what is not in the log.
+        """
+        self._loop.validate_process()
         with self._changed:
             if self._closed:
                 return
@@ -223,7 +234,29 @@ class Producer:
         try:
             self.flush()
         finally:
-            self._loop.run(self._producer.close())
+            if (lost := self._drop()) is not None:
+                log.error("%s", lost)
+
+    def end_with_the_process(self) -> None:
+        """Drop what is not in the log, if the producer was not closed, and log it."""
+        if self._loop.is_of_this_process and not self._closed:
+            self._closed = True
+            if (lost := self._drop()) is not None:
+                log.error("the producer was not closed before the process ended: %s", lost)
+
+    def _drop(self) -> UndeliveredError | None:
+        """End at once; what is not in the log yet is lost."""
+        _open.discard(self)
+        return self._loop.run(self._close_at_once())
+
+    async def _close_at_once(self) -> UndeliveredError | None:
+        lost = None
+        try:
+            await self._producer.close(timeout_ms=0)
+        except UndeliveredError as error:
+            lost = error
+        await self._taken()
+        return self._with_refusals(lost)
 
     async def _take(self) -> None:
         """Give the producer all that is gathered, in order, until nothing is left."""
@@ -251,8 +284,7 @@ class Producer:
             delivery.queued.set_result(queued)
 
     async def _flush(self) -> None:
-        if self._last is not None:
-            await asyncio.wait([asyncio.wrap_future(self._last.queued)])
+        await self._taken()
         lost = None
         try:
             await self._producer.flush()
@@ -261,6 +293,11 @@ class Producer:
         losses = self._with_refusals(lost)
         if losses is not None:
             raise losses
+
+    async def _taken(self) -> None:
+        """Wait until the producer took or refused what was gathered by now."""
+        if self._last is not None:
+            await asyncio.wait([asyncio.wrap_future(self._last.queued)])
 
     def _with_refusals(self, lost: UndeliveredError | None) -> UndeliveredError | None:
         """The error that names also the records that the producer did not take."""
@@ -273,3 +310,13 @@ class Producer:
         if lost is None:
             return UndeliveredError(text, found)
         return UndeliveredError(f"{lost.message}; {text}", [*lost.exceptions, *found])
+
+
+_open: Final[set[Producer]] = set()
+
+
+@atexit.register
+def _end_with_the_process() -> None:
+    """Tell what is lost when the process ends before its producers were closed."""
+    for each in tuple(_open):
+        each.end_with_the_process()
