@@ -75,6 +75,7 @@ TOOLS = {
     "`kafka-consumer-groups` and `kafka-topics`, groups at work": "test_command_line_tools",
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
+    "Tools of administrators": "test_administration_tools",
     "Kafka Streams": "test_streams",
     "Kafka Connect": "test_connect",
     "MirrorMaker": "test_mirror_maker",

@@ -23,7 +23,10 @@ def run(tools: Tools, target: Target) -> Run:
     topics("--create", "--if-not-exists", "--topic", TOPIC, "--partitions", "2")
 
     def call(name: str, *flags: str) -> str:
-        return Tool(tools, f"{PACKAGE}.{name}", target.address)(*flags)
+        main_class = f"{PACKAGE}.{name}"
+        if name == "ClusterTool":  # its command comes first
+            return tools.run(main_class, *flags, "--bootstrap-server", target.address)
+        return Tool(tools, main_class, target.address)(*flags)
 
     return call
 
@@ -60,11 +63,45 @@ def test_replicas_stay_where_they_are(run: Run, tmp_path: Path) -> None:
 
 def test_what_there_is_not(run: Run) -> None:
     assert "No Authorizer is configured on the broker" in run("AclCommand", "--list")
-    assert "TransactionalId" in run("TransactionsCommand", "list")
-    described = run(
-        "TransactionsCommand", "describe-producers", "--topic", TOPIC, "--partition", "0"
-    )
-    assert "ProducerId" in described
+    assert "unregistration API" in run("ClusterTool", "unregister", "--id", "77")
+    share = run("consumer.group.ShareGroupCommand", "--describe", "--group", TOPIC)
+    assert "The node does not support SHARE_GROUP_DESCRIBE" in share
+    streams = run("streams.StreamsGroupCommand", "--describe", "--group", TOPIC)
+    assert "The node does not support STREAMS_GROUP_DESCRIBE" in streams
+    shared = run("consumer.ConsoleShareConsumer", "--topic", TOPIC, "--timeout-ms", "2000")
+    assert "The cluster does not support the share group protocol" in shared
+
+
+def test_transactions(run: Run) -> None:
+    """`kafka-transactions`: none, and producers that have none."""
+    partition = ("--topic", TOPIC, "--partition", "0")
+    assert run("TransactionsCommand", "list").split()[0] == "TransactionalId"
+    assert "ProducerId" in run("TransactionsCommand", "describe-producers", *partition)
+    assert "ProducerId" in run("TransactionsCommand", "find-hanging", "--topic", TOPIC)
+    aborted = run("TransactionsCommand", "abort", *partition, "--start-offset", "0")
+    assert "Could not find any open transactions" in aborted
+
+
+def test_cluster(run: Run, target: Target) -> None:
+    """`kafka-cluster`."""
+    assert re.fullmatch(r"Cluster ID: \S{22}", run("ClusterTool", "cluster-id").strip())
+    host, port = target.address.split(":")
+    listed = run("ClusterTool", "list-endpoints").splitlines()
+    assert listed[1].split()[1:] == [host, port, "null", "unfenced", "broker"]
+
+
+def test_groups_of_all_types(run: Run) -> None:
+    """`kafka-groups`."""
+    group = f"{TOPIC}-group"
+    topic = ("--topic", TOPIC, "--timeout-ms", "1000")
+    run("consumer.ConsoleConsumer", *topic, "--group", group)
+    for flags in ((), ("--consumer",), ("--group-type", "classic"), ("--protocol", "consumer")):
+        listed = run("GroupsCommand", "--list", *flags)
+        assert [group, "Classic", "consumer"] in [line.split() for line in listed.splitlines()]
+    for kind in ("--share", "--streams"):
+        assert group not in run("GroupsCommand", "--list", kind)
+    for name in ("consumer.group.ShareGroupCommand", "streams.StreamsGroupCommand"):
+        assert run(name, "--list").strip() == ""
 
 
 def test_offsets_and_records(run: Run, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,30 @@ from interop.processes import Process, finish, write_lines
 from interop.programs import CODECS, JAVA, java
 from interop.targets import Target
 from interop.tools import TOPICS, Tool, Tools
-from interop.trial import PARTITIONS, Trial
+from interop.trial import PARTITIONS, SOON, Trial
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
+
+TIMES = {
+    "latest": True,
+    "-1": True,
+    "earliest": False,
+    "-2": False,
+    "earliest-local": False,
+    "-4": False,
+    "latest-tiered": False,
+    "-5": False,
+    "earliest-pending-upload": False,
+    "-6": False,
+    "1": False,
+    "99999999999999": False,
+}
+"""Times of `kafka-get-offsets`, and whether they find the end of each partition; all others find
+its beginning, or nothing.
+"""
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(90)]
 
@@ -135,6 +154,53 @@ def consumed_records(said: str) -> int:
     return int(lines[at + 1][lines[at].index("data.consumed.in.nMsg")])
 
 
+# --- kafka-verifiable-producer and -consumer, kafka-e2e-latency
+# --------------------------------------------------------------------------------------------------
+
+
+def test_the_verifiable_clients_agree(trial: Trial) -> None:
+    """`kafka-verifiable-producer`, `kafka-verifiable-consumer`."""
+    sent = verifiable(trial, "VerifiableProducer", "--max-messages", "100", "--value-prefix", "7")
+    sent_values = [told["value"] for told in sent if told["name"] == "producer_send_success"]
+    assert sorted(sent_values) == sorted(f"7.{number}" for number in range(100))
+    group = ("--group-id", trial.group, "--reset-policy", "earliest", "--verbose")
+    read = verifiable(trial, "VerifiableConsumer", "--max-messages", "100", *group)
+    read_values = [told["value"] for told in read if told["name"] == "record_data"]
+    assert sorted(read_values) == sorted(sent_values)
+    committed = [told for told in read if told["name"] == "offsets_committed"]
+    assert committed
+    assert all(told["success"] for told in committed)
+
+
+def verifiable(trial: Trial, name: str, *flags: str) -> list[dict[str, Any]]:
+    """All that one of the verifiable clients tells, which have threads that outlive `main`."""
+    told: list[dict[str, Any]] = []
+    at = ("--bootstrap-server", trial.target.address, "--topic", trial.topic)
+    command = java(f"org.apache.kafka.tools.{name}", *at, *flags)
+    process = trial.start(
+        name, command, lambda line: told.append(json.loads(line)) if line.startswith("{") else None
+    )
+    assert process.wait(SOON) == 0, process.tail()
+    return told
+
+
+def test_the_latency_test_succeeds(trial: Trial, tool: Callable[[str], Tool]) -> None:
+    """`kafka-e2e-latency`."""
+    topic = f"{trial.topic}-latency"  # the tool creates it
+    flags = (
+        "--topic",
+        topic,
+        "--num-records",
+        "50",
+        "--producer-acks",
+        "all",
+        "--record-size",
+        "20",
+    )
+    said = tool("org.apache.kafka.tools.EndToEndLatency")(*flags)
+    assert re.search(r"Percentiles: 50th = \d+, 99th = \d+", said)
+
+
 # --- kafka-topics
 # -------------------------------------------------------------------------------------------------
 
@@ -218,6 +284,8 @@ def test_offsets_are_listed_and_records_deleted(
         name: end for name, end in ends.items() if name[-2:] in ("-1", "-2")
     }
     assert sum(told("--topic", trial.topic, "--time", "max-timestamp").values()) > 0
+    for time, found in TIMES.items():
+        assert told("--topic", trial.topic, "--time", time) == (ends if found else {}), time
     plan = tmp_path / "delete.json"
     plan.write_text(
         json.dumps(
