@@ -2,7 +2,7 @@
 them, without what does not count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -117,7 +117,7 @@ def test_a_flipped_byte_means_the_same_both_ways(
     assert outcome(decode(TP, data, *wanted)) == outcome(decode_in_python(TP, data, *wanted))
 
 
-def outcome(lists: Iterator[list[Decoded]]) -> tuple[list[Decoded], str]:
+def outcome(lists: Iterator[Iterable[Decoded]]) -> tuple[list[Decoded], str]:
     """What there is before the error, and the error."""
     found: list[Decoded] = []
     try:

@@ -4,7 +4,7 @@ Nothing is decoded until it is requested: `records` gives Python objects, `to_ar
 batch at native speed, and `data` the bytes. The bytes are a view of the network buffer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -95,7 +95,7 @@ class Batch:
             chain.from_iterable(self._decoded()) if self._records is None else iter(self._records)
         )
 
-    def _decoded(self) -> Iterator[list[Record]]:
+    def _decoded(self) -> Iterator[Iterable[Record]]:
         return decode(
             self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted
         )

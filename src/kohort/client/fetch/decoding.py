@@ -34,7 +34,7 @@ def decode(
     from_offset: int,
     to_offset: int,
     aborted: Collection[tuple[int, int]] = (),
-) -> Iterator[list[Record]]:
+) -> Iterator[Iterable[Record]]:
     """The records with offsets in [from_offset, to_offset), decoded some at a time on demand.
 
     Raises KafkaError for what is no record, but checks no CRC.
@@ -43,16 +43,17 @@ def decode(
     if read_fields is not None and len(data) >= machine_code.least_bytes:
         try:
             for fields in read_fields(data, from_offset, to_offset, aborted):
-                if records := _records_of(tp, fields):
-                    yield records
-                    from_offset = records[-1].offset + 1
+                if fields.offsets:
+                    yield _records_of(tp, fields)
+                    from_offset = fields.offsets[-1] + 1
             return
         except KafkaError:
             pass  # the rest, and what is wrong with it, is told below
     yield from decode_in_python(tp, data, from_offset, to_offset, aborted)
 
 
-def _records_of(tp: TopicPartition, fields: "Fields") -> list[Record]:
+def _records_of(tp: TopicPartition, fields: "Fields") -> Iterator[Record]:
+    """Records that are made one by one, so that the garbage collector meets only those kept."""
     topic, partition = tp
     headers: Iterable[tuple[RecordHeader, ...]] = repeat(())
     if any(fields.headers):
@@ -69,8 +70,7 @@ def _records_of(tp: TopicPartition, fields: "Fields") -> list[Record]:
         fields.leader_epochs,
         strict=False,  # some repeat
     )
-    found: list[Record] = list(map(tuple.__new__, repeat(Record), rows))
-    return found
+    return map(tuple.__new__, repeat(Record), rows)
 
 
 def _all_headers(encoded: bytes) -> tuple[RecordHeader, ...]:
