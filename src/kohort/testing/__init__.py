@@ -1,0 +1,30 @@
+"""The test kit: a server process, and the group coordinator on a clock that the test moves.
+
+    from kohort.testing import Bench, ServerProcess
+
+The names here are the public ones. Each is imported from its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kohort.testing.bench import Bench, Call
+    from kohort.testing.server_process import ServerProcess, ServerProcessError
+
+_MODULES: Final = {
+    "Bench": "kohort.testing.bench",
+    "Call": "kohort.testing.bench",
+    "ServerProcess": "kohort.testing.server_process",
+    "ServerProcessError": "kohort.testing.server_process",
+}
+
+__all__ = ["Bench", "Call", "ServerProcess", "ServerProcessError"]
+
+# Type checkers take a module with __getattr__ for one that has any name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)
