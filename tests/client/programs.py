@@ -1,5 +1,8 @@
 """Programs of users, for type checkers alone: in lines that end with `# wrong` they find errors."""
 
+import json
+from typing import Any, assert_type
+
 import kohort.client
 from kohort.client import (
     Admin,
@@ -11,8 +14,10 @@ from kohort.client import (
     Generation,
     Producer,
     Security,
+    SerializationContext,
     TopicPartition,
     UndeliveredError,
+    sync,
 )
 
 
@@ -56,3 +61,58 @@ async def produce(config: ClientConfig) -> None:
         print(error)
     async with Cluster(config) as cluster:
         print(len((await Admin(cluster).list_groups()).groups))
+
+
+class Order:
+    """A value of an application."""
+
+
+def parse(data: bytes) -> Order: ...  # type: ignore[empty-body]
+
+
+def parse_in_context(data: bytes | None, ctx: SerializationContext) -> Order: ...  # type: ignore[empty-body]
+
+
+def dump(order: Order) -> bytes: ...  # type: ignore[empty-body]
+
+
+async def dump_later(order: Order) -> bytes: ...  # type: ignore[empty-body]
+
+
+async def work_on_orders(generation: Generation[str, Order], partition: TopicPartition) -> None:
+    async for batch in generation.records(partition):
+        for record in batch:
+            assert_type(record.key, str | None)
+            assert_type(record.value, Order | None)
+            assert_type(record.raw.value, bytes | None)
+
+
+async def serialize(config: ClientConfig) -> None:
+    async with Producer(config, value_serializer=dump) as producer:
+        await producer.send("orders", Order(), key=b"k")
+        await producer.send("orders", None)
+        await producer.send("orders", b"bytes")  # wrong
+    async with Producer(config, value_serializer=dump_later) as later:
+        await later.send("orders", Order())
+    Producer(config, value_serializer=5)  # wrong
+    async with Consumer(config) as plain:
+        assert_type((await anext(plain)).value, bytes | None)
+    async with Consumer(config, value_deserializer=parse) as consumer:
+        record = await anext(consumer)
+        assert_type(record.key, bytes | None)
+        assert_type(record.value, Order | None)
+    assert_type(Consumer(config, value_deserializer=parse_in_context), Consumer[bytes, Order])
+    assert_type(Consumer(config, value_deserializer=json.loads), Consumer[bytes, Any])
+    async with ConsumerGroup(
+        "g", topics=["orders"], key_deserializer=bytes.decode, value_deserializer=parse
+    ) as group:
+        await group.run_until_signal(work_on_orders)
+        await group.run_until_signal(work, "orders.db")  # wrong
+    with (
+        sync.Producer(config, value_serializer=dump) as blocking,
+        sync.Consumer(config, value_deserializer=parse) as reading,
+    ):
+        blocking.send("orders", Order())
+        assert_type(next(reading).value, Order | None)
+    for batch in sync.ConsumerGroup("g", topics=["orders"], value_deserializer=parse):
+        assert_type([record.value for record in batch], list[Order | None])

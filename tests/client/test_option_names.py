@@ -25,7 +25,7 @@ from kohort.client import (
         ({"bootstrap_servers": "a:1"}, "; bootstrap is its name here"),
         ({"group.instance.id": "a"}, "; instance_id is its name here"),
         ({"sasl_mechanism": "PLAIN"}, "; give security=Security(protocol=…"),
-        ({"value_deserializer": str}, "; records have bytes: decode them"),
+        ({"value_serializer": str}, "; it is an option of Producer"),
         ({"sesion_timeout_ms": 6_000}, "; did you mean session_timeout_ms?"),
     ],
 )

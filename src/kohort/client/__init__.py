@@ -28,11 +28,13 @@ if TYPE_CHECKING:
         BufferFullError,
         ClientClosedError,
         DeliveryTimeoutError,
+        DeserializationError,
         GaveUpError,
         LogTruncatedError,
         NotAssignedError,
         OffsetOutOfRangeError,
         RequestTimeoutError,
+        SerializationError,
         TopicRecreatedError,
         UndeliveredError,
         UnsupportedVersionError,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from kohort.client.produce import DeadLetters, Delivery, Producer, RecordMetadata
     from kohort.client.record import Record
     from kohort.client.security import Security
+    from kohort.client.serialization import Deserializer, SerializationContext, Serializer
     from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
     from kohort.types import TopicPartition
 
@@ -75,6 +78,8 @@ _MODULES: Final = {
     "DeadLetters": "kohort.client.produce.dead_letters",
     "Delivery": "kohort.client.produce.delivery",
     "DeliveryTimeoutError": "kohort.client.errors",
+    "DeserializationError": "kohort.client.errors",
+    "Deserializer": "kohort.client.serialization",
     "End": "kohort.client.membership.events",
     "ErrorCode": "kohort.errors",
     "Fetcher": "kohort.client.fetch.fetcher",
@@ -103,6 +108,9 @@ _MODULES: Final = {
     "RecordMetadata": "kohort.client.produce.delivery",
     "RequestTimeoutError": "kohort.client.errors",
     "Security": "kohort.client.security",
+    "SerializationContext": "kohort.client.serialization",
+    "SerializationError": "kohort.client.errors",
+    "Serializer": "kohort.client.serialization",
     "StuckError": "kohort.client.group_errors",
     "TopicPartition": "kohort.types",
     "TopicRecreatedError": "kohort.client.errors",
@@ -129,6 +137,8 @@ __all__ = [
     "DeadLetters",
     "Delivery",
     "DeliveryTimeoutError",
+    "DeserializationError",
+    "Deserializer",
     "End",
     "ErrorCode",
     "Fetcher",
@@ -157,6 +167,9 @@ __all__ = [
     "RecordMetadata",
     "RequestTimeoutError",
     "Security",
+    "SerializationContext",
+    "SerializationError",
+    "Serializer",
     "StuckError",
     "TopicPartition",
     "TopicRecreatedError",

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -55,6 +55,25 @@ class BackgroundLoop:
         except BaseException:
             future.cancel()
             raise
+
+    async def wait(self, result: Awaitable[T]) -> T:
+        """Wait on the loop, while the caller's thread is blocked: this suspends nothing."""
+
+        async def waiting() -> T:
+            return await result
+
+        return self.run(waiting())
+
+
+def run_here(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in this thread, without a loop: it may wait by `BackgroundLoop.wait` alone."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise KohortError("work that is to run without an event loop waited for something else")
 
 
 _lock = threading.Lock()

@@ -13,19 +13,21 @@ such consumers assign is read twice. Members share partitions through `ConsumerG
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from typing import Final, Self
+from contextlib import suppress
+from typing import Final, Generic, Self, cast
 
 from kohort.client.admin import Admin
 from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset, list_offsets
 from kohort.client.config import MAX_MS, ClientConfig, validate_int
 from kohort.client.counters import RequestCounter, reason
 from kohort.client.errors import NotAssignedError
-from kohort.client.fetch import Batch, Fetcher, OutOfRange
+from kohort.client.fetch import Batch, Fetcher, OutOfRange, deserialize
 from kohort.client.group_errors import CommitError
 from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.client.option_names import checks_names
-from kohort.client.record import Record
+from kohort.client.record import K, Record, V
+from kohort.client.serialization import Deserializer, Deserializers, deserializers
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
@@ -36,7 +38,7 @@ _START: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @checks_names
-class Consumer:
+class Consumer(Generic[K, V]):
     """A reader of chosen partitions, used from one event loop.
 
     A Cluster that is passed in stays open; with a ClientConfig the consumer opens its own.
@@ -56,8 +58,12 @@ class Consumer:
         fetch_max_wait_ms: int = 500,
         max_partition_fetch_bytes: int = 1024 * 1024,
         client_rack: str = "",
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
     ) -> None:
         """Java's names; sizes in bytes. Raises ConfigError.
+
+        Deserializers are those of `kohort.client.serialization`.
 
         `auto_offset_reset` is where a partition starts without an offset, and where it continues at
         an offset that is gone; "error": OffsetOutOfRangeError, and ConfigError of `assign`.
@@ -83,9 +89,10 @@ class Consumer:
             max_partition_fetch_bytes=max_partition_fetch_bytes,
             rack=client_rack,
         )
-        self._batch: Batch | None = None
-        """The batch that was handed out last, whole or in part."""
-        self._records: Iterator[Record] = iter(())
+        self._deserializers = deserializers(key_deserializer, value_deserializer)
+        self._batch: Batch[K, V] | None = None
+        """The batch that was handed out last, whole or in part, or is deserialized."""
+        self._records: Iterator[Record[K, V]] = iter(())
         """What is left of it to hand out one by one."""
         self._position = 0
         """In that batch: the offset behind what was handed out."""
@@ -295,10 +302,10 @@ class Consumer:
 
     # Records
 
-    def __aiter__(self) -> AsyncIterator[Record]:
+    def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[K, V]:
         """The next record. Raises the error of a partition, as `Fetcher`, and goes on after it."""
         while True:
             self._finish()
@@ -309,7 +316,7 @@ class Consumer:
             if batch is not None:
                 self._records, self._position = iter(batch), batch.first_offset
 
-    async def next_batch(self, *, max_wait_ms: float) -> Batch | None:
+    async def next_batch(self, *, max_wait_ms: float) -> Batch[K, V] | None:
         """The next batch; None if none arrived in time. Raises as `__anext__`.
 
         The rest of a batch whose records were handed out one by one comes as a batch.
@@ -321,7 +328,7 @@ class Consumer:
             self._hand_out(batch, batch.next_offset)
         return batch
 
-    def used(self, batch: Batch, offset: int) -> None:
+    def used(self, batch: Batch[K, V], offset: int) -> None:
         """Tell that the application used only what is before `offset` of the batch it got last.
 
         `position` and `commit` go by it, and the next batch begins there.
@@ -329,13 +336,29 @@ class Consumer:
         if batch is self._batch:
             self._hand_out(batch, offset)
 
-    async def _take(self, max_wait_ms: float) -> Batch | None:
-        if not self.assignment:
-            raise NotAssignedError("the consumer has no partitions: assign some first")
-        self._batch = await self._fetcher.next_any(max_wait_ms=max_wait_ms)
-        return self._batch
+    async def _take(self, max_wait_ms: float) -> Batch[K, V] | None:
+        while True:
+            if not self.assignment:
+                raise NotAssignedError("the consumer has no partitions: assign some first")
+            taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms)
+            batch = self._batch = cast("Batch[K, V] | None", taken)
+            if taken is None or self._deserializers is None:
+                return batch
+            if await self._deserialize(taken, self._deserializers):
+                return batch
 
-    def _next_record(self) -> Record | None:
+    async def _deserialize(self, batch: Batch, deserializers: Deserializers) -> bool:
+        """Whether the batch is to be handed out; not if it was sought or paused meanwhile."""
+        self._position = batch.first_offset
+        try:
+            await deserialize(batch, deserializers)
+        except BaseException:
+            with suppress(NotAssignedError):
+                self._hand_back()
+            raise
+        return self._batch is batch
+
+    def _next_record(self) -> Record[K, V] | None:
         if self._batch is None:
             return None
         try:
@@ -351,7 +374,7 @@ class Consumer:
         self._batch = None
         return None
 
-    def _hand_out(self, batch: Batch, position: int) -> None:
+    def _hand_out(self, batch: Batch[K, V], position: int) -> None:
         self._position = position
         offset = OffsetAndMetadata(offset=position, leader_epoch=batch.leader_epoch)
         self._handed_out = batch.topic_partition, offset

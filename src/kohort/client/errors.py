@@ -7,6 +7,8 @@ KohortError
   ClientClosedError          the client was closed, before the call or during it
   UnsupportedVersionError    the broker does not speak what the request needs
   GaveUpError                all attempts failed; the text lists the kinds of errors
+  SerializationError         a serializer failed: nothing was sent
+  DeserializationError       a deserializer failed for one record, which has the bytes
   UndeliveredError           records that were not delivered, a group of their errors
   KafkaError                 the broker responded with an error code (`kohort.errors`)
 """
@@ -96,6 +98,25 @@ class TopicRecreatedError(KohortError):
 
 class NotAssignedError(KohortError):
     """The partition was not added, or was removed."""
+
+
+class SerializationError(KohortError):
+    """The serializer refused a key or value: nothing was sent. Its error is the cause."""
+
+
+class DeserializationError(KohortError):
+    """The deserializer refused the key or value of one record. Its error is the cause."""
+
+    def __init__(
+        self, tp: TopicPartition, offset: int, field: str, data: bytes | None, reason: str
+    ) -> None:
+        super().__init__(f"{tp} at offset {offset}: the {field} is not deserialized: {reason}")
+        self.topic_partition = tp
+        self.offset = offset
+        self.field = field
+        """"key" or "value"."""
+        self.data = data
+        """The bytes as they are in the log."""
 
 
 class DeliveryTimeoutError(KohortError):

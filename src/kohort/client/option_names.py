@@ -45,16 +45,17 @@ _NAMED_HERE: Final = {
 """Name in Kafka or another client, with underscores → name here."""
 _IN_CLIENT_CONFIG: Final = "pass it to ClientConfig(bootstrap=…, client_id=…, security=…)"
 _IN_GROUP: Final = "it is an option of Consumer and ConsumerGroup"
+_IN_PRODUCER: Final = "it is an option of Producer"
 _INSTEAD: Final = {
     "bootstrap": _IN_CLIENT_CONFIG,
     "client_id": _IN_CLIENT_CONFIG,
     "security": _IN_CLIENT_CONFIG,
     "group_id": _IN_GROUP,
     "auto_offset_reset": _IN_GROUP,
-    "key_deserializer": "records have bytes: decode them",
-    "key_serializer": "records take bytes: encode them before `send`",
-    "value_deserializer": "records have bytes: decode them",
-    "value_serializer": "records take bytes: encode them before `send`",
+    "key_deserializer": _IN_GROUP,
+    "key_serializer": _IN_PRODUCER,
+    "value_deserializer": _IN_GROUP,
+    "value_serializer": _IN_PRODUCER,
 }
 """What to do in place of an option that the class does not have."""
 _SECURITY: Final = "give security=Security(protocol=…, mechanism=…, username=…, ssl_cafile=…)"

@@ -1,6 +1,8 @@
 """The client without an event loop, in threads and forked processes."""
 
+import asyncio
 import inspect
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +20,12 @@ from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
-from kohort.client.errors import GaveUpError, UndeliveredError
+from kohort.client.errors import (
+    DeserializationError,
+    GaveUpError,
+    SerializationError,
+    UndeliveredError,
+)
 from kohort.client.group_errors import GenerationEndedError, GroupError
 from kohort.client.produce.producer import Producer as AsyncProducer
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
@@ -185,7 +192,90 @@ def test_positions_of_a_consumer_follow_each_record(config: ClientConfig, filled
 def test_the_options_are_those_of_the_client_for_asyncio() -> None:
     for options, of in ((ProducerOptions, AsyncProducer), (ConsumerOptions, AsyncConsumer)):
         parameters = inspect.signature(of).parameters
-        assert options.__annotations__.keys() == parameters.keys() - {"cluster"}
+        apart = {"cluster", *(name for name in parameters if "serializer" in name)}
+        assert options.__annotations__.keys() == parameters.keys() - apart
+
+
+def here(content: Any) -> Any:
+    """Plain functions may block: they run in the thread of the application."""
+    assert threading.current_thread() is threading.main_thread()
+    return json.loads(content) if isinstance(content, bytes) else json.dumps(content).encode()
+
+
+async def on_the_loop(content: Any) -> Any:
+    assert threading.current_thread() is not threading.main_thread()
+    await asyncio.sleep(0)
+    return json.loads(content) if isinstance(content, bytes) else json.dumps(content).encode()
+
+
+@pytest.mark.parametrize("convert", [here, on_the_loop])
+def test_values_are_serialized_and_deserialized(
+    config: ClientConfig, topic: str, convert: Any
+) -> None:
+    with Producer(config, value_serializer=convert) as producer:
+        producer.send(topic, {"n": 0}, partition=0)
+        with pytest.raises(SerializationError):
+            producer.send(topic, object(), partition=0)
+        producer.send(topic, None, partition=0)
+        producer.send(topic, {"n": 2}, partition=0)
+    with Producer(config) as plain:
+        plain.send(topic, b"{", partition=0)
+    with Consumer(config, value_deserializer=convert) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found = [next(consumer) for _ in range(4)]
+        consumer.seek_to_beginning()
+        batch = consumer.next_batch(max_wait_ms=SOON * 1_000)
+        assert batch is not None
+        assert batch.records[0].value == {"n": 0}
+    assert [each.value for each in found[:3]] == [{"n": 0}, None, {"n": 2}]
+    with pytest.raises(DeserializationError, match=f"{topic}-0 at offset 3"):
+        found[3].value  # noqa: B018
+    with ConsumerGroup(
+        f"g-{uuid4().hex}",
+        topics=[topic],
+        value_deserializer=convert,
+        bootstrap=config.bootstrap,
+        **QUICK,
+    ) as group:
+        assert next(iter(next(group))).value == {"n": 0}
+
+
+def test_a_batch_whose_deserializing_is_interrupted_comes_again(
+    config: ClientConfig, filled: str
+) -> None:
+    interrupted: list[bytes] = []
+
+    def interrupted_once(data: bytes) -> bytes:
+        if not interrupted:
+            interrupted.append(data)
+            raise KeyboardInterrupt
+        return data
+
+    def consumer() -> Consumer:
+        found = Consumer(config, value_deserializer=interrupted_once)
+        found.assign([TopicPartition(filled, 0)])
+        return found
+
+    def group() -> ConsumerGroup:
+        return ConsumerGroup(
+            f"g-{uuid4().hex}",
+            topics=[filled],
+            value_deserializer=interrupted_once,
+            bootstrap=config.bootstrap,
+            **QUICK,
+        )
+
+    with consumer() as reading:
+        with pytest.raises(KeyboardInterrupt):
+            next(reading)
+        assert [next(reading).offset for _ in range(20)] == list(range(20))
+    interrupted.clear()
+    with group() as member:
+        with pytest.raises(KeyboardInterrupt):
+            next(member)
+        with pytest.raises(KohortError, match="no batch in work"):
+            member.commit()
+        assert len(values(member, 60)) == 60
 
 
 @pytest.fixture

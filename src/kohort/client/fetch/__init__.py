@@ -1,6 +1,7 @@
 """Reads partitions: fetch sessions, batches fetched ahead, and requests of one partition."""
 
 from kohort.client.fetch.batch import Batch
+from kohort.client.fetch.deserialization import deserialize
 from kohort.client.fetch.fetcher import EARLIEST, Fetcher, OutOfRange
 from kohort.client.fetch.request import FetchSettings, fetch_partition
 from kohort.client.fetch.response import PartitionResponse, error_code
@@ -14,6 +15,7 @@ __all__ = [
     "OutOfRange",
     "PartitionResponse",
     "RequestedPartition",
+    "deserialize",
     "error_code",
     "fetch_partition",
 ]

@@ -6,10 +6,10 @@ batch at native speed, and `data` the bytes. The bytes are a view of the network
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, cast
 
 from kohort.client.fetch.decoding import decode
-from kohort.client.record import Record
+from kohort.client.record import K, Record, V
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batch_format import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _END: Final = 2**63 - 1
 
 
-class Batch:
+class Batch(Generic[K, V]):
     """Records of one partition from `first_offset` to below `next_offset`, the offset to commit.
 
     There may be fewer records than offsets, even none: compaction removes records, and transactions
@@ -36,6 +36,7 @@ class Batch:
     """
 
     __slots__ = (
+        "_damage",
         "_records",
         "aborted",
         "data",
@@ -77,7 +78,9 @@ class Batch:
         """Aborted transactions as (producer id, first offset); their records are left out."""
         self.record_count = record_count
         """As the headers count, without decoding: also records that are left out; 0: not known."""
-        self._records: tuple[Record, ...] | None = None
+        self._records: tuple[Record[K, V], ...] | None = None
+        self._damage: KafkaError | None = None
+        """What stands behind `_records` instead of more of them."""
 
     def __repr__(self) -> str:
         return (
@@ -89,16 +92,21 @@ class Batch:
         """Number of records; decodes them."""
         return len(self.records)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K, V]]:
         """The records one after the other; not kept unless `records` was used, which is faster."""
-        return (
-            chain.from_iterable(self._decoded()) if self._records is None else iter(self._records)
-        )
+        if self._records is None:
+            return chain.from_iterable(self._decoded())
+        return iter(self._records) if self._damage is None else self._until_damage(self._damage)
 
-    def _decoded(self) -> Iterator[Iterable[Record]]:
-        return decode(
+    def _until_damage(self, damage: KafkaError) -> Iterator[Record[K, V]]:
+        yield from self._records or ()
+        raise damage
+
+    def _decoded(self) -> Iterator[Iterable[Record[K, V]]]:
+        found = decode(
             self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted
         )
+        return cast("Iterator[Iterable[Record[K, V]]]", found)
 
     @property
     def size(self) -> int:
@@ -106,11 +114,27 @@ class Batch:
         return len(self.data)
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[Record[K, V], ...]:
         """The records, decoded on first use. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD."""
         if self._records is None:
             self._records = tuple(chain.from_iterable(self._decoded()))
+        if self._damage is not None:
+            raise self._damage
         return self._records
+
+    def readable(self) -> tuple[list[Record], KafkaError | None]:
+        """The records up to the first one that cannot be decoded, and the error of that one."""
+        found: list[Record] = []
+        try:
+            for records in self._decoded():
+                found += cast("Iterable[Record]", records)
+        except KafkaError as error:
+            return found, error
+        return found, None
+
+    def replace_records(self, records: Iterable[Record[K, V]], damage: KafkaError | None) -> None:
+        """Have `records` be the records; `damage` is raised behind them."""
+        self._records, self._damage = tuple(records), damage
 
     def headers(self) -> Iterator[Header]:
         """The headers of the record batches that count."""

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import Grant
+from kohort.client.record import K, V
 from kohort.types import TopicPartition
 
 
-class BoundGeneration(Generation):
+class BoundGeneration(Generation[K, V]):
     """The generation as a task with a partition sees it; one is created per task."""
 
     def __init__(self, workplace: Workplace, owned: OwnedPartition) -> None:
@@ -20,7 +21,7 @@ class BoundGeneration(Generation):
         self._bound = owned
 
     @property
-    def _present(self) -> Generation:
+    def _present(self) -> Generation[K, V]:
         present = self._bound.generation
         assert isinstance(present, Generation)
         return present

@@ -28,18 +28,31 @@ stays in the group for its session until the next generation is requested, or th
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVarTuple, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVarTuple,
+    cast,
+    overload,
+)
 
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import End, Grant
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.record import K, V
 from kohort.types import TopicPartition
 
 Args = TypeVarTuple("Args")
 P = ParamSpec("P")
 """Types of the arguments of a task, besides the generation."""
-BoundWork: TypeAlias = Callable[Concatenate["Generation", ...], Coroutine[Any, Any, object]]
+BoundWork: TypeAlias = Callable[
+    Concatenate["Generation[Any, Any]", ...], Coroutine[Any, Any, object]
+]
 """Work of a generation: its arguments follow the generation."""
 
 
@@ -72,7 +85,7 @@ class Workplace(Protocol):
         ...
 
 
-class Generation(ABC):
+class Generation(ABC, Generic[K, V]):
     """A generation: its scope (`GenerationScope`), or a task's handle on it (`BoundGeneration`)."""
 
     def __init__(self, workplace: Workplace) -> None:
@@ -165,7 +178,7 @@ class Generation(ABC):
     @overload
     def start(
         self,
-        work: Callable[Concatenate["Generation", P], Coroutine[Any, Any, object]],
+        work: Callable[Concatenate["Generation[K, V]", P], Coroutine[Any, Any, object]],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None: ...
@@ -185,13 +198,13 @@ class Generation(ABC):
         self, work: BoundWork, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> None: ...
 
-    def records(self, partition: TopicPartition) -> AsyncIterator[Batch]:
+    def records(self, partition: TopicPartition) -> AsyncIterator[Batch[K, V]]:
         """The partition's batches from its start offset, until it is revoked, lost or closed.
 
         The fetcher reads ahead within its limits, so a slow consumer is not flooded. Errors of the
         partition are raised here, and KohortError if another task reads the partition.
         """
-        return self._workplace.stream(self._owned(partition))
+        return cast("AsyncIterator[Batch[K, V]]", self._workplace.stream(self._owned(partition)))
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], *, wait: bool | None = None
@@ -218,8 +231,9 @@ class Generation(ABC):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`: the next batch begins there."""
-        self._owned(partition)
+        owned = self._owned(partition)
         self._workplace.fetcher.seek(partition, offset)
+        owned.sought += 1
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Fetch nothing of these partitions until `resume`; the member keeps them."""

@@ -18,11 +18,12 @@ from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
+from kohort.client.record import K, V
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
 
-class GenerationScope(Generation):
+class GenerationScope(Generation[K, V]):
     """A generation as the application gets it; created by `GroupRun`."""
 
     def __init__(

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import AsyncExitStack
 from dataclasses import fields, replace
 from random import Random
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack, cast
 
 from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import Cluster
@@ -41,6 +41,8 @@ from kohort.client.group_options import GroupOptions
 from kohort.client.metrics import GroupMetrics
 from kohort.client.net import preload
 from kohort.client.option_names import unknown_option
+from kohort.client.record import K, V
+from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
@@ -61,7 +63,7 @@ class GroupClosedError(GroupError):
     """The group was left on request: there is no further generation."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(Generic[K, V]):
     """One member of a group. Options are the fields of `GroupConfig` and `ClientConfig`.
 
     Raises ConfigError for an option that is unknown or out of its bounds.
@@ -74,15 +76,22 @@ class ConsumerGroup:
         topics: Sequence[str] = (),
         pattern: str | None = None,
         cluster: Cluster | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         **options: Unpack[GroupOptions],
     ) -> None:
-        """`cluster` is open and shared by the caller; its own client options then apply."""
+        """`cluster` is open and shared by the caller; its own client options then apply.
+
+        Deserializers are those of `kohort.client.serialization`. They run before a batch is handed
+        out, are cancelled when its partition is revoked, and count for `max_poll_interval_ms`.
+        """
         mine, clients = _divided(options)
         self.config = GroupConfig(
             group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **mine
         )
         self._client_config = ClientConfig(**clients)
         self._shared = cluster
+        self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._subscription = MemberSubscription(
             self.config.topics, self.config.assignors, self.config.rack
         )
@@ -122,7 +131,14 @@ class ConsumerGroup:
         run.member.tell(run.membership.join)
 
     def _make_run(self, cluster: Cluster, fetcher: Fetcher) -> GroupRun:
-        return GroupRun(self.config, cluster, fetcher, self._subscription, Random().uniform)
+        return GroupRun(
+            self.config,
+            cluster,
+            fetcher,
+            self._subscription,
+            Random().uniform,
+            deserializers=self._deserializers,
+        )
 
     def _make_fetcher(self, cluster: Cluster) -> Fetcher:
         config = self.config
@@ -172,31 +188,34 @@ class ConsumerGroup:
 
     # --- generations ---
 
-    def __aiter__(self) -> AsyncIterator[GenerationScope]:
+    def __aiter__(self) -> AsyncIterator[GenerationScope[K, V]]:
         return self
 
-    async def __anext__(self) -> GenerationScope:
-        generation = await self._running.next()
+    async def __anext__(self) -> GenerationScope[K, V]:
+        generation = await self._next()
         if generation is None:
             raise StopAsyncIteration
         return generation
 
-    async def next(self) -> GenerationScope:
+    async def next(self) -> GenerationScope[K, V]:
         """Wait for the next generation, as one turn of `async for`.
 
         Raises GroupClosedError once the group was left, GroupError when the membership ended
         otherwise.
         """
-        generation = await self._running.next()
+        generation = await self._next()
         if generation is None:
             raise GroupClosedError(
                 f"group {self.config.group_id} was left: there is no further generation"
             )
         return generation
 
+    async def _next(self) -> GenerationScope[K, V] | None:
+        return cast("GenerationScope[K, V] | None", await self._running.next())
+
     async def run_until_signal(
         self,
-        work: Callable[[Generation, TopicPartition, *Args], Coroutine[Any, Any, object]],
+        work: Callable[[Generation[K, V], TopicPartition, *Args], Coroutine[Any, Any, object]],
         *args: *Args,
         signals: Iterable[signal.Signals] = SIGNALS,
     ) -> None:

@@ -123,6 +123,8 @@ class OwnedPartition:
         self.last_offset = -1
         """End of the batch that was handed out last."""
         self.last_epoch = NO_EPOCH
+        self.sought = 0
+        """How often the application sought another offset."""
         self.busy_since: float | None = None
         """When the batch in work was handed out, by the loop's clock; None: no batch is in work."""
         self.busy_with = ""

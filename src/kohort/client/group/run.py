@@ -45,6 +45,7 @@ from kohort.client.membership import (
 )
 from kohort.client.metrics import CommitMetrics, GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.serialization import Deserializers
 from kohort.errors import ErrorCode, KohortError
 from kohort.types import TopicPartition
 
@@ -70,6 +71,7 @@ class GroupRun:
         uniform: Uniform,
         *,
         list_offsets: ListOffsets = list_offsets,
+        deserializers: Deserializers | None = None,
     ) -> None:
         """`uniform` randomises pauses between attempts; `list_offsets` queries start offsets."""
         self.config = config
@@ -104,6 +106,7 @@ class GroupRun:
         self.left = asyncio.Event()
         """Set when the membership is over."""
         self.rebalances = 0
+        self._deserializers = deserializers
         self._errors: list[BaseException] = []
         self._ready: GenerationScope | None = None
         self._ready_since = 0.0
@@ -338,7 +341,7 @@ class GroupRun:
     # --- for generations ---
 
     def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
-        return stream(self.fetcher, owned, self._gone, self._passed)
+        return stream(self.fetcher, owned, self._gone, self._passed, self._deserializers)
 
     def _passed(self, owned: OwnedPartition) -> None:
         """The application asked for what follows the batch: with auto-commit it is committed."""

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias
 
 from kohort.client.errors import UNKNOWN_TOPIC, GaveUpError, TopicRecreatedError
-from kohort.client.fetch import Batch, Fetcher
+from kohort.client.fetch import Batch, Fetcher, deserialize
 from kohort.client.group.owned_partition import OwnedPartition
+from kohort.client.serialization import Deserializers
 from kohort.errors import KafkaError, KohortError
 
 OnGone: TypeAlias = Callable[[OwnedPartition, KohortError], None]
@@ -19,12 +20,14 @@ async def stream(
     owned: OwnedPartition,
     on_gone: OnGone,
     on_passed: Callable[[OwnedPartition], None],
+    deserializers: Deserializers | None = None,
 ) -> AsyncIterator[Batch]:
     """Batches until the partition begins to end; those fetched ahead are left to its next owner.
 
-    While a batch is in work, `owned.busy_since` is set; `on_passed` is called when the next one is
-    requested. Raises the fetcher's errors, and KohortError if another task reads the partition. An
-    error that says that the topic is gone goes to `on_gone` instead, and ends the stream.
+    While a batch is deserialized or in work, `owned.busy_since` is set; `on_passed` is called when
+    the next one is requested. Raises the fetcher's errors, and KohortError if another task reads
+    the partition. An error that says that the topic is gone goes to `on_gone` instead, and ends the
+    stream.
     """
     loop = asyncio.get_running_loop()
     _validate_only_reader(owned)
@@ -42,9 +45,14 @@ async def stream(
                 continue
             if batch is None:
                 continue
-            owned.last_offset, owned.last_epoch = batch.next_offset, batch.leader_epoch
             owned.busy_since = loop.time()
             owned.busy_with = f"the batch before offset {batch.next_offset}"
+            if deserializers is not None and not await _deserialize(
+                fetcher, owned, began, batch, deserializers
+            ):
+                owned.busy_since = None
+                continue
+            owned.last_offset, owned.last_epoch = batch.next_offset, batch.leader_epoch
             yield batch
             owned.busy_since = None
             on_passed(owned)
@@ -88,3 +96,31 @@ async def _next(
             fetching.cancel()
         elif owned.ending.end is not None and not fetching.cancelled():
             fetching.exception()  # mark it as read
+
+
+async def _deserialize(
+    fetcher: Fetcher,
+    owned: OwnedPartition,
+    began: "asyncio.Task[bool]",
+    batch: Batch,
+    deserializers: Deserializers,
+) -> bool:
+    """Whether the batch is to be handed out.
+
+    Not if the partition begins to end, which does not wait for deserializers, nor if the
+    application sought another offset meanwhile.
+    """
+    sought = owned.sought
+    work = asyncio.ensure_future(deserialize(batch, deserializers))
+    try:
+        await asyncio.wait((work, began), return_when=asyncio.FIRST_COMPLETED)
+        if owned.ending.end is not None:
+            return False
+        work.result()
+        return owned.sought == sought
+    except BaseException:
+        if owned.ending.end is None and owned.sought == sought:
+            fetcher.seek(owned.partition, batch.first_offset)  # the batch was not handed out
+        raise
+    finally:
+        work.cancel()

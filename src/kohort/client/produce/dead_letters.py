@@ -10,14 +10,15 @@
                 await dead_letters.put(record, error)
         await generation.commit({partition: batch.next_offset})
 
-The record keeps its key, value, headers and timestamp. Headers that begin with `__kohort.errors.`
-give its origin and the error, like those of Kafka Connect (KIP-298, `__connect.errors.`). `put`
-returns when the brokers have the record. A commit after that loses nothing; a crash in between
-leaves a duplicate.
+The record keeps its key, value, headers and timestamp. Key and value are the bytes that were in the
+log, also of a record that was, or could not be, deserialized, and whatever serializers the producer
+has. Headers that begin with `__kohort.errors.` give its origin and the error, like those of Kafka
+Connect (KIP-298, `__connect.errors.`). `put` returns when the brokers have the record. A commit
+after that loses nothing; a crash in between leaves a duplicate.
 """
 
 import traceback
-from typing import Final
+from typing import Any, Final
 
 from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
@@ -30,22 +31,24 @@ LONGEST_TRACE: Final = 8_192
 class DeadLetters:
     """A topic for records that failed."""
 
-    def __init__(self, producer: Producer, *, topic: str, group_id: str = "") -> None:
+    def __init__(self, producer: Producer[Any, Any], *, topic: str, group_id: str = "") -> None:
         self.topic = topic
         self.count = 0
         """Number of records that were put."""
         self._producer = producer
         self._group_id = group_id
 
-    async def put(self, record: Record, error: BaseException) -> None:
+    async def put(self, record: Record[Any, Any], error: BaseException) -> None:
         """Send the record to the topic, and return when the brokers have it.
 
         Raises the producer's errors; do not commit the record then.
         """
+        raw = record.raw
         acknowledged = await self._producer.send(
             self.topic,
-            record.value,
-            key=record.key,
+            raw.value,
+            key=raw.key,
+            serialized=True,
             headers=(*record.headers, *failure_headers(record, error, self._group_id)),
             timestamp=None if record.timestamp < 0 else record.timestamp,
         )
@@ -54,7 +57,7 @@ class DeadLetters:
 
 
 def failure_headers(
-    record: Record, error: BaseException, group_id: str = ""
+    record: Record[Any, Any], error: BaseException, group_id: str = ""
 ) -> tuple[tuple[str, bytes], ...]:
     """Headers that say where a record came from, and why it failed."""
     trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]

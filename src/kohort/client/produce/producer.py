@@ -17,7 +17,7 @@ import random
 import time
 from asyncio import get_running_loop
 from collections import deque
-from typing import Final, Self
+from typing import Any, Final, Generic, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cancellation import to_its_end
@@ -43,6 +43,7 @@ from kohort.client.produce.record_arguments import (
 )
 from kohort.client.produce.sender import Sender
 from kohort.client.producer_config import Acks, ProducerConfig
+from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import Buffer, compress
 from kohort.types import TopicPartition
@@ -60,7 +61,7 @@ _numbers: Final = itertools.count(1)
 
 
 @checks_names
-class Producer:
+class Producer(Generic[K_in, V_in]):
     """A producer, used from the event loop that it first sends from.
 
     A Cluster that is passed in stays open; with a ClientConfig the producer opens its own.
@@ -82,12 +83,15 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         compression_level: int | None = None,
         partitioner: Partitioner | PartitionerName = "murmur2_random",
+        key_serializer: Serializer[K_in] | None = None,
+        value_serializer: Serializer[V_in] | None = None,
     ) -> None:
         """Java's names and defaults; sizes in bytes. Raises ConfigError.
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
         `compression_level` is the codec's own default unless it is given: 1 to 9 for gzip, 1 to 22
-        for zstd. `partitioner` has a name of librdkafka's, or is a function.
+        for zstd. `partitioner` has a name of librdkafka's, or is a function. Serializers are
+        those of `kohort.client.serialization`.
         """
         self.config = ProducerConfig(
             acks=acks,
@@ -105,6 +109,7 @@ class Producer:
         self._owns_cluster = isinstance(cluster, ClientConfig)
         self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
         self._partitioner = partitioner_of(partitioner)
+        self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ids = ProducerIds(self.cluster, enabled=self.config.is_idempotent)
         self._purpose = f"produce {next(_numbers)}"
@@ -157,37 +162,45 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Buffer | None,
+        value: V_in | None,
         *,
-        key: Buffer | None = None,
+        key: K_in | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        serialized: bool = False,
     ) -> Delivery:
         """Queue a record (`timestamp` in ms, default: now); await the delivery to know its outcome.
 
-        What is passed may change after the return. Raises TypeError and ValueError for what cannot
-        be in a record, KafkaError (MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED…), GaveUpError if
-        there is no metadata of the topic or partition within `max_block_ms`, BufferFullError.
+        What is passed may change after the return. With `serialized`, key and value are bytes that
+        no serializer gets, such as those of a dead letter. Raises SerializationError, TypeError and
+        ValueError for what cannot be in a record, KafkaError (MESSAGE_TOO_LARGE,
+        TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no metadata of the topic or partition
+        within `max_block_ms`, BufferFullError.
         Awaiting the delivery raises KafkaError with the broker's code, or DeliveryTimeoutError;
         both name the partition.
         """
         if self._loop is not get_running_loop():
             self._take_loop()
-        if type(value) is not bytes and value is not None:
-            value = as_bytes("value", value)
-        if type(key) is not bytes and key is not None:
-            key = as_bytes("key", key)
-        size = _OVERHEAD + len(key or b"") + len(value or b"")
+        content: Any = value
+        name: Any = key
+        if self._serializers is not None and not serialized:
+            headers = found = list(as_headers(headers))
+            name, content = await self._serializers.serialize(topic, name, content, found)
+        if type(content) is not bytes and content is not None:
+            content = as_bytes("value", content)
+        if type(name) is not bytes and name is not None:
+            name = as_bytes("key", name)
+        size = _OVERHEAD + len(name or b"") + len(content or b"")
         pairs = as_headers(headers) if headers else ()
         if pairs:
-            size += sum(len(name) * 4 + len(content or b"") + 10 for name, content in pairs)
+            size += sum(len(each) * 4 + len(data or b"") + 10 for each, data in pairs)
         stamp = time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp)
         if type(partition) is not int and partition is not None:
             partition = as_partition(partition)
         known = self.cluster.known_topic(topic) or await self._find(topic)
         if partition is None:
-            partition = self._choose(known, key, size)
+            partition = self._choose(known, name, size)
         elif known.partition(partition) is None:
             await self._find(topic, as_partition(partition))
         tp = TopicPartition(topic, partition)
@@ -200,7 +213,7 @@ class Producer:
             await self._wait_for_memory(tp, size)
         batch, is_new = self._open_batch(tp, size, stamp)
         before = batch.size
-        delivery = batch.append(key, value, pairs, stamp)
+        delivery = batch.append(name, content, pairs, stamp)
         self._buffer_pool.take(batch.size - before)
         if batch.size >= self.config.batch_size:
             batch.close()
@@ -213,9 +226,9 @@ class Producer:
     async def send_and_wait(
         self,
         topic: str,
-        value: Buffer | None,
+        value: V_in | None,
         *,
-        key: Buffer | None = None,
+        key: K_in | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,

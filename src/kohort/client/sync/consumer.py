@@ -10,16 +10,17 @@ Used by one thread at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Self, TypedDict, TypeVar, Unpack
+from typing import Final, Generic, Self, TypedDict, TypeVar, Unpack, cast
 
-from kohort.client.background_loop import background_loop
+from kohort.client.background_loop import background_loop, run_here
 from kohort.client.cluster import Isolation, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
-from kohort.client.fetch import Batch, OutOfRange
+from kohort.client.fetch import Batch, OutOfRange, deserialize
 from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.record import Record
+from kohort.client.record import K, Record, V
+from kohort.client.serialization import Deserializer, deserializers
 from kohort.types import TopicPartition
 
 T = TypeVar("T")
@@ -42,20 +43,28 @@ class ConsumerOptions(TypedDict, total=False):
     client_rack: str
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """A reader of chosen partitions; its methods are those of `kohort.client.Consumer`.
 
-    Records are handed out from batches in the caller's thread, without a change of threads for
-    each.
+    Records are deserialized and handed out in the caller's thread, batch by batch, without a change
+    of threads for each.
     """
 
-    def __init__(self, config: ClientConfig, **options: Unpack[ConsumerOptions]) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
         """The options are those of `kohort.client.Consumer`. Raises ConfigError."""
         self._loop = background_loop()
         self._consumer = AsyncConsumer(config, **options)
-        self._batch: Batch | None = None
+        self._deserializers = deserializers(key_deserializer, value_deserializer)
+        self._batch: Batch[K, V] | None = None
         """The batch whose records are handed out."""
-        self._rest: Iterator[Record] = iter(())
+        self._rest: Iterator[Record[K, V]] = iter(())
 
     def __enter__(self) -> Self:
         return self
@@ -159,27 +168,41 @@ class Consumer:
 
     # Records
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[K, V]]:
         return self
 
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[K, V]:
         """The next record. Raises the error of a partition, and goes on after it."""
         while True:
             if self._batch is not None:
                 record = next(self._rest, None)
                 end = self._batch.next_offset if record is None else record.offset + 1
-                self._consumer.used(self._batch, end)
+                self._use(self._batch, end)
                 if record is not None:
                     return record
-            self._batch = self._loop.run(self._consumer.next_batch(max_wait_ms=_WAIT_MS))
-            if self._batch is not None:
-                self._consumer.used(self._batch, self._batch.first_offset)
-                self._rest = iter(self._batch)
+            self._batch, batch = None, self._take(_WAIT_MS)
+            if batch is not None:
+                self._batch, self._rest = batch, iter(batch)
 
-    def next_batch(self, *, max_wait_ms: float) -> Batch | None:
+    def next_batch(self, *, max_wait_ms: float) -> Batch[K, V] | None:
         """The next batch; None if none arrived in time. Raises as `__next__`."""
         self._leave_batch()
-        return self._loop.run(self._consumer.next_batch(max_wait_ms=max_wait_ms))
+        batch = self._take(max_wait_ms)
+        if batch is not None:
+            self._use(batch, batch.next_offset)
+        return batch
+
+    def _take(self, max_wait_ms: float) -> Batch[K, V] | None:
+        """The next batch, of which nothing counts as used: deserializing may be interrupted."""
+        taken = self._loop.run(self._consumer.next_batch(max_wait_ms=max_wait_ms))
+        if taken is not None:
+            self._consumer.used(taken, taken.first_offset)
+            if self._deserializers is not None:
+                run_here(deserialize(taken, self._deserializers, self._loop.wait))
+        return cast("Batch[K, V] | None", taken)
+
+    def _use(self, batch: Batch[K, V], offset: int) -> None:
+        self._consumer.used(cast("Batch", batch), offset)
 
     def _leave_batch(self) -> None:
         """What is left of the batch comes again."""

@@ -18,15 +18,17 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Self, Unpack
+from typing import Generic, Self, Unpack, cast
 
-from kohort.client.background_loop import background_loop
-from kohort.client.fetch import Batch
+from kohort.client.background_loop import background_loop, run_here
+from kohort.client.fetch import Batch, deserialize
 from kohort.client.group import SIGNALS, Generation, listen
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group_options import GroupOptions
 from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.record import K, V
+from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
@@ -56,7 +58,7 @@ class _Offered:
             return self._withdrawn
 
 
-class ConsumerGroup:
+class ConsumerGroup(Generic[K, V]):
     """One member of a group, for one thread at a time. Options as of `kohort.client`'s."""
 
     def __init__(
@@ -65,13 +67,21 @@ class ConsumerGroup:
         *,
         topics: Sequence[str] = (),
         pattern: str | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         **options: Unpack[GroupOptions],
     ) -> None:
-        """Raises ConfigError for an option that is unknown or out of its bounds."""
+        """Raises ConfigError for an option that is unknown or out of its bounds.
+
+        Deserializers run in the thread that takes the batches.
+        """
         self._loop = background_loop()
         self._group = AsyncGroup(group_id, topics=topics, pattern=pattern, **options)
+        self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._offered: queue.SimpleQueue[_Offered | None] = queue.SimpleQueue()
         self._in_work: _Offered | None = None
+        self._is_handed_out = False
+        """Whether the application has that batch; not while it is deserialized."""
         self._serving: Future[None] | None = None
         self._closed = False
         self._released: list[Callable[[], None]] = []
@@ -119,17 +129,17 @@ class ConsumerGroup:
         """
         self._released.append(listen(signals, lambda number: self.stop(number.name)))
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch[K, V]]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> Batch[K, V]:
         """The next batch of any partition; the one before it is finished.
 
         Ends after `stop`. Raises the error that ended the membership.
         """
         serving = self._entered()
         self._finish()
-        while True:
+        while self._in_work is None:
             offered = self._offered.get()
             if offered is None:
                 self._offered.put(None)  # for the next call
@@ -138,7 +148,11 @@ class ConsumerGroup:
                 raise StopIteration
             if offered.take():
                 self._in_work = offered
-                return offered.batch
+        batch = self._in_work.batch
+        if self._deserializers is not None:
+            run_here(deserialize(batch, self._deserializers, self._loop.wait))
+        self._is_handed_out = True
+        return cast("Batch[K, V]", batch)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
@@ -147,7 +161,7 @@ class ConsumerGroup:
 
         Raises GenerationEndedError when a partition is no longer this member's, CommitError.
         """
-        if self._in_work is None:
+        if self._in_work is None or not self._is_handed_out:
             raise KohortError("there is no batch in work whose offsets could be committed")
         generation, batch = self._in_work.generation, self._in_work.batch
         if offsets is None:
@@ -168,9 +182,9 @@ class ConsumerGroup:
         return self._serving
 
     def _finish(self) -> None:
-        if self._in_work is not None:
+        if self._in_work is not None and self._is_handed_out:
             self._loop.loop.call_soon_threadsafe(self._in_work.finished.set)
-            self._in_work = None
+            self._in_work, self._is_handed_out = None, False
 
     # On the loop
 

@@ -18,9 +18,9 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Final, Generic, NamedTuple, Self, TypedDict, Unpack
 
-from kohort.client.background_loop import BackgroundLoop, background_loop
+from kohort.client.background_loop import BackgroundLoop, background_loop, run_here
 from kohort.client.config import ClientConfig
 from kohort.client.errors import UndeliveredError
 from kohort.client.metrics import ProducerMetrics
@@ -37,8 +37,8 @@ from kohort.client.produce import (
 )
 from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.producer_config import Acks
+from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.errors import KohortError
-from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
 
 log: Final = logging.getLogger("kohort.client.producer")
@@ -113,11 +113,22 @@ class _Gathered(NamedTuple):
         return _OVERHEAD + len(self.value or b"") + len(self.key or b"")
 
 
-class Producer:
+class Producer(Generic[K_in, V_in]):
     """A producer; `close`, or leaving its block, ends it."""
 
-    def __init__(self, config: ClientConfig, **options: Unpack[ProducerOptions]) -> None:
-        """The options are those of `kohort.client.Producer`. Raises ConfigError."""
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        key_serializer: Serializer[K_in] | None = None,
+        value_serializer: Serializer[V_in] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        """The options are those of `kohort.client.Producer`. Raises ConfigError.
+
+        Serializers run in the thread that sends.
+        """
+        self._serializers = serializers(key_serializer, value_serializer)
         self._loop = background_loop()
         self._producer = AsyncProducer(config, **options)
         self._gathered: deque[_Gathered] = deque()
@@ -150,29 +161,36 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Buffer | None,
+        value: V_in | None,
         *,
-        key: Buffer | None = None,
+        key: K_in | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
         """Queue a record (`timestamp` in ms, default: now); its delivery tells the outcome.
 
-        What is passed may change after the return. Raises TypeError and ValueError for what cannot
-        be in a record, KafkaError or GaveUpError if the topic is not there, KohortError after
-        `close`. All other errors are those of the delivery.
+        What is passed may change after the return. Raises SerializationError, TypeError and
+        ValueError for what cannot be in a record, KafkaError or GaveUpError if the topic is not
+        there, KohortError after `close`. All other errors are those of the delivery.
         """
         self._loop.validate_process()  # its lock may be held for ever after a fork
         if topic not in self._known:
             self._loop.run(self._producer.partitions_for(topic))
             self._known.add(topic)
+        content: Any = value
+        name: Any = key
+        if self._serializers is not None:
+            headers = found = list(as_headers(headers))
+            name, content = run_here(
+                self._serializers.serialize(topic, name, content, found, self._loop.wait)
+            )
         delivery = Delivery(self._loop)
         record = _Gathered(
             delivery,
             topic,
-            None if value is None else as_bytes("value", value),
-            None if key is None else as_bytes("key", key),
+            None if content is None else as_bytes("value", content),
+            None if name is None else as_bytes("key", name),
             as_headers(headers) if headers else (),
             None if partition is None else as_partition(partition),
             time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp),
@@ -193,9 +211,9 @@ class Producer:
     def send_and_wait(
         self,
         topic: str,
-        value: Buffer | None,
+        value: V_in | None,
         *,
-        key: Buffer | None = None,
+        key: K_in | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
