@@ -330,7 +330,7 @@ class Producer(Generic[K_in, V_in]):
         return UndeliveredError(f"{lost.message}; {text}", [*lost.exceptions, *found])
 
 
-_open: Final[set[Producer]] = set()
+_open: Final[set[Producer[Any, Any]]] = set()
 
 
 @atexit.register
