@@ -152,6 +152,13 @@ class TestConfigs:
             configs, "groups", name, "consumer.session.timeout.ms=46000"
         )
 
+    def test_users_and_clients(self, configs: Tool) -> None:
+        for kind in ("users", "clients", "ips"):
+            assert configs("--entity-type", kind, "--describe").strip() == ""
+        alter = ("--entity-type", "clients", "--entity-name", TOPIC, "--alter")
+        refused = configs(*alter, "--add-config", "producer_byte_rate=1024")
+        assert "The node does not support ALTER_CLIENT_QUOTAS" in refused
+
     def test_brokers(self, configs: Tool, node: str) -> None:
         config = "log.cleaner.backoff.ms=14000"
         for name, source in (

@@ -463,6 +463,9 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             {"entity_type": MARK, "match_type": 2, "match": None},
         )
     },
+    "describe_user_scram_credentials": {
+        "users": _many("describe_user_scram_credentials", 0, "users", {"name": MARK})
+    },
     "describe_quorum": {
         "topics": _many(
             "describe_quorum",

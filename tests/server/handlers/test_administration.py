@@ -230,6 +230,27 @@ async def test_there_are_no_quotas(
         assert (answer.error_code, answer.entries) == (code, None if code else ())
 
 
+@pytest.mark.parametrize(
+    ("names", "results"),
+    [
+        (None, []),
+        ([], []),
+        (["a"], [("a", ErrorCode.resource_not_found)]),
+        (
+            ["b", "a", "b"],
+            [("b", ErrorCode.duplicate_resource), ("a", ErrorCode.resource_not_found)],
+        ),
+    ],
+)
+async def test_there_are_no_credentials(
+    bench: Bench, names: list[str] | None, results: list[tuple[str, ErrorCode]]
+) -> None:
+    users = None if names is None else [{"name": name} for name in names]
+    answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
+    assert answer.error_code is ErrorCode.none
+    assert [(each.user, each.error_code) for each in answer.results] == results
+
+
 async def test_there_is_no_authorizer(bench: Bench) -> None:
     any_acl = {
         "resource_type_filter": 1,

@@ -261,6 +261,15 @@ async def refused_quota_filters(stage: Stage) -> None:
 
 
 @scenario
+async def scram_credentials(stage: Stage) -> None:
+    """Of users that do not exist, one of them twice."""
+    a = await stage.client()
+    nobody = {"name": f"nobody{stage.suffix}"}
+    for users in ([nobody], [nobody, nobody], [{"name": ""}]):
+        await a.ask("DescribeUserScramCredentials", 0, users=users)
+
+
+@scenario
 async def acls(stage: Stage) -> None:
     """Without an authorizer there are no ACLs; the code 0 closes the connection."""
     everything = {
