@@ -1,7 +1,9 @@
 """Reading partitions of our own server: positions, seeking, pausing, waiting, bounds."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -75,6 +77,24 @@ async def test_nothing_to_read(fetcher: Fetcher) -> None:
     assert await fetcher.next(TPS[0], max_wait_ms=0) is None
     assert await fetcher.next(TPS[0], max_wait_ms=20) is None
     assert await fetcher.next_any(max_wait_ms=20) is None
+
+
+@pytest.mark.parametrize("of_any", [True, False])
+async def test_waiting_in_vain_keeps_nothing(fetcher: Fetcher, of_any: bool) -> None:
+    def futures() -> int:
+        gc.collect()
+        return sum(type(each) is asyncio.Future for each in gc.get_objects())
+
+    async def wait() -> None:
+        found = fetcher.next_any if of_any else partial(fetcher.next, TPS[0])
+        assert await found(max_wait_ms=0.1) is None
+
+    fetcher.add(TPS[0], 0)
+    await wait()
+    before = futures()
+    for _ in range(100):
+        await wait()
+    assert futures() < before + 50
 
 
 async def test_whoever_waits_gets_a_record_as_soon_as_it_is_there(

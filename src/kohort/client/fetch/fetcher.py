@@ -33,6 +33,7 @@ from kohort.client.fetch.counters import FetchCounters
 from kohort.client.fetch.partition import Budget, FetchPartition
 from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.client.fetch.request import FetchSettings
+from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import FetchMetrics
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
@@ -99,7 +100,7 @@ class Fetcher:
         self._broker_fetchers: dict[
             int, tuple[asyncio.Event, list[BrokerFetcher]]
         ] = {}  # by node id
-        self._any: list[asyncio.Future[None]] = []
+        self._any = Waiters()
         self._counters = FetchCounters()
         self._number = next(_numbers)
         self.failure: BaseException | None = None
@@ -182,6 +183,8 @@ class Fetcher:
         self._resolver.forget(partition)
         self._ready.pop(partition, None)
         partition.remove()
+        if not self._partitions:
+            self._any.wake()
 
     def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Continue at another offset, EARLIEST or LATEST. Raises NotAssignedError."""
@@ -281,15 +284,16 @@ class Fetcher:
     async def next_any(self, *, max_wait_ms: float) -> Batch | None:
         """The next batch of the partition that waited longest; None if none arrived in time.
 
-        Raises the error of the partition whose turn it is.
+        None also when the last partition is removed meanwhile. Raises the error of the partition
+        whose turn it is.
         """
         if not self._ready and max_wait_ms > 0:
             try:
                 async with asyncio.timeout(max_wait_ms / 1000):
                     while not self._ready and self.failure is None:
-                        waiter = asyncio.get_running_loop().create_future()
-                        self._any.append(waiter)
-                        await waiter
+                        await self._any.wait()
+                        if not self._partitions:
+                            return None
             except TimeoutError:
                 return None
         self._validate_works()
@@ -329,13 +333,7 @@ class Fetcher:
         self._partitions[tp] = self._partitions.pop(tp)
         self._ready[partition] = None
         partition.wake()
-        self._wake_any()
-
-    def _wake_any(self) -> None:
-        waiters, self._any = self._any, []
-        for each in waiters:
-            if not each.done():
-                each.set_result(None)
+        self._any.wake()
 
     def _die(self, error: BaseException) -> None:
         """End by a fault of the client: nobody may wait for what is not fetched any more."""
@@ -344,7 +342,7 @@ class Fetcher:
         self.failure = error
         for each in self._partitions.values():
             each.wake()
-        self._wake_any()
+        self._any.wake()
 
     def _validate_works(self) -> None:
         if self.failure is not None:

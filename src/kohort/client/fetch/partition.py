@@ -10,7 +10,6 @@ same records. `PositionResolver` requests these. `BrokerFetcher` fetches ready p
 Java's SubscriptionState.
 """
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from uuid import UUID
@@ -21,6 +20,7 @@ from kohort.client.errors import GaveUpError, TopicRecreatedError
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.response import PartitionResponse
 from kohort.client.fetch.session import RequestedPartition
+from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import PartitionMetrics
 from kohort.types import TopicPartition
 
@@ -87,7 +87,7 @@ class FetchPartition:
         self._backoff = backoff
         self._high_watermark = -1
         self._last_stable_offset = -1
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
         self._buffered: deque[Batch] = deque()
         self._buffered_bytes = 0
         self._position = self._fetch_offset = offset
@@ -328,16 +328,11 @@ class FetchPartition:
 
     def wake(self) -> None:
         """Let those who wait in `changed` look again."""
-        waiters, self._waiters = self._waiters, []
-        for each in waiters:
-            if not each.done():
-                each.set_result(None)
+        self._waiters.wake()
 
     async def changed(self) -> None:
         """Wait until `take` may have something."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+        await self._waiters.wait()
 
     # Failures
 
