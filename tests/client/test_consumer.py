@@ -10,11 +10,11 @@ from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer
-from kohort.client.errors import NotAssignedError, OffsetOutOfRangeError
+from kohort.client.errors import ClientClosedError, NotAssignedError, OffsetOutOfRangeError
 from kohort.client.group_errors import CommitError
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.producer import Producer
-from kohort.errors import ConfigError, KafkaError
+from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.server.broker import Broker
 from kohort.types import GroupId, TopicPartition
 
@@ -189,14 +189,98 @@ async def test_nothing_is_assigned(consumer: Consumer) -> None:
         consumer.seek(FIRST, 0)
 
 
+async def test_what_is_no_partition_and_no_offset(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 3})
+    for wrong in ("orders", [("orders", 0)], [TopicPartition("orders", "0")], {"orders": 0}):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a TopicPartition expected"):
+            await consumer.assign(wrong)  # type: ignore[arg-type]
+    for number in (-1, "5", 1.5, None, True, 2**63):
+        with pytest.raises(ValueError, match=r"orders-0: .*offset"):
+            await consumer.assign({FIRST: number})  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match=r"orders-0: .*offset"):
+            consumer.seek(FIRST, number)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="orders-0: time"):
+            await consumer.offsets_for_times({FIRST: number})  # type: ignore[dict-item]
+    for call in (consumer.end_offsets, consumer.beginning_offsets, consumer.committed):
+        with pytest.raises(TypeError, match="a TopicPartition expected"):
+            await call("orders")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a TopicPartition expected"):
+        await consumer.commit({"orders": 1})  # type: ignore[dict-item]
+    assert consumer.position(FIRST) == 3
+
+
+async def test_an_offset_is_committed_though_the_consumer_committed_it_before(
+    cluster: Cluster, consumer: Consumer
+) -> None:
+    await consumer.commit({FIRST: 5})
+    await Admin(cluster).delete_offsets(GroupId("billing"), [FIRST])
+    await consumer.commit({FIRST: 5})
+    assert (await consumer.committed([FIRST]))[FIRST] == OffsetAndMetadata(offset=5)
+
+
+async def test_a_second_reader_is_refused(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 10})
+    first = asyncio.create_task(anext(consumer))
+    await asyncio.sleep(0)
+    for call in (anext(consumer), consumer.next_batch(max_wait_ms=10)):
+        with pytest.raises(KohortError, match="read by another task"):
+            await call
+    consumer.seek(FIRST, 9)
+    assert (await first).offset == 9
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_what_waits_for_a_record_ends_with_the_assignment(
+    cluster: Cluster, closes: bool
+) -> None:
+    consumer = Consumer(cluster)
+    await consumer.assign({FIRST: 10})
+    waits = asyncio.create_task(anext(consumer))
+    await asyncio.sleep(0)
+    await (consumer.close() if closes else consumer.assign([]))
+    async with asyncio.timeout(10):
+        with pytest.raises(ClientClosedError if closes else NotAssignedError):
+            await waits
+    await consumer.close()
+
+
+async def test_a_closed_consumer_says_so(cluster: Cluster) -> None:
+    consumer = Consumer(cluster, group_id="billing", enable_auto_commit=True)
+    await consumer.assign([FIRST])
+    before = asyncio.all_tasks()
+    await consumer.close()
+    for call in (anext(consumer), consumer.next_batch(max_wait_ms=1), consumer.assign([FIRST])):
+        with pytest.raises(ClientClosedError):
+            await call
+    assert asyncio.all_tasks() <= before
+
+
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_closing_that_is_cancelled_ends_all_the_same(
+    config: ClientConfig, turns: int
+) -> None:
+    consumer = Consumer(config)
+    await consumer.assign({FIRST: 10})
+    closing = asyncio.create_task(consumer.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not closing.done():
+        closing.cancel()
+        await asyncio.sleep(0)
+    assert consumer.cluster.purposes == frozenset()
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"enable_auto_commit": True}, "needs a group_id"),
         ({"group_id": ""}, "group_id is empty"),
-        ({"auto_offset_reset": "first"}, "earliest, latest or error"),
+        ({"group_id": 5}, "group_id is 5"),
+        ({"auto_offset_reset": "none"}, "auto_offset_reset .* one of earliest, latest, error"),
+        ({"group_id": "g", "enable_auto_commit": "false"}, "enable_auto_commit is 'false'"),
+        ({"client_rack": None}, "client_rack"),
         ({"auto_commit_interval_ms": 0}, "auto_commit_interval_ms"),
-        ({"isolation_level": "serializable"}, "read_committed"),
+        ({"isolation_level": "serializable"}, "isolation_level .* read_committed"),
         ({"fetch_min_bytes": 0}, "fetch_min_bytes"),
     ],
 )

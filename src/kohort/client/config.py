@@ -104,6 +104,12 @@ def parse_address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+def validate_one_of(name: str, value: object, values: Sequence[object]) -> None:
+    """Raise ConfigError unless `value` is one of these."""
+    if value not in values:
+        raise ConfigError(f"{name} is {value!r}; it has to be one of {', '.join(map(str, values))}")
+
+
 def validate_int(name: str, value: object, least: int, most: int) -> None:
     """Raise ConfigError unless `value` is an int within the bounds."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

@@ -14,13 +14,22 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Generic, Self, cast
+from typing import Final, Generic, Self, cast, get_args
 
 from kohort.client.admin import Admin
-from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset, list_offsets
-from kohort.client.config import MAX_MS, ClientConfig, validate_int
+from kohort.client.cancellation import to_its_end
+from kohort.client.cluster import (
+    EARLIEST,
+    LATEST,
+    Cluster,
+    Isolation,
+    Offset,
+    list_offsets,
+    open_cluster,
+)
+from kohort.client.config import MAX_MS, ClientConfig, validate_int, validate_one_of
 from kohort.client.counters import RequestCounter, reason
-from kohort.client.errors import NotAssignedError
+from kohort.client.errors import ClientClosedError, NotAssignedError
 from kohort.client.fetch import Batch, Fetcher, OutOfRange, deserialize
 from kohort.client.group_errors import CommitError
 from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
@@ -68,13 +77,20 @@ class Consumer(Generic[K, V]):
         `auto_offset_reset` is where a partition starts without an offset, and where it continues at
         an offset that is gone; "error": OffsetOutOfRangeError, and ConfigError of `assign`.
         """
+        if not isinstance(group_id, str | None):
+            raise ConfigError(f"group_id is {group_id!r}; it has to be a str")
+        if not isinstance(client_rack, str):
+            raise ConfigError(f"client_rack is {client_rack!r}; it has to be a str")
+        validate_one_of("auto_offset_reset", auto_offset_reset, get_args(OutOfRange))
+        validate_one_of("isolation_level", isolation_level, get_args(Isolation))
+        validate_one_of("enable_auto_commit", enable_auto_commit, (True, False))
         if enable_auto_commit and group_id is None:
             raise ConfigError("enable_auto_commit needs a group_id: where to commit")
         if group_id == "":
             raise ConfigError("group_id is empty: give a name, or None to commit nothing")
         validate_int("auto_commit_interval_ms", auto_commit_interval_ms, 1, MAX_MS)
-        self._owns_cluster = isinstance(cluster, ClientConfig)
-        self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
+        self.cluster = open_cluster(cluster)
+        self._owns_cluster = self.cluster is not cluster
         self._group = None if group_id is None else GroupId(group_id)
         self._reset = auto_offset_reset
         self._isolation = isolation_level
@@ -104,7 +120,10 @@ class Consumer(Generic[K, V]):
         self._interval_s = auto_commit_interval_ms / 1000
         self._auto_commits = enable_auto_commit
         self._committing: asyncio.Task[None] | None = None
-        self._closed = False
+        self._commit_order = asyncio.Lock()
+        """Commits are sent one after the other: the last one counts."""
+        self._is_taking = False
+        self._closing: asyncio.Task[None] | None = None
         self._commit_requests = RequestCounter()
         self._committed_count = 0
 
@@ -121,11 +140,14 @@ class Consumer(Generic[K, V]):
         """End all requests; with `enable_auto_commit`, commit first. Idempotent.
 
         The record or batch that was handed out last is not committed: the application did not ask
-        for more. Raises KohortError if the commit failed; everything is closed all the same.
+        for more. Raises KohortError if the commit failed; everything is closed all the same, and
+        also if the call is cancelled.
         """
-        if self._closed:
-            return
-        self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="a consumer closes")
+        await to_its_end(self._closing)
+
+    async def _close(self) -> None:
         try:
             if self._committing is not None:
                 self._committing.cancel()
@@ -144,7 +166,7 @@ class Consumer(Generic[K, V]):
             fetch = moved_back(fetch, batch.topic_partition, position)
         return ConsumerMetrics(
             client_id=self.cluster.config.client_id,
-            is_closed=self._closed,
+            is_closed=self._closing is not None,
             commits=CommitMetrics(
                 requests=self._commit_requests.snapshot(), partitions=self._committed_count
             ),
@@ -177,15 +199,21 @@ class Consumer(Generic[K, V]):
         """Read exactly these partitions; a mapping gives the offset to start at.
 
         Without an offset, a partition that is read already goes on, and a new one starts at the
-        committed offset of `group_id`, else as `auto_offset_reset` says. Raises KohortError, and
-        then the assignment is as before.
+        committed offset of `group_id`, else as `auto_offset_reset` says. Raises KohortError,
+        TypeError and ValueError, and then the assignment is as before.
         """
-        wanted = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        wanted: dict[TopicPartition, int | None] = (
+            {tp: _offset(tp, offset) for tp, offset in partitions.items()}
+            if isinstance(partitions, Mapping)
+            else dict.fromkeys(partitions)
+        )
+        _validate_partitions(wanted)
         known = self.assignment
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)
         if self._auto_commits and known - wanted.keys():
             await self._commit(self._finished)
+        self._validate_open()
         for tp in known - wanted.keys():
             self._drop(tp)
             self._fetcher.remove(tp)
@@ -225,8 +253,7 @@ class Consumer(Generic[K, V]):
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at another offset. Raises NotAssignedError, ValueError."""
-        if not isinstance(offset, int) or offset < 0:
-            raise ValueError(f"{tp}: offset {offset!r} is not a whole number from 0 on")
+        offset = _offset(tp, offset)
         self._drop(tp)
         self._fetcher.seek(tp, offset)
         self._finished[tp] = OffsetAndMetadata(offset=offset)
@@ -289,12 +316,13 @@ class Consumer(Generic[K, V]):
         Raises KohortError, ValueError.
         """
         for tp, time in times.items():
-            if time < 0:
-                raise ValueError(f"{tp}: time {time} is not in ms since 1970")
+            if type(time) is not int or not 0 <= time < 1 << 63:
+                raise ValueError(f"{tp}: time {time!r} is not an int of ms since 1970")
         found = await self._list(times)
         return {tp: None if each.offset < 0 else each for tp, each in found.items()}
 
     async def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        _validate_partitions(wanted)
         if not wanted:
             return {}
         found = await list_offsets(self.cluster, wanted, self._isolation)
@@ -337,7 +365,20 @@ class Consumer(Generic[K, V]):
             self._hand_out(batch, offset)
 
     async def _take(self, max_wait_ms: float) -> Batch[K, V] | None:
+        if self._is_taking:
+            raise KohortError(
+                "the consumer is read by another task already: each record goes to one reader "
+                "only. Read it in one task, and pass on what others need"
+            )
+        self._is_taking = True
+        try:
+            return await self._take_alone(max_wait_ms)
+        finally:
+            self._is_taking = False
+
+    async def _take_alone(self, max_wait_ms: float) -> Batch[K, V] | None:
         while True:
+            self._validate_open()
             if not self.assignment:
                 raise NotAssignedError("the consumer has no partitions: assign some first")
             taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms)
@@ -346,6 +387,10 @@ class Consumer(Generic[K, V]):
                 return batch
             if await self._deserialize(taken, self._deserializers):
                 return batch
+
+    def _validate_open(self) -> None:
+        if self._closing is not None:
+            raise ClientClosedError
 
     async def _deserialize(self, batch: Batch, deserializers: Deserializers) -> bool:
         """Whether the batch is to be handed out; not if it was sought or paused meanwhile."""
@@ -412,6 +457,7 @@ class Consumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of each partition. Raises KohortError, ConfigError without group."""
         group, wanted = self._required_group(), tuple(partitions)
+        _validate_partitions(wanted)
         found = unless_error((await self._admin.committed([group], wanted))[group])
         return {tp: found.get(tp) for tp in wanted}
 
@@ -428,12 +474,20 @@ class Consumer(Generic[K, V]):
             self._finish()
             await self._commit(self._finished)
         else:
-            await self._commit({tp: committable(tp, each) for tp, each in offsets.items()})
+            _validate_partitions(offsets)
+            await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        new = {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
-        if not new:
-            return
+        await self._send(
+            {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
+        )
+
+    async def _send(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if new:
+            async with self._commit_order:
+                await self._send_in_order(new)
+
+    async def _send_in_order(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         started = asyncio.get_running_loop().time()
         try:
             outcomes = await self._admin.commit(self._required_group(), new)
@@ -461,3 +515,19 @@ class Consumer(Generic[K, V]):
         if self._group is None:
             raise ConfigError("the consumer has no group_id to commit for: set one")
         return self._group
+
+
+def _validate_partitions(partitions: Iterable[object]) -> None:
+    """Raise TypeError for what is no partition."""
+    for each in partitions:
+        if not (
+            isinstance(each, TopicPartition)
+            and isinstance(each.topic, str)
+            and type(each.partition) is int
+        ):
+            raise TypeError(f"{each!r}: a TopicPartition expected, as TopicPartition('orders', 0)")
+
+
+def _offset(tp: TopicPartition, offset: int) -> int:
+    """An offset to continue at. Raises ValueError."""
+    return committable(tp, offset).offset

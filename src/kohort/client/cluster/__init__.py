@@ -1,6 +1,6 @@
 """A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
 
-from kohort.client.cluster.cluster import Cluster
+from kohort.client.cluster.cluster import Cluster, open_cluster
 from kohort.client.cluster.metadata import (
     NO_EPOCH,
     NO_LEADER,
@@ -24,4 +24,5 @@ __all__ = [
     "PartitionMetadata",
     "TopicMetadata",
     "list_offsets",
+    "open_cluster",
 ]

@@ -33,7 +33,7 @@ from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
 __all__ = ["BrokerNode", "Cluster", "Leader", "Metadata", "PartitionMetadata", "TopicMetadata"]
@@ -42,6 +42,18 @@ _ADVICE: Final = (
     "check the bootstrap servers, and that the brokers' advertised listeners can be reached "
     "from here"
 )
+
+
+def open_cluster(given: "ClientConfig | Cluster") -> "Cluster":
+    """A new cluster by that config, or the one given. Raises ConfigError for anything else."""
+    if isinstance(given, ClientConfig):
+        return Cluster(given)
+    if isinstance(given, Cluster):
+        return given
+    raise ConfigError(
+        f"a ClientConfig or a Cluster is needed, not {given!r}; for the address of a broker: "
+        "ClientConfig(bootstrap='localhost:9092')"
+    )
 
 
 class Cluster:

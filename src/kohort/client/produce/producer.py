@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, Self
 
 from kohort.client.backoff import retrying
 from kohort.client.cancellation import to_its_end
-from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata
+from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
 from kohort.client.metrics import ProducerMetrics
@@ -106,8 +106,8 @@ class Producer(Generic[K_in, V_in]):
             max_block_ms=max_block_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        self._owns_cluster = isinstance(cluster, ClientConfig)
-        self.cluster = Cluster(cluster) if isinstance(cluster, ClientConfig) else cluster
+        self.cluster = open_cluster(cluster)
+        self._owns_cluster = self.cluster is not cluster
         self._partitioner = partitioner_of(partitioner)
         self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
