@@ -229,6 +229,9 @@ class FakeConnection:
     def version(self, api):
         return spoken(api)[1]
 
+    async def preload(self, *apis, most=None):
+        pass
+
     async def send(self, api, *, timeout_ms=None, min_version=0, max_version=None, **fields):
         self.cluster.requests.append((self.world.now, api, fields))
         timeout_ms = timeout_ms or 30_000

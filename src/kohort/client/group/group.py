@@ -39,7 +39,6 @@ from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.group_options import GroupOptions
 from kohort.client.metrics import GroupMetrics
-from kohort.client.net import preload
 from kohort.client.option_names import unknown_option
 from kohort.client.record import K, V
 from kohort.client.serialization import Deserializer, deserializers
@@ -51,10 +50,6 @@ OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
     "last": "latest",
     "none": "error",
 }
-MEMBERS_REQUESTS: Final = (
-    *("find_coordinator", "join_group", "sync_group", "heartbeat"),
-    *("offset_fetch", "list_offsets", "fetch", "offset_commit"),
-)
 _GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
 _CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
@@ -126,8 +121,6 @@ class ConsumerGroup(Generic[K, V]):
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
         start_background_tasks(run)
-        # Before the join: while this member joins, the other members of the group wait for it.
-        preload(*MEMBERS_REQUESTS)
         run.member.tell(run.membership.join)
 
     def _make_run(self, cluster: Cluster, fetcher: Fetcher) -> GroupRun:

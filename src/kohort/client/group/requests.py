@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kohort.client.cluster import Cluster
+from kohort.client.group.offset_requests import NAMES_TOPICS
 from kohort.client.group_config import GroupConfig
 from kohort.client.membership import (
     CoordinatorResponse,
@@ -24,6 +25,14 @@ from kohort.client.membership import (
 )
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KohortError
+from kohort.protocol.subscription import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 
 PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5
@@ -33,6 +42,12 @@ SEVERAL_LEAVE_SINCE: Final = 3
 
 Each version is given its own fields only: kio would load other versions' schemas to find a field.
 """
+
+_OF_MEMBERS: Final = (
+    *("join_group", "sync_group", "heartbeat", "metadata", "offset_fetch", "list_offsets"),
+    *("offset_for_leader_epoch", "fetch", "offset_commit", "leave_group"),
+)
+"""What a member will ask."""
 
 PURPOSES: Final[Mapping[type[Any], str]] = {
     JoinGroup: "join",
@@ -73,9 +88,19 @@ async def ask(
             return await _leave(request, connection, config, timeout_ms)
 
 
+async def _preload(connection: Connection) -> None:
+    """Load what a generation takes: while this member joins, the others wait for it."""
+    await connection.preload(*_OF_MEMBERS)
+    await connection.preload("offset_fetch", "offset_commit", most=NAMES_TOPICS)
+    decode_subscription(encode_subscription(Subscription(topics=())))
+    decode_assignment(encode_assignment(Assignment(partitions=())))
+
+
 async def _join(
     request: JoinGroup, connection: Connection, config: GroupConfig, timeout_ms: int
 ) -> CoordinatorResponse:
+    if not request.member_id:
+        await _preload(connection)
     response = await connection.send(
         "join_group",
         timeout_ms=timeout_ms,

@@ -2,6 +2,6 @@
 
 from kohort.client.net.connection import Connection, named
 from kohort.client.net.connections import Connections, Key
-from kohort.client.net.versions import Frame, Wire, preload, wire
+from kohort.client.net.versions import Frame, Wire, wire
 
-__all__ = ["Connection", "Connections", "Frame", "Key", "Wire", "named", "preload", "wire"]
+__all__ = ["Connection", "Connections", "Frame", "Key", "Wire", "named", "wire"]

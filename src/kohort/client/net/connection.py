@@ -168,6 +168,14 @@ class Connection(asyncio.BufferedProtocol):
             raise unsupported(api, self._offered, least, most)
         return wire(api, version)
 
+    async def preload(self, *apis: str, most: int | None = None) -> None:
+        """Load what requests of these APIs take, up to version `most`, before they are needed."""
+        for api in apis:
+            version = common_version(api, self._offered, most=most)
+            if version is not None:
+                wire(api, version).preload()
+                await asyncio.sleep(0)
+
     async def send(
         self,
         api: str,
