@@ -211,3 +211,22 @@ async def test_many_resources_give_way(bench: Bench) -> None:
     assert len(exchange.outcome.results) == 300
     assert turns > 3
     assert worst < 0.05
+
+
+async def test_a_resource_is_not_described_again_and_again(bench: Bench) -> None:
+    """A megabyte of names would become gigabytes."""
+    broker = {"resource_type": BROKER, "resource_name": "0", "configuration_keys": None}
+    loggers = broker | {"resource_type": ResourceType.BROKER_LOGGER}
+    results = (
+        await bench.ask(
+            "describe_configs",
+            4,
+            resources=[*[broker] * 2_000, loggers],
+            include_documentation=True,
+        )
+    ).results
+    outcomes = [each.error_code for each in results]
+    described = outcomes.count(ErrorCode.none)
+    assert outcomes.count(ErrorCode.invalid_request) == 2_001 - described
+    assert 10 < described < 400
+    assert outcomes[-1] is ErrorCode.none

@@ -39,6 +39,8 @@ _THROTTLE = b"\0\0\0\0"
 AT_ONCE = 20
 """Resources that are described in one turn; each takes a quarter of a millisecond."""
 FIRST_FLEXIBLE = 4
+REPEATED_UP_TO = 1 << 20
+"""Bytes of a response up to which a resource that is named again is described again."""
 UNKNOWN_TYPE = 0
 
 
@@ -53,34 +55,57 @@ def handle(
 
 
 async def _describe_many(services: Services, exchange: Exchange, request: Any) -> None:
-    """Describe and encode one resource after the other, giving way in between."""
+    """Describe and encode one resource after the other, giving way in between.
+
+    In a large response, a resource that is named again gets INVALID_REQUEST: a megabyte of names
+    must not become gigabytes.
+    """
     flexible = exchange.version >= FIRST_FLEXIBLE
     count = (pack_compact_array if flexible else pack_array)(len(request.resources))
     tags = b"\0" if flexible else b""
     before = len(_THROTTLE) + (1 if flexible else 4)
     pieces = Pieces(_THROTTLE + count)
     errors: set[int] = set()
+    size, seen = 0, set[tuple[int, str]]()
     slices = TimeSlices()
     for resource in request.resources:
         await slices.give_way()
-        results = [_result(services, request, resource)]
+        key = (resource.resource_type, resource.resource_name)
+        refused = key in seen and size > REPEATED_UP_TO
+        seen.add(key)
+        results = [_repeated(resource) if refused else _result(services, request, resource)]
         alone = response(API_KEY, exchange.version, results=results)
         errors |= errors_in(alone)
         encoded = encode(alone)
+        size += len(encoded)
         pieces.append(encoded[before : len(encoded) - len(tags)])
     pieces.append(tags)
     exchange.respond_encoded(list(pieces), errors)
 
 
+def _named_as(resource: Any) -> dict[str, Any]:
+    return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+
+
+def _refused(resource: Any, error: KafkaError) -> dict[str, Any]:
+    told = {"error_code": error.code, "error_message": error.message, "configs": ()}
+    return _named_as(resource) | told
+
+
+def _repeated(resource: Any) -> dict[str, Any]:
+    why = "The resource is named again in a large response."
+    return _refused(resource, KafkaError(ErrorCode.invalid_request, why))
+
+
 def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
-    result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
         entries = list(_entries(services, resource.resource_type, resource.resource_name))
     except KafkaError as error:
-        return result | {"error_code": error.code, "error_message": error.message, "configs": ()}
+        return _refused(resource, error)
     names = frozenset(resource.configuration_keys or ())
     wanted = [entry for entry in entries if not names or entry.name in names]
-    return result | {"error_message": "", "configs": [_config(request, entry) for entry in wanted]}
+    configs = [_config(request, entry) for entry in wanted]
+    return _named_as(resource) | {"error_message": "", "configs": configs}
 
 
 def _entries(services: Services, kind: int, name: str) -> Iterable[ConfigEntry]:
