@@ -2,8 +2,9 @@
 
 `make test` and CI load the profile `ci`. `pytest --hypothesis-profile=long` multiplies the examples
 of every property by `LONGER`; simulations have that many times more seeds, which are marked `long`.
-Both profiles have no deadline for an example and ignore slow data generation, because a busy
-machine causes both. The time limit of a whole test is pytest-timeout's.
+The profile `ci` tries the same examples each time, so that a change fails by what it changes; the
+long one tries others each time. Both have no deadline for an example and ignore slow data
+generation, because a busy machine causes both. The time limit of a whole test is pytest-timeout's.
 """
 
 from typing import Any
@@ -21,6 +22,7 @@ def load_profiles() -> None:
         settings.register_profile(
             name,
             deadline=None,
+            derandomize=name == "ci",
             suppress_health_check=[HealthCheck.too_slow],
             max_examples=100 * (LONGER if name == "long" else 1),
         )
