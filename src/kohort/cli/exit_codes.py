@@ -29,5 +29,6 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "options; 130 or 143 a signal ended a query without --every",
     "demo": "0 done; 1 failed; 2 wrong options; 130 Ctrl-C",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
+    "completion": "0 done; 1 standard output failed; 2 wrong options",
 }
 """What the exit codes of each command mean, for the end of its help."""
