@@ -76,6 +76,7 @@ TOOLS = {
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
     "Tools of administrators": "test_administration_tools",
+    "kcat": "test_kcat",
     "Kafka Streams": "test_streams",
     "Kafka Connect": "test_connect",
     "MirrorMaker": "test_mirror_maker",
