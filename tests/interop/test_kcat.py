@@ -1,4 +1,4 @@
-"""kcat in the modes that no group has: metadata, offsets by time, a range of times, transactions."""
+"""kcat without a group: metadata, offsets by time, ranges of times; `-G -e`; transactions."""
 
 import json
 import subprocess
