@@ -123,12 +123,15 @@ def test_version_and_help(run: Run) -> None:
     assert "lag above --max-lag" in run("groups", "list", "--help").output
 
 
+@pytest.mark.parametrize("words", ["config", "--help", "groups --help"])
 @pytest.mark.parametrize(
     ("output", "told"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")]
 )
-def test_output_that_cannot_be_written_is_told_in_a_line(output: str, told: str) -> None:
+def test_output_that_cannot_be_written_is_told_in_a_line(
+    words: str, output: str, told: str
+) -> None:
     done = subprocess.run(
-        ["bash", "-c", f'"$0" -m kohort config >{output}', sys.executable],
+        ["bash", "-c", f'"$0" -m kohort {words} >{output}', sys.executable],
         capture_output=True,
         text=True,
         check=False,

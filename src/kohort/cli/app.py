@@ -4,7 +4,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.options import REFUSED, RefusedError
@@ -47,6 +47,10 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def print_help(self, file: Any = None) -> None:
+        """As argparse, but raises OSError if the output cannot be written."""
+        print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
