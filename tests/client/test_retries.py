@@ -126,7 +126,7 @@ async def test_requests_to_coordinators(caplog: pytest.LogCaptureFixture) -> Non
         async with Consumer(fake.config(), group_id="billing") as consumer:
             await consumer.commit({ORDERS: 1})
     (line,) = retries(caplog)
-    assert line.startswith("a request to the coordinator of group billing: attempt 1 failed: COORD")
+    assert line.startswith("a request to the coordinator of billing: attempt 1 failed: COORD")
 
 
 async def test_joins_are_events(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kohort import __version__
 from kohort.errors import KohortError
+from kohort.shortened import shortened
 
 FORMAT_FILE: Final = "kohort.properties"
 VERSION: Final = 1
@@ -33,7 +34,6 @@ _OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FIL
 _NOT_COUNTED: Final = frozenset(("lost+found", ".DS_Store", ".snapshot"))
 """Made by file systems and operating systems, also where nobody has put anything."""
 _KAFKA: Final = ("meta.properties", "bootstrap.checkpoint", "replication-offset-checkpoint")
-_MOST_NAMED: Final = 3
 
 
 class DirectoryFormat(NamedTuple):
@@ -72,10 +72,9 @@ def examine(path: Path) -> DirectoryFormat | None:
 
 def _refuse_foreign(path: Path, foreign: set[str]) -> None:
     if foreign:
-        shown = ", ".join(sorted(foreign)[:_MOST_NAMED])
-        more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
         raise KohortError(
-            f"{path} is not a data directory of Kohort, and not empty: it has {shown}{more}. "
+            f"{path} is not a data directory of Kohort, and not empty: it has "
+            f"{shortened(foreign, 3)}. "
             "Give Kohort an empty or a new directory with --data"
         )
 

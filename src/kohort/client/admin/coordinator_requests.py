@@ -14,6 +14,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.shortened import shortened
 from kohort.types import GroupId
 
 T = TypeVar("T")
@@ -55,7 +56,8 @@ async def send_to_coordinators(
         pending = list(failed)
         if not pending:
             break
-        pause = backoff.after(failed[pending[0]], f"a request to {_described(pending)}")
+        what = f"a request to the coordinator of {shortened(pending, 1)}"
+        pause = backoff.after(failed[pending[0]], what)
         if time.monotonic() + pause > deadline:
             break
         await asyncio.sleep(pause)
@@ -107,11 +109,6 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
             return error
 
     return await asyncio.gather(*map(one, waits))
-
-
-def _described(groups: list[GroupId]) -> str:
-    others = f" and {len(groups) - 1} others" if len(groups) > 1 else ""
-    return f"the coordinator of group {groups[0]}{others}"
 
 
 class _TimeUpError(KohortError):

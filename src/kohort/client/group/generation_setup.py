@@ -6,9 +6,10 @@ from typing import Protocol
 from kohort.client.cluster import NO_EPOCH
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.patience import patiently, shortened
+from kohort.client.group.patience import patiently
 from kohort.client.group.start_offsets import ListOffsets, find_start_offsets
 from kohort.client.membership import Grant
+from kohort.shortened import shortened
 
 
 class SetUpMember(MemberContext, Protocol):

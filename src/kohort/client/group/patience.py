@@ -1,16 +1,13 @@
 """Attempts that go on while the brokers are away: an outage ends no membership."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from kohort.client.backoff import retrying
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.group.context import MemberContext
 
 T = TypeVar("T")
-
-SHOWN: Final = 5
-"""Most names in one message."""
 
 
 async def patiently(
@@ -39,10 +36,3 @@ async def patiently(
 def _is_retriable(error: BaseException) -> bool:
     """Whether to try again, even if a topic seems deleted: the topic check finds that out."""
     return is_retriable(error) or isinstance(error, GaveUpError)
-
-
-def shortened(names: Iterable[str]) -> str:
-    """The names, the first ones if there are many."""
-    found = sorted(names)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more

@@ -21,7 +21,7 @@ from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
-from kohort.client.group.patience import patiently, shortened
+from kohort.client.group.patience import patiently
 from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import stream
 from kohort.client.group.subscription import MemberSubscription
@@ -47,6 +47,7 @@ from kohort.client.metrics import CommitMetrics, GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.serialization import Deserializers
 from kohort.errors import ErrorCode, KohortError
+from kohort.shortened import shortened
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.client.group")

@@ -23,11 +23,10 @@ from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.partition_mark import MARK, base64_id
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import METADATA, METADATA_ID, ClusterState, TopicRecord
+from kohort.shortened import shortened
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.topics")
-
-_MOST_NAMED = 5
 
 
 Marks: TypeAlias = Mapping[TopicPartition, UUID | None]
@@ -48,7 +47,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
         raise KohortError(
-            f"the data directory has partitions ({_some(marked)}), and no {METADATA} that says "
+            f"the data directory has partitions ({shortened(marked)}), and no {METADATA} that says "
             "which topics there are; restore that directory from a copy"
         )
     directories.make({METADATA: METADATA_ID})
@@ -87,7 +86,7 @@ def reconcile(
     if missing:
         logger.warning(
             "directories of partitions are missing; they are made, without records",
-            extra=fields(partitions=_some(map(str, missing)), count=len(missing)),
+            extra=fields(partitions=shortened(map(str, missing)), count=len(missing)),
         )
         directories.make(missing)
     return refused
@@ -148,7 +147,7 @@ def _set_strays_aside(
         logger.warning(
             "directories have the name of a partition, and Kohort did not make them; they are left "
             "as they are",
-            extra=fields(directories=_some(foreign), count=len(foreign)),
+            extra=fields(directories=shortened(foreign), count=len(foreign)),
         )
 
 
@@ -161,9 +160,3 @@ def _refuse_names_that_differ_in_case(topics: Iterable[TopicRecord]) -> None:
                 f"the topics {other} and {topic.name} need a data directory that tells upper from "
                 "lower case; this one does not"
             )
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
-    return ", ".join(listed[:_MOST_NAMED]) + more
