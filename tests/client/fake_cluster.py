@@ -35,7 +35,7 @@ SERVED: Final = (
     "produce", "fetch", "list_offsets", "metadata", "find_coordinator", "heartbeat", "join_group",
     "api_versions",
     "sasl_handshake", "sasl_authenticate", "init_producer_id", "offset_for_leader_epoch",
-    "offset_commit",
+    "offset_commit", "delete_records",
 )  # fmt: skip
 
 Answer = Any

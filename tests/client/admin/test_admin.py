@@ -1,8 +1,13 @@
 """Admin against a Kohort server in the process."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from client.admin.stage import at, commit, fill, join, tp
+from client.fake_cluster import FakeCluster
 from kohort.client.admin.admin import Admin
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.values import GroupDescription
@@ -16,6 +21,7 @@ from kohort.server.broker import Broker
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 G = GroupId("billing")
+NOT_LEADER = 6
 
 
 @pytest.fixture
@@ -335,6 +341,40 @@ async def test_records_are_deleted(admin: Admin, broker: Broker) -> None:
     assert await admin.delete_records({tp(0): 1, tp(1): -1}) == {tp(0): 1, tp(1): 2}
     out_of_range = (await admin.delete_records({tp(0): 9}))[tp(0)]
     assert _code(out_of_range) is ErrorCode.offset_out_of_range
+
+
+async def test_records_are_deleted_by_leaders_that_moved() -> None:
+    def delete(moved: bool) -> Callable[[SimpleNamespace], dict[str, Any]]:
+        def respond(request: SimpleNamespace) -> dict[str, Any]:
+            if moved:
+                fake.lead("orders", 0, node=1, epoch=1)
+            topics = [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {
+                            "partition_index": each.partition_index,
+                            "low_watermark": each.offset,
+                            "error_code": NOT_LEADER if moved else 0,
+                        }
+                        for each in topic.partitions
+                    ],
+                }
+                for topic in request.body.topics
+            ]
+            return {"topics": topics}
+
+        return respond
+
+    async with (
+        FakeCluster(nodes=2, topics={"orders": 2}) as fake,
+        Cluster(fake.config(default_api_timeout_ms=500)) as cluster,
+    ):
+        fake.brokers[0].on("delete_records", delete(moved=True))
+        fake.brokers[1].on("delete_records", delete(moved=False))
+        found = await Admin(cluster).delete_records({tp(0): 7, tp(1): 8, TopicPartition("x", 0): 9})
+    assert (found[tp(0)], found[tp(1)]) == (7, 8)
+    assert _code(found[TopicPartition("x", 0)]) is ErrorCode.unknown_topic_or_partition
 
 
 async def test_the_cluster_and_its_log_directories(admin: Admin, broker: Broker) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kohort.client.admin.coordinator_requests import refusal
-from kohort.client.cluster import Cluster
-from kohort.client.errors import WRONG_LEADER
+from kohort.client.cluster import Cluster, Leader, partition_error, send_to_leaders
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import TopicPartition
 
@@ -33,19 +32,15 @@ async def delete_records(
 
     The first offset that is left by partition, or the error.
     """
-    found: dict[TopicPartition, int | KohortError] = {}
-    by_node: defaultdict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    for tp, offset in before.items():
-        try:
-            by_node[(await cluster.leader(tp)).node_id][tp] = offset
-        except KohortError as error:
-            found[tp] = error
-    parts = await asyncio.gather(
-        *(_deleted(cluster, node_id, asked, timeout_ms) for node_id, asked in by_node.items())
+
+    async def ask(
+        node_id: int, _kind: None, leaders: Mapping[TopicPartition, Leader]
+    ) -> dict[TopicPartition, int | KohortError]:
+        return await _deleted(cluster, node_id, {tp: before[tp] for tp in leaders}, timeout_ms)
+
+    return await send_to_leaders(
+        cluster, dict.fromkeys(before), ask, what="delete records", timeout_ms=timeout_ms
     )
-    for part in parts:
-        found |= part
-    return found
 
 
 async def _deleted(
@@ -55,20 +50,16 @@ async def _deleted(
     for tp, offset in before.items():
         topics[tp.topic].append({"partition_index": tp.partition, "offset": offset})
     asked = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
-    try:
-        connection = await cluster.connection(node_id)
-        response = await connection.send("delete_records", topics=asked, timeout=timeout_ms)
-    except KohortError as error:
-        return dict.fromkeys(before, error)
-    missing = KafkaError(ErrorCode.unknown_server_error, "missing in the broker's response")
-    found: dict[TopicPartition, int | KohortError] = dict.fromkeys(before, missing)
-    for topic in response.topics:
-        for each in topic.partitions:
-            if each.error_code in WRONG_LEADER:
-                cluster.stale(topic.name)
-            tp = TopicPartition(topic.name, each.partition_index)
-            found[tp] = refusal(each.error_code, str(tp)) or each.low_watermark
-    return found
+    connection = await cluster.connection(node_id)
+    response = await connection.send("delete_records", topics=asked, timeout=timeout_ms)
+    found = {
+        TopicPartition(topic.name, each.partition_index): each
+        for topic in response.topics
+        for each in topic.partitions
+    }
+    return {
+        tp: partition_error(cluster, tp, found.get(tp)) or found[tp].low_watermark for tp in before
+    }
 
 
 async def describe_log_dirs(

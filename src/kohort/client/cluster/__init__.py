@@ -1,6 +1,7 @@
 """A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
 
 from kohort.client.cluster.cluster import Cluster, open_cluster
+from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
 from kohort.client.cluster.metadata import (
     NO_EPOCH,
     NO_LEADER,
@@ -25,4 +26,6 @@ __all__ = [
     "TopicMetadata",
     "list_offsets",
     "open_cluster",
+    "partition_error",
+    "send_to_leaders",
 ]

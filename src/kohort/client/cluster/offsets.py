@@ -1,15 +1,13 @@
 """Queries offsets by time: first, last, first since a timestamp (Kafka's ListOffsets, v1-v11)."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from kohort.client.backoff import retrying
 from kohort.client.cluster.cluster import Cluster, Leader
-from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, GaveUpError, is_retriable
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
+from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -51,65 +49,20 @@ async def list_offsets(
     GaveUpError after `timeout_ms` of attempts (default: `default_api_timeout_ms`),
     UnsupportedVersionError.
     """
-    found: dict[TopicPartition, Offset | KohortError] = {}
-
-    async def attempt() -> None:
-        todo = {tp: when for tp, when in wanted.items() if not _is_settled(found.get(tp))}
-        found.update(await _ask_leaders(cluster, todo, isolation))
-        again = [
-            error
-            for tp in todo
-            if isinstance(error := found[tp], KohortError) and is_retriable(error)
-        ]
-        if again:
-            raise again[0]
-
-    try:
-        await retrying(
-            attempt,
-            what="list offsets",
-            timeout_ms=cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
-            backoff=cluster.backoff(),
-        )
-    except GaveUpError as error:
-        for tp in wanted:
-            if not isinstance(found.get(tp), Offset | KafkaError):
-                found[tp] = GaveUpError(f"{tp}: {error}", error.last)
-    return found
-
-
-def _is_settled(outcome: Offset | KohortError | None) -> bool:
-    return outcome is not None and not (isinstance(outcome, KohortError) and is_retriable(outcome))
-
-
-async def _ask_leaders(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: Isolation
-) -> dict[TopicPartition, Offset | KohortError]:
-    found: dict[TopicPartition, Offset | KohortError] = {}
-    requests: defaultdict[tuple[int, int], dict[TopicPartition, tuple[int, Leader]]] = defaultdict(
-        dict
-    )
-
-    async def locate(tp: TopicPartition, when: int) -> None:
-        try:
-            leader = await cluster.ask_leader(tp)
-        except KohortError as error:
-            found[tp] = error
-        else:
-            requests[leader.node_id, _LEAST_VERSION.get(when, 1)][tp] = when, leader
 
     async def ask(
-        node_id: int, version: int, asked: Mapping[TopicPartition, tuple[int, Leader]]
-    ) -> None:
-        try:
-            found.update(await _ask_one(cluster, node_id, version, asked, isolation))
-        except KohortError as error:
-            cluster.stale(*{tp.topic for tp in asked})
-            found.update(dict.fromkeys(asked, error))
+        node_id: int, least_version: int, leaders: Mapping[TopicPartition, Leader]
+    ) -> dict[TopicPartition, Offset | KohortError]:
+        asked = {tp: (wanted[tp], leader) for tp, leader in leaders.items()}
+        return await _ask_one(cluster, node_id, least_version, asked, isolation)
 
-    await asyncio.gather(*(locate(tp, when) for tp, when in wanted.items()))
-    await asyncio.gather(*(ask(*key, asked) for key, asked in requests.items()))
-    return found
+    return await send_to_leaders(
+        cluster,
+        {tp: _LEAST_VERSION.get(when, 1) for tp, when in wanted.items()},
+        ask,
+        what="list offsets",
+        timeout_ms=cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
+    )
 
 
 async def _ask_one(
@@ -144,12 +97,6 @@ async def _ask_one(
 
 
 def _outcome(cluster: Cluster, tp: TopicPartition, told: Any) -> Offset | KohortError:
-    if told is None:
-        return KafkaError(
-            ErrorCode.unknown_server_error, f"{tp} is missing in the broker's response"
-        )
-    if told.error_code in WRONG_LEADER or told.error_code in UNKNOWN_TOPIC:
-        cluster.stale(tp.topic)
-    if told.error_code is not ErrorCode.none:
-        return KafkaError(told.error_code, str(tp))
+    if (error := partition_error(cluster, tp, told)) is not None:
+        return error
     return Offset(told.offset, told.timestamp, getattr(told, "leader_epoch", -1))
