@@ -156,8 +156,9 @@ async def test_an_assignor_that_fails_is_raised_by_the_leader(world):
     with pytest.raises(
         GroupError, match=(r"assignment of generation 1 could not be made.*by no member")
     ) as raised:
-        await App(world, assignors=[Broken()]).task
+        await (app := App(world, assignors=[Broken()])).task
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert len(app.sent("leave_group")) == 1  # the others do not wait for its session to end
 
 
 class Forgetful(Assignor):

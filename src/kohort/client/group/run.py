@@ -267,7 +267,7 @@ class GroupRun:
                 f"the assignment of generation {assign.generation} could not be made: {error!r}"
             )
             failure.__cause__ = error
-            self.member.tell(self.membership.refused, failure)
+            self.give_up(failure)  # the others wait for the assignment: leave at once
         else:
             self.member.tell(self.membership.assigned, assign.generation, assignments)
 
