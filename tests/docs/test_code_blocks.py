@@ -1,5 +1,5 @@
 """Every Python block in the docs is run, as a program of its own, against a server with a topic
-`orders`.
+`orders`, and with a schema registry.
 
 What a page's earlier blocks define a later one may use, if they run no event loop and end by
 themselves; `await` may stand outside of functions. A comment in the line above a block says how a
@@ -29,9 +29,11 @@ from kohort.protocol.batches import Record, build
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.types import Instant
+from peers.schema_registry import SchemaRegistryStandIn
 
 ROOT = Path(__file__).parents[2]
 ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
+REGISTRY = "http://localhost:8081"
 RUNNER = """
 import ast, asyncio, inspect, sys
 code = compile(open(sys.argv[1]).read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -87,11 +89,15 @@ async def test_it_runs(block: Block, tmp_path: Path) -> None:
         "storage": "memory",
         "group.initial.rebalance.delay.ms": "0",
     }
+    if REGISTRY in block.code:
+        pytest.importorskip("fastavro", reason="pip install 'kohort[registry]'")
     async with Broker(Config(settings)) as broker:
         fill(broker)
         program = tmp_path / f"{block.page}-{block.line}.py"
-        program.write_text(at_address(block.before + block.code, str(broker.address)))
-        said = await run(program, block.how)
+        code = at_address(block.before + block.code, str(broker.address))
+        with SchemaRegistryStandIn() as registry:
+            program.write_text(code.replace(REGISTRY, registry.url))
+            said = await run(program, block.how)
     assert said == "", f"{block} failed:\n{said}"
 
 
