@@ -63,6 +63,30 @@ These are properties of the clients, not of Kohort. The programs and tests allow
 - Kohort does not serve the KIP-848 group protocol. Java's client and @platformatic/kafka report an
   error and end when they are configured for it.
 """
+FRAMEWORKS = """\
+## Frameworks
+
+No test of this suite runs these. Each was tried once, by a small program that writes records and
+processes them in a group.
+
+- **Faust** (faust-streaming 0.15.3): an agent with `group_by` and a table, which a second run
+  restored from its changelog.
+- **Quix Streams** (quixstreams 3.28.1): a tumbling window with state, `at-least-once`.
+- **FastStream** (faststream 0.7.8): `@subscriber` and `@publisher`, with aiokafka and with
+  confluent-kafka.
+- **Celery** (celery and kombu 5.7.0): tasks, with the broker URL `confluentkafka://HOST:PORT`.
+- **NestJS** (@nestjs/microservices 12.1.1): `@EventPattern`, and `@MessagePattern` with responses.
+- **Spring for Apache Kafka** (spring-kafka 4.2.0-M1): `@KafkaListener` with three consumers, and
+  failures that are retried.
+- **Apache Flink** (2.0.0, flink-connector-kafka 4.0.1-2.0): `KafkaSource` to `KafkaSink`,
+  `AT_LEAST_ONCE` with checkpoints.
+
+Modes with transactions do not work: `exactly_once_v2` of Kafka Streams and `EXACTLY_ONCE` of Flink
+fail with TransactionalIdAuthorizationException.
+
+kafka-go's own tests pass (`test_kafka_go_suite.py`, `make test-long`), except for those of quotas,
+ACLs and SASL users, and those that Apache Kafka 4.3 does not pass either.
+"""
 COLUMNS = {
     "rebalances": "test_groups.test_rebalances",
     "restarts": "test_groups.test_resumes_after_a_restart",
@@ -201,6 +225,7 @@ def page(found: Sequence[Result]) -> str:
         "\n## Beyond single clients",
         *tool_tables(found),
         "",
+        FRAMEWORKS,
         NOTES,
     ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip()
