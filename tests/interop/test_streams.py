@@ -1,5 +1,6 @@
 """Kafka Streams: an application with a repartition topic, a count and a windowed count."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -94,6 +95,11 @@ class Application:
 
         poll_until(counted, lambda: f"{self.counts()}\nnot {wanted}\n{self._trial.tails()}", SOON)
 
+    def await_more_counts(self) -> None:
+        """Wait until more is counted than now."""
+        before = sum(self.counts().values())
+        poll_until(lambda: sum(self.counts().values()) > before, self._trial.tails, SOON)
+
     def counts(self) -> dict[str, int]:
         found = self.observer.records(self._output, PARTITIONS)
         return {key: int(count) for key, count in found}
@@ -108,15 +114,15 @@ class Application:
 
 def test_instances_restart_and_take_over(
     streams_and_connect: None,
-    target: Target,
+    restartable: Target,
     trial_on: Callable[[Target], Trial],
     tools: Tools,
     tmp_path: Path,
 ) -> None:
-    """`at_least_once`: a rolling restart of static members counts exactly, `kill -9` loses nothing,
-    and `kafka-streams-application-reset`.
+    """`at_least_once`: a rolling restart of static members counts exactly, `kill -9` of the server
+    and of an instance loses nothing; `kafka-streams-application-reset`.
     """
-    trial = trial_on(target)
+    trial = trial_on(restartable)
     application = Application(trial, tmp_path)
     feed = trial.feed(KOHORT)
     first, second = application.start("first"), application.start("second")
@@ -131,6 +137,8 @@ def test_instances_restart_and_take_over(
     application.await_counts(feed.keys, int.__eq__)
 
     more = trial.feed(KOHORT)
+    restartable.restart(signal.SIGKILL)
+    application.await_more_counts()
     again.process.kill()
     application.await_tasks(second)
     more.end()
@@ -143,7 +151,7 @@ def test_instances_restart_and_take_over(
 
     trial.leave(second.process)
     assert trial.ends().items() <= trial.observe().items()
-    reset = Tool(tools, RESETTER, target.address)
+    reset = Tool(tools, RESETTER, restartable.address)
     said = reset("--application-id", application.name, "--input-topics", trial.topic, "--force")
     assert application.internal_topics() == set(), said
     kept = trial.observe()
