@@ -80,6 +80,8 @@ def test_transactions(run: Run) -> None:
     assert "ProducerId" in run("TransactionsCommand", "find-hanging", "--topic", TOPIC)
     aborted = run("TransactionsCommand", "abort", *partition, "--start-offset", "0")
     assert "Could not find any open transactions" in aborted
+    described = run("TransactionsCommand", "describe", "--transactional-id", "some")
+    assert "The node does not support DESCRIBE_TRANSACTIONS" in described
 
 
 def test_cluster(run: Run, target: Target) -> None:
