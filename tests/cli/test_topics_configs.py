@@ -40,6 +40,31 @@ def test_topics_from_create_to_delete(run: Run) -> None:
     assert run("topics", "describe", "--topic", "orders").exit_code == 1
 
 
+def test_what_cannot_be_sent_is_told(run: Run) -> None:
+    told = run("topics", "create", "--topic", "large", "--partitions", "99999999999")
+    assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
+    assert "create_topics: a value cannot be sent" in told.stderr
+
+
+def test_topics_that_there_are_not_are_named_or_passed_over(run: Run) -> None:
+    for words in (("alter", "--partitions", "3"), ("delete",), ("describe",)):
+        told = run("topics", words[0], "--topic", "never", *words[1:])
+        assert told.exit_code == 1
+        assert "topic never" in told.stderr
+        passed = run("topics", words[0], "--topic", "never", *words[1:], "--if-exists")
+        assert (passed.exit_code, passed.stderr) == (0, "")
+
+
+def test_configs_of_all_brokers(run: Run) -> None:
+    brokers = ("--entity-type", "brokers", "--entity-default")
+    run("configs", "alter", *brokers, "--add-config", "log.retention.ms=86400000")
+    described = run("configs", "describe", *brokers)
+    assert [(row["CONFIG"], row["VALUE"]) for row in described.rows] == [
+        ("log.retention.ms", "86400000")
+    ]
+    run("configs", "alter", *brokers, "--delete-config", "log.retention.ms")
+
+
 def test_configs_are_altered_and_described(run: Run) -> None:
     run("topics", "create", "--topic", "configured")
     alter = ("configs", "alter", "--topic", "configured")
@@ -69,6 +94,12 @@ def test_configs_are_altered_and_described(run: Run) -> None:
         (("configs", "describe"), "say of what"),
         (("configs", "describe", "--entity-type", "users"), "--entity-type users: is not one of"),
         (("configs", "alter", "--topic", "t"), "say what to change"),
+        (("topics", "delete", "--topic", "t", "--topic", "u"), "--topic: is given twice"),
+        (("configs", "describe", "--entity-default"), "say of what type"),
+        (
+            ("configs", "describe", "--entity-type", "topics", "--entity-default"),
+            "--entity-default: is for --entity-type brokers",
+        ),
     ],
 )
 def test_wrong_options_are_refused(run: Run, words: tuple[str, ...], told: str) -> None:

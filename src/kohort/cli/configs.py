@@ -11,7 +11,7 @@ from typing import Final
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, show
-from kohort.cli.verbs import Verb, Verbs, pairs
+from kohort.cli.verbs import Once, Verb, Verbs, pairs
 from kohort.client.admin import Admin, ConfigEntry, ConfigResource, ResourceType
 from kohort.errors import unless_error
 
@@ -29,9 +29,11 @@ _COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
     for flag in _FLAGS:
-        parser.add_argument(f"--{flag}", metavar=flag.upper(), help=f"the {flag}")
-    parser.add_argument("--entity-type", metavar="TYPE", help=" | ".join(_ENTITIES))
-    parser.add_argument("--entity-name", metavar="NAME", help="of that type")
+        parser.add_argument(f"--{flag}", metavar=flag.upper(), action=Once, help=f"the {flag}")
+    add = parser.add_argument
+    add("--entity-type", metavar="TYPE", action=Once, help=" | ".join(_ENTITIES))
+    add("--entity-name", metavar="NAME", action=Once, help="of that type")
+    add("--entity-default", action="store_true", help="brokers: what holds for all of them")
 
 
 def _resource(options: argparse.Namespace) -> ConfigResource:
@@ -45,6 +47,10 @@ def _resource(options: argparse.Namespace) -> ConfigResource:
         if options.entity_type not in _ENTITIES:
             raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_ENTITIES)}")
         given.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
+    elif options.entity_name is not None or options.entity_default:
+        raise RefusedError("say of what type, by --entity-type")
+    if options.entity_default and (options.entity_type != "brokers" or options.entity_name):
+        raise RefusedError("--entity-default: is for --entity-type brokers without a name")
     if len(given) != 1:
         raise RefusedError("say of what, by --topic, --broker, --group, or --entity-type")
     return given[0]

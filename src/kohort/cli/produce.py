@@ -177,7 +177,7 @@ def _header(text: str) -> Header:
 
 def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dict[str, Any]:
     """What the Producer is made with. Raises ConfigError."""
-    settings: dict[str, Any] = {"batch_size": BATCH_SIZE}
+    settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "max_block_ms": options.timeout}
     for name, option in _NUMBERS.items():
         if name in properties:
             if not properties[name].isdecimal():

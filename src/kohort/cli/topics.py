@@ -12,14 +12,14 @@ from typing import Final
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Verb, Verbs, pairs
+from kohort.cli.verbs import Once, Verb, Verbs, pairs
 from kohort.client.admin import Admin
 from kohort.client.cluster import TopicMetadata
 from kohort.errors import ErrorCode, KafkaError
 
 
 def _add_topic(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", required=True, help="the topic")
+    parser.add_argument("--topic", metavar="TOPIC", required=True, action=Once, help="the topic")
 
 
 def _add_count(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -76,14 +76,20 @@ def _create(options: argparse.Namespace) -> int:
     return run_with_admin(options, work)
 
 
+def _add_if_exists(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--if-exists", action="store_true", help="do nothing without such a topic")
+
+
 def _add_alter(parser: argparse.ArgumentParser) -> None:
     _add_topic(parser)
     _add_count(parser, required=True)
+    _add_if_exists(parser)
 
 
 def _alter(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
-        await admin.create_partitions(options.topic, options.partitions)
+        with _accepted(ErrorCode.unknown_topic_or_partition, options.if_exists):
+            await admin.create_partitions(options.topic, options.partitions)
         return 0
 
     return run_with_admin(options, work)
@@ -91,7 +97,7 @@ def _alter(options: argparse.Namespace) -> int:
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     _add_topic(parser)
-    parser.add_argument("--if-exists", action="store_true", help="do nothing without such a topic")
+    _add_if_exists(parser)
 
 
 def _delete(options: argparse.Namespace) -> int:
@@ -124,6 +130,7 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="repeatable (default: all topics)",
     )
+    _add_if_exists(parser)
 
 
 def _describe(options: argparse.Namespace) -> int:
@@ -131,7 +138,12 @@ def _describe(options: argparse.Namespace) -> int:
         found = await admin.describe_topics(options.topic or None)
         there = [each for _, each in sorted(found.items()) if isinstance(each, TopicMetadata)]
         show(options.output, _table(there), [_as_json(each) for each in there])
-        missing = [each for each in found.values() if isinstance(each, KafkaError)]
+        accepted = (ErrorCode.unknown_topic_or_partition,) if options.if_exists else ()
+        missing = [
+            each
+            for each in found.values()
+            if isinstance(each, KafkaError) and each.code not in accepted
+        ]
         for error in missing:
             print_message(str(error))
         return FAILED if missing else 0

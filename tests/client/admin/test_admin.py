@@ -16,7 +16,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
 from kohort.client.net.connection import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import ErrorCode, KafkaError, unless_error
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.server.broker import Broker
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
@@ -334,6 +334,13 @@ async def test_configs_of_a_broker_and_of_what_is_not_there(admin: Admin, broker
     assert "num.partitions" in unless_error(found[one])
     assert _code(found[nothing]) is ErrorCode.unknown_topic_or_partition
     assert "retention.ms" in unless_error(found[ORDERS])
+
+
+async def test_what_cannot_be_sent_is_told(admin: Admin) -> None:
+    with pytest.raises(KohortError, match="create_topics: a value cannot be sent"):
+        await admin.create_topic("large", partitions=2**40)
+    found = await admin.describe_groups([GroupId("\udcff")])
+    assert "a value cannot be sent" in str(found[GroupId("\udcff")])
 
 
 async def test_records_are_deleted(admin: Admin, broker: Broker) -> None:

@@ -209,7 +209,7 @@ async def _delete(
     coordinator: Coordinator, groups: list[GroupId], topics: list[dict[str, Any]]
 ) -> dict[GroupId, PartitionErrors | KohortError]:
     response = await coordinator.connection.send("offset_delete", group_id=groups[0], topics=topics)
-    if error := refusal(response.error_code):
+    if error := refusal(response.error_code, f"group {groups[0]}"):
         return {groups[0]: error}
     errors_by_partition: PartitionErrors = {
         TopicPartition(topic.name, each.partition_index): refusal(each.error_code)

@@ -84,10 +84,13 @@ def _within(timeout_ms: int) -> dict[str, Any]:
 
 
 def _topic_errors(results: Iterable[Any]) -> TopicErrors:
-    return {
-        each.name: refusal(each.error_code, getattr(each, "error_message", None))
-        for each in results
-    }
+    return {each.name: refusal(each.error_code, _told(each)) for each in results}
+
+
+def _told(result: Any) -> str:
+    """The broker's message, with the name of the topic."""
+    message = getattr(result, "error_message", None) or ""
+    return message if result.name in message else f"topic {result.name}: {message}".rstrip(": ")
 
 
 async def _change(

@@ -4,6 +4,7 @@ kio has the schema of every version that Apache Kafka 4.3 knows; the broker repo
 ApiVersions. The highest common version is used (KIP-35), within the limits of the caller.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
 
 from kohort.client.errors import UnsupportedVersionError
+from kohort.errors import KohortError
 from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import skip_tagged_fields
@@ -81,8 +83,14 @@ class Wire:
         return _response_reader(self.key, self.version)
 
     def body(self, fields: Mapping[str, Any]) -> bytes:
-        """Encode a request's body; `fields` are as `protocol.building.request` takes them."""
-        return encode(request(self.key, self.version, **fields))
+        """Encode a request's body; `fields` are as `protocol.building.request` takes them.
+
+        Raises KohortError for a number that is too large, and for text that is no Unicode.
+        """
+        try:
+            return encode(request(self.key, self.version, **fields))
+        except (struct.error, OverflowError, UnicodeEncodeError) as error:
+            raise KohortError(f"{self.api}: a value cannot be sent: {error}") from error
 
     def head(self, correlation_id: int, client_id: bytes, size: int) -> bytes:
         """Size and header of a request with a body of `size` bytes; `client_id` has its length."""
