@@ -2,7 +2,7 @@
 
 Every round decodes the same bytes with each decoder in turn, with CRC checks:
 
-- kohort.columnar: Arrow record batches of 50,000 rows (numba kernels)
+- kohort.columnar: Arrow record batches of 50,000 rows (kernels in machine code)
 - aiokafka: its C extension, one object per record, with key and value read
 - kohort.protocol: pure Python, one named tuple per record
 - kafka-python: pure Python, one object per record

@@ -1,10 +1,96 @@
-"""Where nothing can be kept, kernels still work."""
+"""How kernels come to their machine code."""
 
-from kohort.columnar.compiling import NUMBER, kernel
+import sys
+
+import numpy as np
+import pytest
+
+from kohort.columnar import compiled, kernels, machine_code
+from kohort.columnar.compiled import KERNELS, load, sources
+from kohort.columnar.machine_code import addresses, engine_of
+from kohort.columnar.payloads import as_bytes
+from kohort.errors import KohortError
+
+ALL = {name for names in KERNELS.values() for name in names}
 
 
-def test_a_kernel_that_cannot_be_kept_is_compiled_all_the_same():
-    namespace = {}
-    # of no file: numba finds no place to keep it
-    exec("def next_number(number):\n    return number + 1", namespace)
-    assert kernel(NUMBER)(namespace["next_number"])(41) == 42
+@pytest.fixture
+def made():
+    """What the package carries."""
+    addresses()
+    found = load(compiled.HERE)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def forgetful():
+    """Nothing is loaded, before and after."""
+    addresses.cache_clear()
+    yield
+    addresses.cache_clear()
+
+
+def test_the_package_carries_what_its_source_says(made):
+    assert made.sources == sources()
+
+
+def test_another_platform_makes_machine_code_of_the_bitcode(made):
+    made.triple = "another"
+    made.object_file = b"of another platform"
+    engine = engine_of(made)
+    assert all(engine.get_function_address(name) for name in ALL)
+
+
+def test_what_is_saved_is_loaded(made, tmp_path):
+    assert load(tmp_path) is None
+    made.save(tmp_path)
+    assert vars(load(tmp_path)) == vars(made)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_kernels_that_changed_need_numba(monkeypatch):
+    monkeypatch.setattr(machine_code, "sources", lambda: "changed")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "kohort.columnar.numba_compiler", raising=False)
+    with pytest.raises(KohortError, match="pip install numba"):
+        addresses()
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_kernels_that_changed_are_compiled_and_kept(made, monkeypatch, tmp_path):
+    pytest.importorskip("numba")
+    addresses.cache_clear()
+    monkeypatch.setattr(machine_code, "HERE", tmp_path)
+    assert addresses().keys() == ALL
+    assert load(tmp_path).sources == made.sources
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_kernels_that_cannot_be_kept_work_all_the_same(monkeypatch, tmp_path, caplog):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(machine_code, "HERE", tmp_path / "missing")
+    assert addresses().keys() == ALL
+    assert "every process compiles the kernels" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data", "table"),
+    [
+        (np.zeros(3, np.int8), np.empty((1, kernels.BATCH_COLUMNS), np.int64)),
+        (np.zeros((3, 1), np.uint8), np.empty((1, kernels.BATCH_COLUMNS), np.int64)),
+        (np.zeros(6, np.uint8)[::2], np.empty((1, kernels.BATCH_COLUMNS), np.int64)),
+        (np.zeros(3, np.uint8), np.empty((1, kernels.BATCH_COLUMNS), np.int32)),
+        (np.zeros(3, np.uint8), np.broadcast_to(np.int64(0), (1, kernels.BATCH_COLUMNS))),
+    ],
+    ids=["element", "dimensions", "strides", "element written", "read-only"],
+)
+def test_an_array_of_another_type_is_refused(data, table):
+    with pytest.raises(TypeError, match="is needed, not"):
+        kernels.scan(data, table)
+
+
+def test_a_number_of_arguments(made):
+    with pytest.raises(ValueError, match="zip"):
+        kernels.scan(as_bytes(b""))

@@ -6,22 +6,21 @@
 checks, decompresses and gathers them. `kernels` has the loops over bytes, `columns` gives their
 buffers to Arrow, and `decoding` combines all of it.
 
-numba takes half a second to import, so `decode` and `decode_batches` are imported when first used.
+pyarrow and LLVM take a tenth of a second to import, so all names are imported when first used.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.columnar.schema import RECORDS, RECORDS_WITH_HEADERS, record_schema
-
 if TYPE_CHECKING:
     from kohort.columnar.decoding import decode, decode_batches
+    from kohort.columnar.schema import RECORDS, RECORDS_WITH_HEADERS, record_schema
 
 __all__ = ["RECORDS", "RECORDS_WITH_HEADERS", "decode", "decode_batches", "record_schema"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("decode", "decode_batches"):
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kohort.columnar import decoding
+    from kohort.columnar import decoding, schema
 
-    return getattr(decoding, name)
+    return getattr(decoding if name.startswith("decode") else schema, name)

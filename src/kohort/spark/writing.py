@@ -56,7 +56,7 @@ class Writing:
 
         Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
         """
-        from kohort.spark.sending import Sending  # numba, which only tasks need
+        from kohort.spark.sending import Sending  # LLVM, which only tasks need
 
         chosen = (batch.select(list(self.columns)) for batch in batches)
         with Sending(self.options) as sending:

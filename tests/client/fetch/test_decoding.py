@@ -46,7 +46,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     """How records are decoded."""
     read_fields = None
     if request.param == "machine code":
-        pytest.importorskip("numba")
+        pytest.importorskip("llvmlite")
         read_fields = pytest.importorskip("kohort.columnar.fields").read_fields
     monkeypatch.setattr(machine_code, "read_fields", read_fields)
     monkeypatch.setattr(machine_code, "least_bytes", 0)
@@ -232,7 +232,7 @@ def test_arrow_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: object) -> object:
-        if name.split(".")[0] in ("numba", "pyarrow"):
+        if name.split(".")[0] in ("llvmlite", "pyarrow"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.split(".")[0])
         return real(name, *args)  # type: ignore[arg-type]
 

@@ -58,7 +58,7 @@ def test_for_many_records_after_a_quiet_time():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(ModuleNotFoundError("numba"), False), (RuntimeError("broken"), True)]
+    ("error", "told"), [(ModuleNotFoundError("llvmlite"), False), (RuntimeError("broken"), True)]
 )
 def test_what_cannot_be_loaded_is_not_tried_again(caplog, error, told):
     loading = Loading(error)

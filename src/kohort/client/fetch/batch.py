@@ -163,7 +163,7 @@ def _columnar() -> Any:
     try:
         from kohort.columnar import decoding
     except ModuleNotFoundError as error:
-        if error.name not in ("pyarrow", "numba", "numpy", "llvmlite"):
+        if error.name not in ("pyarrow", "numpy", "llvmlite"):
             raise
         raise KohortError(f"Arrow batches need {error.name}: pip install 'kohort[arrow]'") from None
     return decoding

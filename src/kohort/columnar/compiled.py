@@ -1,0 +1,64 @@
+"""The kernels as they are compiled, and as the package carries them."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+KERNELS: Final = {
+    "kernels": ("scan", "read_records", "read_headers"),
+    "field_kernels": ("find_fields",),
+    "encoding_kernels": ("partition_keys", "write_records"),
+}
+"""Names of the kernels by module."""
+HERE: Final = Path(__file__).parent
+_BITCODE: Final = "machine_code.bc"
+_OBJECT: Final = "machine_code.o"
+_ABOUT: Final = "machine_code.json"
+
+
+class Compiled:
+    """Kernels as LLVM has them."""
+
+    def __init__(self, bitcode: bytes, object_file: bytes, triple: str, sources: str) -> None:
+        self.bitcode = bitcode
+        self.object_file = object_file
+        self.triple = triple
+        """Platform of the object file."""
+        self.sources = sources
+        """Digest of what was compiled."""
+
+    def save(self, directory: Path) -> None:
+        """Write it for `load`. Raises OSError."""
+        about = json.dumps({"triple": self.triple, "sources": self.sources}).encode()
+        for name, content in (
+            (_BITCODE, self.bitcode),
+            (_OBJECT, self.object_file),
+            (_ABOUT, about),  # last: it says what the others are
+        ):
+            new = directory / f"{name}.{os.getpid()}"
+            new.write_bytes(content)
+            new.replace(directory / name)
+
+
+def load(directory: Path) -> Compiled | None:
+    """What `save` wrote, None if there is nothing."""
+    try:
+        about = json.loads((directory / _ABOUT).read_bytes())
+        return Compiled(
+            (directory / _BITCODE).read_bytes(),
+            (directory / _OBJECT).read_bytes(),
+            about["triple"],
+            about["sources"],
+        )
+    except FileNotFoundError:
+        return None
+
+
+def sources() -> str:
+    """Digest of the kernels' source."""
+    digest = hashlib.sha256()
+    for module in KERNELS:
+        digest.update((HERE / f"{module}.py").read_bytes())
+    return digest.hexdigest()
