@@ -1,5 +1,6 @@
 """Compiles the kernels of `kohort.columnar` for a wheel, and for an editable copy."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,5 +14,7 @@ class CompileKernels(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile in a process of its own: this one goes on without numba's memory."""
+        source = Path(self.root, "src")
         command = [sys.executable, "-m", "kohort.columnar.numba_compiler"]
-        subprocess.run(command, check=True, env={"PYTHONPATH": str(Path(self.root, "src"))})
+        command.append(str(source / "kohort" / "columnar"))
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(source)})

@@ -4,7 +4,9 @@ The package carries it as LLVM's bitcode, and for the platform that it was built
 file too: bitcode takes 0.2 s to become machine code, an object file a millisecond.
 """
 
-import logging
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -14,7 +16,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from kohort.columnar.compiled import HERE, KERNELS, Compiled, load, sources
 from kohort.errors import KohortError
 
-logger = logging.getLogger("kohort.columnar")
+_COMPILER: Final = "kohort.columnar.numba_compiler"
 
 
 @cache
@@ -22,7 +24,7 @@ def addresses() -> Mapping[str, int]:
     """Where each kernel is in memory, by name. Raises KohortError if they cannot be had."""
     compiled = load(HERE)
     if compiled is None or compiled.sources != sources():
-        compiled = _compiled_now()
+        compiled = _compile()
     engine = engine_of(compiled)
     _engines.append(engine)
     return {name: engine.get_function_address(name) for names in KERNELS.values() for name in names}
@@ -32,18 +34,18 @@ _engines: Final[list[Any]] = []
 """The owners of the machine code."""
 
 
-def _compiled_now() -> Compiled:
-    try:
-        from kohort.columnar.numba_compiler import compile_kernels
-    except ModuleNotFoundError as error:
+def _compile() -> Compiled:
+    """Have another process compile: this one goes on without numba's memory."""
+    command = [sys.executable, "-m", _COMPILER, str(HERE)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    compiled = load(HERE)
+    if compiled is None or compiled.sources != sources():
+        why = done.stderr.strip().rpartition("\n")[2]
         raise KohortError(
-            f"this copy of Kohort has no machine code for its kernels: pip install {error.name}"
-        ) from None
-    compiled = compile_kernels()
-    try:
-        compiled.save(HERE)
-    except OSError as error:
-        logger.warning("every process compiles the kernels, which takes seconds: %s", error)
+            "this copy of Kohort has no machine code for its kernels, and cannot make it with"
+            f" `python -m {_COMPILER}`, which needs numba and to write to {HERE}: {why}"
+        )
     return compiled
 
 
