@@ -106,6 +106,26 @@ def test_the_same_is_teed(both: Both) -> None:
     assert both.ours("produce", both.topic(), "-T", "-K", "=", data=AWKWARD) == theirs
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-s", "key=>i", "-s", "value=>Hb"),
+        ("-s", "key=i", "-K", ":"),
+        ("-s", "value=b B h", "-E", "-D", ""),
+        ("-s", "value=ccs"),
+        ("-s", "b", "-f", r"%o %k %K %s %S\n"),
+    ],
+)
+def test_pack_strings_print_the_same(both: Both, words: tuple[str, ...]) -> None:
+    topic = both.topic()
+    for line in (b"\0\0\0\7=\xff\1\2tail", b"\xff\xff\xff\xff=\1\2\xfe\4", b"\1\2\3\4="):
+        assert both.kcat("-P", topic, "-p", "0", "-K", "=", "-D", r"\n\n", data=line)[0] == 0
+    always = (*words, "-e", "-q")
+    theirs = both.kcat("-C", topic, *always)
+    assert both.ours("consume", topic, *always) == theirs
+    assert theirs[0] == 0
+
+
 @pytest.fixture(scope="module")
 def filled(target: Target) -> str:
     """A topic with what is awkward in keys, values and headers; its records are a while apart in

@@ -2,6 +2,7 @@
 
     kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\n'
     kohort consume -b HOST:PORT -G billing orders payments
+    kohort consume -b HOST:PORT -t orders -s key=i -s value=avro -r http://localhost:8081
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
@@ -20,6 +21,7 @@ from kohort.cli.client_options import (
     client_properties,
     run_to_exit_code,
 )
+from kohort.cli.consume_deserializers import opened_deserializers, parse_serdes
 from kohort.cli.consume_group import PROPERTIES, GroupConsumer, group_options
 from kohort.cli.consume_offsets import BEGINNING, STORED, Span, parse
 from kohort.cli.consume_plain import consume
@@ -95,6 +97,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-O", dest="with_offset", action="store_true", help="write offsets too, with -K's delimiter"
     )
     add("-Z", dest="null", action="store_true", help="write NULL for what is null or empty")
+    add(
+        "-s",
+        dest="serdes",
+        metavar="SERDES",
+        action="append",
+        default=[],
+        help="deserialize keys and values, or with key= or value= one of them: avro, or a "
+        "pack-string of < little-endian, > big-endian, b B h H i I q Q integers of 1 to 8 bytes "
+        "(upper case: unsigned), c a character, s the rest, $ the end of the data",
+    )
+    add("-r", dest="registry", metavar="URL", help="the schema registry of -s avro")
+    add(
+        "-E",
+        dest="goes_on",
+        action="store_true",
+        help="go on behind a record that does not fit -s; it is reported all the same",
+    )
     add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
     add(
         "-u",
@@ -134,6 +153,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("-G: say which topics, behind the options")
     if options.group is not None and options.partition is not None:
         raise ConfigError("-p: in a group partitions are assigned; leave it out, or -G")
+    parse_serdes(options.serdes, options.registry)
     if options.count is not None and options.count < 1:
         raise ConfigError(f"-c {options.count}: is not a number of records")
 
@@ -151,17 +171,21 @@ async def _consume(options: argparse.Namespace, span: Span) -> int:
         if options.query:
             await query_offsets(Admin(cluster), queries(options.asked), as_json=options.json)
             return 0
-        sink = Sink(
-            ByteOutput(),
-            _writer(options, cluster),
-            limit=options.count,
-            stop_ms=span.stop_ms,
-            quiet=options.quiet,
-        )
-        if options.group is None:
-            await _plain(options, properties, Admin(cluster), sink, span)
-        else:
-            await _in_group(options, properties, Admin(cluster), sink, span)
+        serdes = parse_serdes(options.serdes, options.registry)
+        async with opened_deserializers(serdes, options.registry) as deserializers:
+            sink = Sink(
+                ByteOutput(),
+                _writer(options, cluster),
+                limit=options.count,
+                stop_ms=span.stop_ms,
+                quiet=options.quiet,
+                deserializers=deserializers,
+                goes_on=options.goes_on,
+            )
+            if options.group is None:
+                await _plain(options, properties, Admin(cluster), sink, span)
+            else:
+                await _in_group(options, properties, Admin(cluster), sink, span)
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kohort.cli.consume_offsets import Start, start_offsets
 from kohort.cli.consume_sink import Sink
 from kohort.client.admin import Admin
+from kohort.client.errors import DeserializationError
 from kohort.client.group import ConsumerGroup, Generation
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
@@ -114,7 +115,11 @@ class GroupConsumer:
                 if self._sink.is_full:
                     return
                 self._at_end.discard(partition)
-                cut = await self._sink.take(partition, batch.records)
+                try:
+                    cut = await self._sink.take(partition, batch.records)
+                except DeserializationError as error:
+                    await generation.commit({partition: error.offset})
+                    raise
             await generation.commit({partition: batch.next_offset if cut is None else cut})
             if self._sink.is_full:
                 self._group.stop("as many records were consumed as were requested")

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from kohort.cli.byte_streams import ByteOutput
 from kohort.cli.message_format import Write
+from kohort.client.errors import DeserializationError
 from kohort.client.record import Record
+from kohort.client.serialization import Deserializers
 from kohort.types import TopicPartition
 
 
@@ -21,6 +23,9 @@ class Sink:
     stop_ms: int | None = None
     """Records from the first that is not older than this on are not wanted, in each partition."""
     quiet: bool = False
+    deserializers: Deserializers | None = None
+    goes_on: bool = False
+    """Whether a record that cannot be deserialized is only reported."""
     written: int = 0
     stopped: set[TopicPartition] = field(default_factory=set)
     """Partitions in which `stop_ms` was reached."""
@@ -32,15 +37,34 @@ class Sink:
     async def take(self, partition: TopicPartition, records: Sequence[Record]) -> int | None:
         """Write records up to the limit; the offset behind the last one, None if all were written.
 
-        Raises BrokenPipeError, OSError.
+        Raises BrokenPipeError, OSError, and DeserializationError after the records before that one.
         """
         wanted = self._wanted(partition, records)
         write = self.write_record
-        self.written += len(wanted)
-        await self.output.write(b"".join([write(record) for record in wanted]))
+        if self.deserializers is not None:
+            await self._take_deserialized(wanted, self.deserializers)
+        else:
+            self.written += len(wanted)
+            await self.output.write(b"".join([write(record) for record in wanted]))
         if len(wanted) == len(records):
             return None
         return wanted[-1].offset + 1 if wanted else records[0].offset
+
+    async def _take_deserialized(
+        self, records: Sequence[Record], deserializers: Deserializers
+    ) -> None:
+        lines = []
+        try:
+            for record in records:
+                self.written += 1
+                try:
+                    lines.append(self.write_record(await deserializers.deserialize(record)))
+                except DeserializationError as error:
+                    if not self.goes_on:
+                        raise
+                    print(f"% ERROR: {error}", file=sys.stderr)
+        finally:
+            await self.output.write(b"".join(lines))
 
     def _wanted(self, partition: TopicPartition, records: Sequence[Record]) -> Sequence[Record]:
         if self.stop_ms is not None:

@@ -21,8 +21,8 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "read or written; 2 refused: a server has the directory, or it is none; 3 damage was found,\n"
     "and --execute was not given",
     "consume": "0 done, or ended by a signal; 1 failed: no broker, no such topic, output that\n"
-    "cannot be written; 2 wrong options; 130 or 143 a signal before there was a broker;\n"
-    "141 the reader of the output ended",
+    "cannot be written, a record that does not fit -s; 2 wrong options; 130 or 143 a signal\n"
+    "before there was a broker; 141 the reader of the output ended",
     "produce": "0 all sent, also after a signal; 1 a record was not delivered, or a file not\n"
     "read; 2 wrong options; 130 or 143 a signal before there was a broker",
     "spark": "0 done, or a query with --every was ended by a signal; 1 the query failed; 2 wrong\n"

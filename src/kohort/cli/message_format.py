@@ -10,15 +10,17 @@ An example is `-f '%t [%p] at %o: key %k: %s\n'`.
 | `%t` `%p` `%o` | topic, partition, offset | `%h` | headers: name=value,name=value |
 | `\n` `\r` `\t` | newline, return, tab | `\xNN` `\NNN` | a byte in hex, octal (`\0NN`) or decimal |
 
-Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values.
+Null is written as no bytes, or as NULL with `-Z`. As in kcat, so are empty keys and values. What
+was deserialized is written as text; lengths are those of the bytes.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
+from kohort.client.errors import DeserializationError
 from kohort.errors import ConfigError
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -43,6 +45,21 @@ class Message(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def headers(self) -> Sequence[Header]: ...
+    @property
+    def raw(self) -> "Message":
+        """With key and value as the bytes that are in the log."""
+        ...
+
+
+class JsonText(bytes):
+    """A key or value that was deserialized to JSON, with the id of its schema."""
+
+    schema_id: int
+
+    def __new__(cls, text: str, schema_id: int) -> Self:
+        found = super().__new__(cls, text.encode())
+        found.schema_id = schema_id
+        return found
 
 
 Write: TypeAlias = Callable[[Message], bytes]
@@ -150,9 +167,9 @@ def _headers(headers: Iterable[Header]) -> bytes:
 
 
 _TOKENS: Final[dict[str, Write]] = {
-    "S": lambda message: b"%d" % _length(message.value),
-    "K": lambda message: b"%d" % _length(message.key),
-    "R": lambda message: _pack_length(_length(message.value)),
+    "S": lambda message: b"%d" % _length(message.raw.value),
+    "K": lambda message: b"%d" % _length(message.raw.key),
+    "R": lambda message: _pack_length(_length(message.raw.value)),
     "t": lambda message: _bytes(message.topic),
     "p": lambda message: b"%d" % message.partition,
     "o": lambda message: b"%d" % message.offset,
@@ -171,7 +188,8 @@ def json_envelope(broker_of: Callable[[Message], int]) -> Write:
     """How a record is written by `-J`: one object on one line, members in kcat's order.
 
     Bytes that are no UTF-8 go out as they are, as in kcat: such a line is JSON to nobody, but loses
-    nothing.
+    nothing. What was deserialized to JSON is part of the object. What could not be is null, with
+    the error beside it.
     """
 
     def write(message: Message) -> bytes:
@@ -187,12 +205,22 @@ def json_envelope(broker_of: Callable[[Message], int]) -> Write:
             envelope["headers"] = [
                 each for name, value in message.headers for each in (name, _text(value))
             ]
-        envelope["key"] = _text(message.key)
-        envelope["payload"] = _text(message.value)
+        envelope |= _field("key", "key", lambda: message.key)
+        envelope |= _field("payload", "value", lambda: message.value)
         text = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
         return _bytes(_JSON_ESCAPE.sub(_as_kcat, text)) + b"\n"
 
     return write
+
+
+def _field(name: str, kind: str, read: Callable[[], bytes | None]) -> dict[str, object]:
+    try:
+        data = read()
+    except DeserializationError as error:
+        return {name: None, f"{name}_error": str(error)}
+    if isinstance(data, JsonText):
+        return {name: json.loads(data), f"{kind}_schema_id": data.schema_id}
+    return {name: _text(data)}
 
 
 def _as_kcat(escape: re.Match[str]) -> str:

@@ -1,0 +1,86 @@
+"""Deserializers of `kohort consume -s`: pack-strings, and Avro with a schema registry.
+
+Keys and values that are null or empty are not deserialized, as in kcat.
+"""
+
+import datetime
+import decimal
+import json
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kohort.cli.message_format import JsonText
+from kohort.cli.pack_format import unpacker
+from kohort.client.serialization import (
+    Deserializer,
+    Deserializers,
+    SerializationContext,
+    deserializers,
+)
+from kohort.errors import ConfigError
+
+AVRO: Final = "avro"
+FIELDS: Final = ("key", "value")
+
+
+def parse_serdes(words: Sequence[str], registry: str | None) -> dict[str, str]:
+    """What `-s` says of `key` and `value`; the last one counts. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for word in words:
+        field, equals, serdes = word.partition("=")
+        fields = {field: serdes} if equals and field in ("key", "value") else {}
+        found |= fields or {"key": word, "value": word}
+    for serdes in found.values():
+        if serdes == AVRO and not registry:
+            raise ConfigError("-s avro: say which schema registry, by -r URL")
+        if serdes != AVRO:
+            unpacker(serdes)
+    return found
+
+
+@asynccontextmanager
+async def opened_deserializers(
+    serdes: dict[str, str], registry: str | None
+) -> AsyncIterator[Deserializers | None]:
+    """The deserializers, None without `-s`. Raises SchemaRegistryError if packages are missing."""
+    packs = {field: _unpacker(pack) for field, pack in serdes.items() if pack != AVRO}
+    if AVRO not in serdes.values():
+        yield deserializers(packs.get("key"), packs.get("value"))
+        return
+    from kohort.client.schema_registry import SchemaRegistry
+
+    assert registry is not None
+    async with SchemaRegistry(registry) as opened:
+        avro = _avro_text(opened.avro_deserializer())
+        yield deserializers(*(packs.get(each, avro if each in serdes else None) for each in FIELDS))
+
+
+def _unpacker(pack: str) -> Deserializer[bytes]:
+    unpack = unpacker(pack)
+    return lambda data: unpack(data) if data else data
+
+
+def _avro_text(deserialize: Any) -> Deserializer[bytes | None]:
+    async def text(data: bytes | None, ctx: SerializationContext) -> bytes | None:
+        if not data:
+            return data
+        value = await deserialize(data, ctx)
+        schema_id = int.from_bytes(data[1:5], "big")
+        return JsonText(json.dumps(value, default=_as_json, ensure_ascii=False), schema_id)
+
+    return text
+
+
+def _as_json(value: object) -> object:
+    """What Avro has and JSON has not; bytes as in Avro's JSON encoding."""
+    match value:
+        case bytes():
+            return value.decode("latin-1")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case decimal.Decimal() | uuid.UUID():
+            return str(value)
+        case _:
+            raise TypeError(f"{type(value).__name__} is not JSON")
