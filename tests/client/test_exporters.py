@@ -91,6 +91,8 @@ async def test_a_closed_client_is_removed_and_the_others_stay(
         assert not of_client(found, "goes")
         async with Producer(config) as again:
             register(again, name="goes", registry=registry)
+        async with Producer(config) as again:  # also if nobody scraped in between
+            register(again, name="goes", registry=registry)
             assert of_client(scraped(registry), "goes")
 
 

@@ -1,6 +1,7 @@
 """The clients of a process whose metrics are gathered: each by its name, until it is closed."""
 
 import itertools
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +25,7 @@ class RegisteredClients:
         KohortError for a group that was not entered.
         """
         kind = kind_of(client.metrics())
+        deque(self.metrics(), maxlen=0)  # a process that is never scraped keeps no closed clients
         chosen = f"{kind}-{next(_numbers)}" if name is None else name
         if self._clients.setdefault(chosen, client) is not client:
             raise ConfigError(f"metrics of a client named {chosen!r} are gathered already")
