@@ -1,8 +1,15 @@
 """How kernels come to their machine code."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import kohort
 from kohort.columnar import compiled, kernels, machine_code
 from kohort.columnar.compiled import KERNELS, load, sources
 from kohort.columnar.machine_code import addresses, engine_of
@@ -61,6 +68,18 @@ def test_kernels_that_cannot_be_compiled_are_told(monkeypatch, tmp_path):
     monkeypatch.setattr(machine_code, "HERE", tmp_path / "missing")
     with pytest.raises(KohortError, match=r"numba and to write to .*missing: \w*Error"):
         addresses()
+
+
+def test_a_package_in_a_zip_file_has_its_machine_code(tmp_path):
+    addresses()
+    package = shutil.make_archive(str(tmp_path / "kohort"), "zip", Path(kohort.__file__).parents[1])
+    program = """
+import kohort.columnar.machine_code
+assert ".zip/" in kohort.columnar.machine_code.__file__
+assert kohort.columnar.machine_code.addresses()
+"""
+    environment = {**os.environ, "PYTHONPATH": package}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +14,8 @@ KERNELS: Final = {
     "encoding_kernels": ("partition_keys", "write_records"),
 }
 """Names of the kernels by module."""
-HERE: Final = Path(__file__).parent
+HERE: Final[Traversable] = files(__package__)
+"""Where the package is: a directory, or inside a zip file that Spark sends to its executors."""
 _BITCODE: Final = "machine_code.bc"
 _OBJECT: Final = "machine_code.o"
 _ABOUT: Final = "machine_code.json"
@@ -42,7 +45,7 @@ class Compiled:
             new.replace(directory / name)
 
 
-def load(directory: Path) -> Compiled | None:
+def load(directory: Traversable) -> Compiled | None:
     """What `save` wrote, None if there is nothing."""
     try:
         about = json.loads((directory / _ABOUT).read_bytes())
@@ -57,8 +60,8 @@ def load(directory: Path) -> Compiled | None:
 
 
 def sources() -> str:
-    """Digest of the kernels' source."""
+    """Digest of the kernels' source, and of how they are compiled."""
     digest = hashlib.sha256()
-    for module in KERNELS:
+    for module in (*KERNELS, "numba_compiler"):
         digest.update((HERE / f"{module}.py").read_bytes())
     return digest.hexdigest()
