@@ -8,15 +8,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST as FIRST
 from kohort.client.cluster import LATEST as END
 from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
-from kohort.errors import ConfigError, unless_error
+from kohort.errors import ConfigError, ErrorCode, KafkaError, unless_error
 from kohort.spark import background
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import EARLIEST, Positions, validate_partitions
 from kohort.types import TopicPartition
 
+_ADVICE: Final = {
+    ErrorCode.topic_authorization_failed: "; the query's user needs the permissions Describe and"
+    " Read of it"
+}
 SOON_MS: Final = 5_000
 """How long a partition is requested before we look whether it is still there."""
 
@@ -53,11 +58,23 @@ class OffsetQueries:
         return await background.cluster(self.options.kafka)
 
     async def existing(self) -> tuple[TopicPartition, ...]:
-        """`partitions`, on the loop."""
-        subscription = self.options.subscription
-        names = subscription.topics or {tp.topic for tp in subscription.partitions} or None
-        metadata = await (await self._cluster()).metadata(names)
-        return tuple(sorted(_chosen(metadata, subscription)))
+        """`partitions`, on the loop.
+
+        An error of a topic is not its absence. Raises KafkaError for one that stays, such as
+        TOPIC_AUTHORIZATION_FAILED, and GaveUpError.
+        """
+        subscription, cluster = self.options.subscription, await self._cluster()
+        names = subscription.topics or tuple({tp.topic for tp in subscription.partitions}) or None
+
+        async def attempt() -> tuple[TopicPartition, ...]:
+            return tuple(sorted(_chosen(await cluster.ask_metadata(names), subscription)))
+
+        return await retrying(
+            attempt,
+            what="metadata of the topics",
+            timeout_ms=cluster.config.default_api_timeout_ms,
+            backoff=cluster.backoff(),
+        )
 
     async def resolved(
         self, bound: Bound, partitions: Collection[TopicPartition], *, of_all: bool = True
@@ -133,6 +150,8 @@ def _chosen(metadata: Metadata, subscription: TopicSubscription) -> Iterable[Top
             topic.is_internal or not re.fullmatch(subscription.pattern, name)
         ):
             continue
+        if topic.error not in (ErrorCode.none, ErrorCode.unknown_topic_or_partition):
+            raise KafkaError(topic.error, f"topic {name}{_ADVICE.get(topic.error, '')}")
         for partition in topic.partitions:
             tp = TopicPartition(name, partition.index)
             if not subscription.partitions or tp in subscription.partitions:
