@@ -6,7 +6,7 @@ The defaults are in `Producer`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kohort.client.config import MAX_MS, validate_int
+from kohort.client.config import MAX_MS, validate_int, validate_one_of
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 
@@ -38,6 +38,9 @@ class ProducerConfig:
     delivery_timeout_ms: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.linger_ms, int | float) or not 0 <= self.linger_ms <= MAX_MS:
+            raise ConfigError(f"linger_ms is {self.linger_ms!r}; it has to be a number from 0 on")
+        validate_one_of("enable_idempotence", self.enable_idempotence, (None, True, False))
         if self.acks not in _ACKS:
             raise ConfigError(f"acks {self.acks!r}: it is 0, 1 or all")
         if self.compression not in _CODECS:

@@ -1,6 +1,7 @@
 """Producing to our own server: codecs, keys, bounds, back pressure, what comes of each record."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -343,6 +344,16 @@ async def test_a_partitioner_that_is_wrong(cluster: Cluster) -> None:
     async with Producer(cluster, partitioner=lambda *_: 3) as producer:
         with pytest.raises(ValueError, match="chose partition 3 of topic orders, which has 3"):
             await producer.send("orders", b"x")
+    for chosen in (0.0, "0"):
+        async with Producer(cluster, partitioner=lambda *_, chosen=chosen: chosen) as producer:
+            with pytest.raises(TypeError, match=r"partition .*: an int expected"):
+                await producer.send("orders", b"x")
+
+
+async def test_no_cluster() -> None:
+    for wrong in ("localhost:9092", None):
+        with pytest.raises(ConfigError, match="a ClientConfig or a Cluster is needed"):
+            Producer(wrong)  # type: ignore[arg-type]
 
 
 def test_another_event_loop_is_refused() -> None:
@@ -486,6 +497,10 @@ async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
         ({"acks": 1, "enable_idempotence": True}, "idempotence needs acks=all"),
         ({"max_in_flight_requests_per_connection": 6}, "max_in_flight"),
         ({"buffer_memory": 0}, "buffer_memory"),
+        ({"linger_ms": "5"}, "linger_ms is '5'"),
+        ({"linger_ms": -1}, "linger_ms is -1"),
+        ({"linger_ms": math.nan}, "linger_ms is nan"),
+        ({"enable_idempotence": "false"}, "enable_idempotence is 'false'"),
         ({"batch_size": -1}, "batch_size"),
         ({"compression": "snappy", "compression_level": 1}, "'snappy' has no compression_level"),
         ({"compression": "zstd", "compression_level": 23}, "compression_level"),

@@ -375,6 +375,8 @@ class Producer(Generic[K_in, V_in]):
         count = len(topic.partitions)
         chosen = self._partitioner(topic.name, key, count)
         if chosen is not None:
+            if type(chosen) is not int:
+                chosen = as_partition(chosen)
             if not 0 <= chosen < count:
                 raise ValueError(
                     f"the partitioner chose partition {chosen!r} of topic {topic.name}, which has "
