@@ -95,7 +95,7 @@ COLUMNS = {
 TOOLS = {
     "Groups of several libraries": "test_groups",
     "Leadership that changes hands between our client and theirs": "test_leaders",
-    "Static members, Java": "test_static_members",
+    "Static members": "test_static_members",
     "`kafka-consumer-groups` and `kafka-topics`, groups at work": "test_command_line_tools",
     "`kafka-consumer-groups`, option by option": "test_consumer_group_options",
     "Console clients, performance tests, and the other tools": "test_more_tools",
@@ -129,7 +129,8 @@ class Result:
         with.
         """
         words = self.function.removeprefix("test_").replace("_", " ")
-        documented = (getattr(_module(self.module), self.function).__doc__ or "").partition("\n")[0]
+        docstring = getattr(_module(self.module), self.function).__doc__ or ""
+        documented = " ".join(docstring.partition("\n\n")[0].split())
         told = self.parameter or (documented.rstrip(".") if documented.startswith("`") else "")
         return f"{words}: {told}" if told else words
 

@@ -146,8 +146,8 @@ def cluster(
 
 
 def test_tasks_move_and_go_on(cluster: Cluster, tools: Tools) -> None:
-    """Connectors are created, stopped, restarted and deleted; one of two workers is killed and
-    comes back; the offsets of a sink are reset; Connect creates its own topics.
+    """`connect-distributed`: connectors are created, stopped, restarted and deleted; one of two
+    workers is killed and comes back; the offsets of a sink are reset; its topics are compacted.
     """
     one, two = cluster.workers
     topic = cluster.trial.topic

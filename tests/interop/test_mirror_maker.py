@@ -1,4 +1,4 @@
-"""MirrorMaker 2 from one server to another: topics, records, configs, and the offsets of groups."""
+"""MirrorMaker 2 from one server to another: topics, records, and the offsets of groups."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

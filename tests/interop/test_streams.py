@@ -119,7 +119,7 @@ def test_instances_restart_and_take_over(
     tools: Tools,
     tmp_path: Path,
 ) -> None:
-    """`at_least_once`: a rolling restart of static members counts exactly, `kill -9` of the server
+    """`at_least_once`; a rolling restart of static members counts exactly, `kill -9` of the server
     and of an instance loses nothing; `kafka-streams-application-reset`.
     """
     trial = trial_on(restartable)
