@@ -178,10 +178,6 @@ class TestTheRest:
                 {"group__id": "etl"},
                 "option group.id: a batch read belongs to no group and has no triggers",
             ),
-            (
-                {"kafka__group__id": "etl"},
-                "option kafka.group.id: a batch read belongs to no group",
-            ),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
             (
                 {"kafka__bootstrap__servers": "nowhere"},
@@ -261,7 +257,12 @@ class TestGroup:
             "etl",
             GroupMode.MEMBER,
         )
-        assert stream(kafka__group__id="etl").group_id == "etl"
+
+    def test_the_name_that_sparks_source_takes_makes_no_member(self):
+        assert batch(kafka__group__id="etl").group_mode is GroupMode.NONE
+        assert stream(kafka__group__id="etl").group_mode is GroupMode.NONE
+        found = stream(kafka__group__id="etl", groupMode="member")
+        assert (found.group_id, found.group_mode) == ("etl", GroupMode.MEMBER)
 
     def test_or_what_is_said(self):
         assert stream(group__id="etl", groupMode="reporting").group_mode is GroupMode.REPORTING

@@ -26,7 +26,7 @@ _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 """In the order in which they count, as in Spark."""
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "kafka.group.id", "groupMode")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode")
 _READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
@@ -229,7 +229,8 @@ def _group(given: RawOptions) -> tuple[str | None, GroupMode]:
     ]
     if len(set(names)) > 1:
         raise ConfigError("options group.id and kafka.group.id contradict each other; give one")
-    default = GroupMode.MEMBER if names else GroupMode.NONE
+    # kafka.group.id alone is the name that brokers authorize, as for Spark's source.
+    default = GroupMode.NONE if given.get("group.id") is None else GroupMode.MEMBER
     mode = GroupMode(
         given.choice("groupMode", tuple(each.value for each in GroupMode), default.value)
     )
