@@ -58,8 +58,13 @@ class TestWriting:
             "value",
             "partition",
             "headers",
-            "timestamp",
         )
+
+    def test_times_are_written_if_that_is_said(self):
+        times = TEXT | {"timestamp": "timestamp"}
+        assert written(times) == ("value",)
+        assert written(times, includeTimestamp="false") == ("value",)
+        assert written(times, includeTimestamp="true") == ("value", "timestamp")
 
     def test_the_option_topic_counts_more_than_the_column(self):
         assert written(TEXT | {"topic": "string"}) == ("value",)
@@ -88,7 +93,12 @@ class TestWriting:
             ({"value": "integer"}, {}, "column value is int; cast it to string or binary"),
             (TEXT | {"key": "date"}, {}, "column key is date; cast it to string or binary"),
             (TEXT | {"partition": "long"}, {}, "column partition is bigint; cast it to int"),
-            (TEXT | {"timestamp": "long"}, {}, "column timestamp is bigint; cast it to timestamp"),
+            (
+                TEXT | {"timestamp": "long"},
+                {"includeTimestamp": "true"},
+                "column timestamp is bigint; cast it to timestamp",
+            ),
+            (TEXT, {"includeTimestamp": "true"}, "there is no column timestamp"),
             (
                 TEXT | {"headers": MapType(StringType(), BinaryType())},
                 {},

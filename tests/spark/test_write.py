@@ -65,7 +65,7 @@ def test_all_columns(session, save, read, topic):
         "key string, value binary, topic string, partition int,"
         " headers array<struct<key: string, value: binary>>, ms long",
     ).selectExpr("*", "timestamp_millis(ms) as timestamp")
-    save(frame.coalesce(1))
+    save(frame.coalesce(1), includeTimestamp="true")
     found = (
         read(topic)
         .selectExpr("*", "unix_millis(timestamp) as ms")

@@ -23,7 +23,14 @@ _NUMBERS: Final = {
     "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
     "max.request.size": "max_request_size",
 }
-_WRITE: Final = ("topic", "includeHeaders", "checkpointLocation", "path", "queryName")
+_WRITE: Final = (
+    "topic",
+    "includeHeaders",
+    "includeTimestamp",
+    "checkpointLocation",
+    "path",
+    "queryName",
+)
 """The last three are Spark's own; it hands them to the sink as well."""
 
 
@@ -36,6 +43,11 @@ class WriteOptions:
     """Where all rows go; None: the column `topic` says."""
     headers: bool | None
     """Whether the column `headers` is written; None: if there is one."""
+    timestamps: bool
+    """Whether the column `timestamp` is written; Spark's sink ignores it.
+
+    Retention deletes records by their time: events of long ago would be deleted at once.
+    """
     producing: tuple[tuple[str, Any], ...]
     """What a `Producer` is made with."""
     batch_size: int
@@ -68,6 +80,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         headers=None
         if given.get("includeHeaders") is None
         else given.flag("includeHeaders", False),
+        timestamps=given.flag("includeTimestamp", False),
         producing=tuple(sorted(producing.items())),
         batch_size=max(producer.batch_size, 1),
         max_request_size=producer.max_request_size,

@@ -1,4 +1,4 @@
-"""The columns of a write: those of Spark's Kafka sink, and `timestamp`; others are ignored."""
+"""The columns of a write: those of Spark's Kafka sink, and `timestamp` if wanted; others are ignored."""
 
 from typing import Final
 
@@ -37,7 +37,11 @@ def written_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...
         )
     if options.headers and "headers" not in given:
         raise ConfigError("option includeHeaders is true, and there is no column headers")
+    if options.timestamps and "timestamp" not in given:
+        raise ConfigError("option includeTimestamp is true, and there is no column timestamp")
     left_out = {"topic"} if options.topic is not None else set()
+    if not options.timestamps:
+        left_out.add("timestamp")
     if options.headers is False:
         left_out.add("headers")
     chosen = tuple(name for name in _TYPES if name in given and name not in left_out)
