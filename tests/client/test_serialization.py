@@ -263,6 +263,39 @@ async def test_others_have_their_turns_while_a_batch_is_deserialized(
     assert len(set(seen)) == 5
 
 
+async def test_a_member_whose_deserializer_hangs_hands_its_partitions_over(
+    cluster: Cluster, plain: Producer, broker: Broker
+) -> None:
+    broker.topics.create("two", 2)
+    for partition in range(2):
+        await plain.send("two", b"1", partition=partition)
+    await plain.flush()
+    gate = Gate()
+    got = asyncio.Event()
+
+    async def work(generation: Generation, partition: TopicPartition) -> None:
+        async for _ in generation.records(partition):
+            got.set()
+
+    def member(**options: Any) -> ConsumerGroup:
+        return ConsumerGroup("g", topics=["two"], cluster=cluster, **options)
+
+    async with asyncio.timeout(60), member(value_deserializer=gate) as hanging:
+        first = asyncio.create_task(hanging.run_until_signal(work, signals=()))
+        await gate.called.wait()
+        began = asyncio.get_running_loop().time()
+        async with member() as other:
+            second = asyncio.create_task(other.run_until_signal(work, signals=()))
+            await got.wait()
+            # On the loop's virtual clock: after a heartbeat, and long before drain_timeout_ms.
+            assert asyncio.get_running_loop().time() - began < 10
+            other.stop()
+            await second
+        hanging.stop()
+        await first
+    assert gate.cancelled > 0
+
+
 async def test_dead_letters_have_the_bytes_and_the_member_goes_on(
     cluster: Cluster, plain: Producer, broker: Broker
 ) -> None:
