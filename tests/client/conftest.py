@@ -3,7 +3,10 @@
 The tests run in virtual time: no time limit depends on the load of the machine.
 """
 
+import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,27 @@ async def cluster(config: ClientConfig) -> AsyncIterator[Cluster]:
     """A cluster of that one broker."""
     async with Cluster(config) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not on the PATH")
+    directory = tmp_path_factory.mktemp("tls")
+    cert, key = directory / "cert.pem", directory / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    names = ["-subj", "/CN=kohort", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run(
+        [*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    return cert, key

@@ -7,8 +7,10 @@ added to an Avro record has a default.
 import base64
 import json
 import re
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -23,7 +25,12 @@ class RefusedError(Exception):
 class SchemaRegistryStandIn:
     """A context manager; `requests` has the methods and paths of what it was asked."""
 
-    def __init__(self, basic_auth: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        basic_auth: tuple[str, str] | None = None,
+        certificate: tuple[Path, Path] | None = None,
+    ) -> None:
+        """`certificate` and its key are for TLS."""
         self.requests: list[tuple[str, str]] = []
         self.user = None if basic_auth is None else ":".join(basic_auth).encode()
         self._schemas: list[dict[str, Any]] = []
@@ -31,7 +38,14 @@ class SchemaRegistryStandIn:
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"registry": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        scheme = "http"
+        if certificate is not None:
+            context, scheme = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "https"
+            context.load_cert_chain(*certificate)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

@@ -225,10 +225,10 @@ def _is_unreachable(error: Exception) -> bool:
 def _advice(error: Exception, content: object) -> str | None:
     """What is wrong, and what to do; None for an error that is not about the registry."""
     if _is_unreachable(error):
-        return (
-            f"unreachable ({type(error).__name__}: {error}); check the url, and that the registry "
-            "runs there"
-        )
+        told = f"unreachable ({type(error).__name__}: {error})"
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return f"{told}; set ssl_cafile to the certificate of its authority"
+        return f"{told}; check the url, and that the registry runs there"
     if (status := getattr(error, "http_status_code", None)) is not None:
         return f"{error}; {_remedy(status, error)}"
     if isinstance(content, bytes) and (len(content) < 6 or content[0] > 1):

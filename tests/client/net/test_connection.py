@@ -1,10 +1,8 @@
 """One connection, against brokers that answer, hang, hang up, and answer garbage."""
 
 import asyncio
-import shutil
 import ssl
 import struct
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -351,30 +349,6 @@ async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBr
     await asyncio.sleep(0.05)
     with pytest.raises(BrokerUnreachableError, match="could not be renewed: PLAIN: expired"):
         await connection.send("heartbeat", **HEARTBEAT)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not on the PATH")
-    directory = tmp_path_factory.mktemp("tls")
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
-    names = ["-subj", "/CN=kohort", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-    subprocess.run(
-        [*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True
-    )
-    return cert, key
 
 
 @pytest.fixture

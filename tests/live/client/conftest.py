@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.conftest import broker, cluster, config
+from client.conftest import broker, certificate, cluster, config
 from live.client.brokers import Site, opened
 from peers.kafka import LAST_OF_3, VERSION
 
-__all__ = ["broker", "cluster", "config", "site"]
+__all__ = ["broker", "certificate", "cluster", "config", "site"]
 
 
 @pytest.fixture(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -318,3 +319,18 @@ async def test_credentials(cluster: Cluster) -> None:
                 record.value  # noqa: B018
             assert "wrong" not in str(info.value)
     assert isinstance(info.value.__cause__, SchemaRegistryError)
+
+
+async def test_tls(cluster: Cluster, certificate: tuple[Path, Path]) -> None:
+    with SchemaRegistryStandIn(certificate=certificate) as running:
+        async with (
+            SchemaRegistry(running.url, ssl_cafile=str(certificate[0])) as trusting,
+            SchemaRegistry(running.url, options={"max.retries": 0}) as wary,
+        ):
+            async with Producer(
+                cluster, value_serializer=trusting.avro_serializer(AVRO)
+            ) as producer:
+                await producer.send_and_wait("orders", ORDER)
+            (record,) = await read(cluster, 1, wary.avro_deserializer())
+            with pytest.raises(DeserializationError, match=r"unreachable .*; set ssl_cafile"):
+                record.value  # noqa: B018
