@@ -268,6 +268,23 @@ def test_a_missing_file_is_one_problem(tmp_path: Path) -> None:
     assert "cannot be read: No such file" in refusal("--config", str(tmp_path / "none.toml"))
 
 
+# --- what clients have set
+
+
+def test_a_kept_setting_that_is_not_accepted_any_more_takes_no_other_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = Config.of(())
+    config.set_dynamic(
+        {"message.max.bytes": "5000"}, {"max.connections": "0", "log.retention.ms": "7000"}
+    )
+    assert (config["message.max.bytes"], config["log.retention.ms"]) == (5_000, 7_000)
+    assert config["max.connections"] == INT_MAX
+    (record,) = caplog.records
+    assert "max.connections: 0 is out of range" in str(vars(record))
+    config.validate_dynamic({"log.retention.ms": "8000"}, of_all=False)
+
+
 # --- what must never break
 
 FITTED_TOGETHER = re.compile(

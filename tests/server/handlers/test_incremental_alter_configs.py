@@ -201,7 +201,8 @@ class TestBrokers:
         ("key", "value"),
         [
             ("max.connections", "many"),
-            ("max.connections", "-1"),
+            ("max.connections", "0"),
+            ("max.connections.per.ip", "0"),
             ("max.connections", None),
             ("log.retention.ms", "0"),
             ("log.cleanup.policy", "shrink"),

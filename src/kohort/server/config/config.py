@@ -79,9 +79,16 @@ class Config(Mapping[str, Any]):
     def set_dynamic(self, of_all: Mapping[str, str], of_one: Mapping[str, str]) -> None:
         """Put what clients have set over all other sources: on all brokers, and on this one.
 
-        It was validated when it was set. What this version does not accept any more is left out.
+        It was validated when it was set. What this version does not accept any more is left out,
+        and all of it if its parts do not fit.
         """
-        dynamic = (*_dynamic(of_all, ALL_BROKERS), *_dynamic(of_one, ONE_BROKER))
+        problems: list[str] = []
+        kept = (*_dynamic(of_all, ALL_BROKERS), *_dynamic(of_one, ONE_BROKER))
+        dynamic = tuple(each for each in kept if _judge(each, problems) is not None)
+        if problems:
+            logger.warning(
+                "some settings of clients are not in force", extra=fields(why=_report(problems))
+            )
         if dynamic == self._dynamic:
             return
         try:

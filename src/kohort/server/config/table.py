@@ -44,11 +44,11 @@ _SERVER = (
 
 _CONNECTIONS = (
     ConfigDef(
-        name="max.connections", kind="int", default=INT_MAX, minimum=0,
+        name="max.connections", kind="int", default=INT_MAX, minimum=1,
         doc="Largest number of open connections; a further one is closed at once.",
     ),
     ConfigDef(
-        name="max.connections.per.ip", kind="int", default=INT_MAX, minimum=0,
+        name="max.connections.per.ip", kind="int", default=INT_MAX, minimum=1,
         doc="Largest number of open connections from one address; a further one is closed at once.",
     ),
     ConfigDef(
