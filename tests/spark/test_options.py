@@ -355,6 +355,24 @@ class TestSecurity:
         assert (found.security.mechanism, found.security.username) == ("SCRAM-SHA-512", "ann")
         assert found.security.password == 'a"b'
 
+    @pytest.mark.parametrize(
+        ("given", "password"),
+        [
+            ('"it\'s"', "it's"),
+            ("'a \"b\"; c'", 'a "b"; c'),
+            ("'a\\'b'", "a'b"),
+            ("bare-1", "bare-1"),
+            ('""', ""),
+        ],
+    )
+    def test_a_jaas_line_has_any_quotes_or_none(self, given, password):
+        found = batch(
+            kafka__security__protocol="SASL_PLAINTEXT",
+            kafka__sasl__mechanism="PLAIN",
+            kafka__sasl__jaas__config=f"PlainLoginModule required username=ann password={given};",
+        ).client_config()
+        assert (found.security.username, found.security.password) == ("ann", password)
+
     def test_pem_files(self):
         found = batch(
             kafka__security__protocol="SSL",

@@ -69,6 +69,20 @@ class TestSplitting:
         assert len(parts) == 10
         assert [part.partition for part in parts].count(1) == 1
 
+    @pytest.mark.parametrize(
+        ("sizes", "min_partitions", "parts"),
+        [
+            ([8], 5, [1, 1, 2, 2, 2]),
+            ([5, 5], 3, [2, 3, 2, 3]),  # one and a half tasks each: rounded up
+            ([10, 1], 3, [5, 5, 1]),
+            ([100, 1, 1], 2, [100, 1, 1]),
+            ([3, 3, 2], 4, [1, 2, 1, 2, 2]),
+        ],
+    )
+    def test_as_spark_does(self, sizes, min_partitions, parts):
+        whole = [OffsetRange("a", at, 100, 100 + size) for at, size in enumerate(sizes)]
+        assert [each.size for each in split(whole, min_partitions, None)] == parts
+
     def test_not_more_than_there_are_records(self):
         assert len(split([OffsetRange("a", 0, 0, 3)], 10, None)) == 3
 

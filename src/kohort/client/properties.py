@@ -25,9 +25,15 @@ SECURITY: Final = {
     "ssl.keystore.location": "ssl_certfile",
 }
 """Property → field of `Security`, as text."""
-_CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_CREDENTIAL: Final = re.compile(
+    r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+)
 
 
 def credentials(jaas: str) -> dict[str, str]:
-    """`username` and `password` of a `sasl.jaas.config` line, if it has them."""
-    return {name: re.sub(r"\\(.)", r"\1", value) for name, value in _CREDENTIAL.findall(jaas)}
+    """`username` and `password` of a `sasl.jaas.config` line, if it has them.
+
+    As in Java, a value is in double or single quotes, or in none.
+    """
+    found = {name: (twice or once, bare) for name, twice, once, bare in _CREDENTIAL.findall(jaas)}
+    return {name: bare or re.sub(r"\\(.)", r"\1", quoted) for name, (quoted, bare) in found.items()}

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
@@ -41,8 +40,8 @@ def split(
 ) -> list[OffsetRange]:
     """Split large ranges: at least `min_partitions`, of at most `max_records` each.
 
-    Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks by its size, small ones
-    stay whole.
+    The formula is that of Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks
+    by its size, small ones stay whole.
     """
     whole = list(found)
     if max_records is not None:
@@ -52,19 +51,31 @@ def split(
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
-    large = [each for each in whole if round(each.size / total * min_partitions) > 1]
-    tasks = min_partitions - (len(whole) - len(large))
+    large = {each for each in whole if _share(each.size, total, min_partitions) > 1}
+    tasks = max(min_partitions - (len(whole) - len(large)), 1)
     size = sum(each.size for each in large)
-    shares = {each: max(round(each.size / size * tasks), 1) for each in large}
-    return [part for each in whole for part in _parts(each, shares.get(each, 1))]
+    return [
+        part
+        for each in whole
+        for part in _parts(each, _share(each.size, size, tasks) if each in large else 1)
+    ]
+
+
+def _share(size: int, total: int, tasks: int) -> int:
+    """The tasks for `size` of `total`, rounded as Java does: half a task up."""
+    return max(math.floor(size / total * tasks + 0.5), 1)
 
 
 def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
-    """`whole` in `count` parts that differ by one offset at most; never in empty ones."""
-    count = min(count, whole.size)
-    cuts = [whole.start + whole.size * at // count for at in range(count + 1)]
-    for start, end in pairwise(cuts):
+    """`whole` in `count` parts that differ by one offset at most, the smaller ones first.
+
+    There are no empty ones.
+    """
+    start = whole.start
+    for left in range(min(count, whole.size), 0, -1):
+        end = start + (whole.end - start) // left
         yield OffsetRange(whole.topic, whole.partition, start, end)
+        start = end
 
 
 def limited(

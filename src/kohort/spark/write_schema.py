@@ -1,4 +1,7 @@
-"""The columns of a write: those of Spark's Kafka sink, and `timestamp` if wanted; others are ignored."""
+"""The columns of a write: those of Spark's Kafka sink, and `timestamp` if wanted.
+
+Others are ignored.
+"""
 
 from typing import Final
 
