@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from interop import targets
 from interop.targets import Target
 from interop.tools import CONFIGS, TOPICS, Tool, Tools
 
@@ -61,13 +62,20 @@ def test_replicas_stay_where_they_are(run: Run, tmp_path: Path) -> None:
     assert re.search("Unknown broker|InvalidReplicaAssignment|no such broker", refused)
 
 
-def test_what_there_is_not(run: Run) -> None:
+@pytest.mark.skipif(targets.PEER != "", reason="others may serve it")
+def test_what_there_is_not(run: Run, tools: Tools, target: Target) -> None:
     assert "No Authorizer is configured on the broker" in run("AclCommand", "--list")
     assert "unregistration API" in run("ClusterTool", "unregister", "--id", "77")
     share = run("consumer.group.ShareGroupCommand", "--describe", "--group", TOPIC)
     assert "The node does not support SHARE_GROUP_DESCRIBE" in share
     streams = run("streams.StreamsGroupCommand", "--describe", "--group", TOPIC)
     assert "The node does not support STREAMS_GROUP_DESCRIBE" in streams
+    described = run("TransactionsCommand", "describe", "--transactional-id", "some")
+    assert "The node does not support DESCRIBE_TRANSACTIONS" in described
+    client = ("--entity-type", "clients", "--entity-name", TOPIC)
+    limited = ("--alter", *client, "--add-config", "producer_byte_rate=1024")
+    refused = Tool(tools, CONFIGS, target.address)(*limited)
+    assert "The node does not support ALTER_CLIENT_QUOTAS" in refused
     shared = run("consumer.ConsoleShareConsumer", "--topic", TOPIC, "--timeout-ms", "2000")
     assert "The cluster does not support the share group protocol" in shared
 
@@ -80,8 +88,6 @@ def test_transactions(run: Run) -> None:
     assert "ProducerId" in run("TransactionsCommand", "find-hanging", "--topic", TOPIC)
     aborted = run("TransactionsCommand", "abort", *partition, "--start-offset", "0")
     assert "Could not find any open transactions" in aborted
-    described = run("TransactionsCommand", "describe", "--transactional-id", "some")
-    assert "The node does not support DESCRIBE_TRANSACTIONS" in described
 
 
 def test_cluster(run: Run, target: Target) -> None:
@@ -154,12 +160,9 @@ class TestConfigs:
             configs, "groups", name, "consumer.session.timeout.ms=46000"
         )
 
-    def test_users_and_clients(self, configs: Tool) -> None:
+    def test_users_clients_and_ips_have_none(self, configs: Tool) -> None:
         for kind in ("users", "clients", "ips"):
             assert configs("--entity-type", kind, "--describe").strip() == ""
-        alter = ("--entity-type", "clients", "--entity-name", TOPIC, "--alter")
-        refused = configs(*alter, "--add-config", "producer_byte_rate=1024")
-        assert "The node does not support ALTER_CLIENT_QUOTAS" in refused
 
     def test_brokers(self, configs: Tool, node: str) -> None:
         config = "log.cleaner.backoff.ms=14000"

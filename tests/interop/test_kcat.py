@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from interop import targets
 from interop.conftest import need
 from interop.roster import named
 from interop.targets import Target
@@ -78,6 +79,7 @@ def test_a_group_goes_on_where_it_ended(filled: Filled) -> None:
     assert filled.printed(*group, filled.topic) == ""
 
 
+@pytest.mark.skipif(targets.PEER != "", reason="others may serve it")
 def test_transactions_are_refused(filled: Filled) -> None:
     """`-X transactional.id`."""
     done = filled.kcat("-P", "-t", filled.topic, "-X", "transactional.id=some", data=LATE)
