@@ -174,6 +174,18 @@ class TestRestart:
         first.run()
         assert first.offsets() == all_of() | {0: [*range(EACH), *range(EACH + 5, EACH + 10)]}
 
+    def test_a_query_that_is_no_member_any_more_goes_on_from_its_checkpoint(
+        self, stream, orders, topics
+    ):
+        first, second = stream("first"), stream("second")
+        first.run()
+        topics.fill(orders, {0: [b"x"] * 5})
+        second.run()
+        topics.fill(orders, {0: [b"y"] * 5})
+        first.run()  # begins behind what the second one read, which the checkpoint says
+        stream("first", groupMode="none").run()
+        assert first.offsets() == all_of() | {0: [*range(EACH), *range(EACH + 5, EACH + 10)]}
+
     def test_what_the_checkpoint_has_is_not_read_again_though_its_commit_is_missing(
         self, stream, orders, topics
     ):

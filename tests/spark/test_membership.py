@@ -12,9 +12,10 @@ from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.spark import background, member_stream
-from kohort.spark.member_stream import MemberStreamReader, positions_of
+from kohort.spark.member_stream import MemberStreamReader
 from kohort.spark.membership import QueryMember
 from kohort.spark.options import parse_read
+from kohort.spark.positions import from_spark
 from kohort.types import GroupId, TopicPartition
 from spark.topics import Topics
 
@@ -253,7 +254,7 @@ async def test_the_first_trigger_waits_until_the_group_gives_partitions(topic, t
         end = await asyncio.to_thread(reader.latestOffset, {}, ReadAllAvailable())
     finally:
         await asyncio.to_thread(reader.stop)
-    assert positions_of(end) == positions(name, 10, 10)
+    assert from_spark(end) == positions(name, 10, 10)
 
 
 def test_a_run_waits_for_as_long_as_others_may_take_for_their_batches():

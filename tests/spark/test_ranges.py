@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.errors import ConfigError
-from kohort.spark.positions import from_spark, to_spark, validate_partitions
+from kohort.spark.positions import begun, from_spark, to_spark, validate_partitions
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.types import TopicPartition
 
@@ -33,6 +33,12 @@ class TestAsSparkWritesThem:
         )
         assert list(found) == ["a", "b"]
         assert list(found["b"]) == ["9", "10"]
+
+    def test_members_say_where_a_batch_begins(self):
+        offset = {"@begin": {"a": {"1": 50}}, "a": {"0": 60, "1": 70}}
+        assert from_spark(offset) == {A0: 60, A1: 70}
+        assert begun(offset) == {A1: 50}
+        assert begun({"a": {"0": 60}}) == {}
 
     def test_none_is_nothing(self):
         assert from_spark(None) == from_spark({}) == {}

@@ -16,21 +16,18 @@ import atexit
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.errors import KohortError
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
-from kohort.spark.positions import Positions, from_spark, to_spark
+from kohort.spark.positions import BEGIN, Positions, from_spark, to_spark
 from kohort.spark.ranges import limited
 from kohort.spark.stream import StreamReader
 
-BEGIN: Final = "@begin"
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
 RUN_PATIENCE: Final = 2
@@ -53,7 +50,7 @@ class MemberStreamReader(StreamReader):
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        before, patience_s = positions_of(start), self._patience_s
+        before, patience_s = from_spark(start), self._patience_s
         while True:
             there = frozenset(self.queries.partitions())
             # what is gone is not to be committed, which would be tried for long
@@ -79,9 +76,6 @@ class MemberStreamReader(StreamReader):
             )
         return start
 
-    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
-        return self.planned(positions_of(start) | from_spark(end.get(BEGIN)), positions_of(end))
-
     def stop(self) -> None:
         if self._member is not None:
             ignore_sigterm()
@@ -103,13 +97,6 @@ class MemberStreamReader(StreamReader):
             atexit.register(self.stop)
             self._member = BlockingQueryMember(self.options)
         return self._member
-
-
-def positions_of(offset: Any) -> Positions:
-    """Where the query stands."""
-    return from_spark(
-        {topic: partitions for topic, partitions in (offset or {}).items() if topic != BEGIN}
-    )
 
 
 def offset_of(positions: Positions, begin: Positions) -> Any:

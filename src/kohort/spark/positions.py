@@ -14,6 +14,7 @@ from kohort.types import TopicPartition
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+BEGIN: Final = "@begin"
 
 Positions: TypeAlias = dict[TopicPartition, int]
 SparkOffset: TypeAlias = dict[str, dict[str, int]]
@@ -28,12 +29,21 @@ def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
 
 
 def from_spark(offset: SparkOffset | None) -> Positions:
-    """What Spark gives back."""
+    """What Spark gives back; members' `@begin` is not a topic."""
     return {
         TopicPartition(topic, int(partition)): position
         for topic, partitions in (offset or {}).items()
+        if topic != BEGIN
         for partition, position in partitions.items()
     }
+
+
+def begun(offset: Any) -> Positions:
+    """Where a member's micro-batch begins that ends at `offset`, if not where the last one ended.
+
+    No topic can be called `@begin`.
+    """
+    return from_spark(offset.get(BEGIN))
 
 
 def parse(option: str, text: str, *, least: int) -> Positions:

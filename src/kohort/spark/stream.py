@@ -24,7 +24,7 @@ from kohort.errors import KohortError
 from kohort.spark import fetching
 from kohort.spark.offset_queries import OffsetQueries, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
-from kohort.spark.positions import Positions, SparkOffset, from_spark, to_spark
+from kohort.spark.positions import Positions, SparkOffset, begun, from_spark, to_spark
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.spark.reporting import Reporter
 from kohort.types import TopicPartition
@@ -80,7 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else to_spark(self._latest)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        return self.planned(from_spark(start), from_spark(end))
+        return self.planned(from_spark(start) | begun(end), from_spark(end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return fetching.read(self.options, cast("OffsetRange", partition))
