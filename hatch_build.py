@@ -17,4 +17,6 @@ class CompileKernels(BuildHookInterface[Any]):
         source = Path(self.root, "src")
         command = [sys.executable, "-m", "kohort.columnar.numba_compiler"]
         command.append(str(source / "kohort" / "columnar"))
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(source)})
+        # pip's build environment is a PYTHONPATH too.
+        path = os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
