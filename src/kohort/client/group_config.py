@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from kohort.assignors.base import Assignor
-from kohort.client.config import MAX_MS, validate_int
+from kohort.client.config import MAX_MS, validate_int, validate_one_of
 from kohort.client.option_names import checks_names
 from kohort.errors import ConfigError
 
@@ -116,6 +116,7 @@ class GroupConfig:
         if self.instance_id is not None:
             _check_id("instance_id", self.instance_id)
         self._check_topics()
+        self._check_flags()
         self._check_durations()
         self._check_rest()
 
@@ -166,6 +167,13 @@ class GroupConfig:
                 raise ConfigError(
                     f"pattern: {self.pattern!r} is no regular expression: {error}"
                 ) from None
+
+    def _check_flags(self) -> None:
+        for name in ("enable_auto_commit", "check_crcs"):
+            validate_one_of(name, getattr(self, name), (True, False))
+        validate_one_of("leave_group_on_close", self.leave_group_on_close, (None, True, False))
+        if self.on_event is not None and not callable(self.on_event):
+            raise ConfigError(f"on_event is {self.on_event!r}; it has to be a function")
 
     def _check_durations(self) -> None:
         for name in (

@@ -307,6 +307,14 @@ def test_a_group_reads_all_and_commits(config: ClientConfig, group: ConsumerGrou
         group.commit()
 
 
+def test_a_group_is_entered_once(group: ConsumerGroup) -> None:
+    with pytest.raises(KohortError, match="entered before"):
+        group.__enter__()
+    group.close()
+    with pytest.raises(KohortError, match="entered before"):
+        group.__enter__()
+
+
 def test_a_group_that_was_not_entered_says_so() -> None:
     group = ConsumerGroup("g", topics=["t"], bootstrap="127.0.0.1:1")
     for use in (group.stop, group.__next__):

@@ -99,6 +99,8 @@ class ConsumerGroup(Generic[K, V]):
     # --- opening and closing ---
 
     async def __aenter__(self) -> Self:
+        if self._run is not None:
+            raise KohortError("the group was entered before: create another ConsumerGroup")
         try:
             await self._open()
         except BaseException:
