@@ -1,6 +1,7 @@
 """The client without an event loop, in threads and forked processes."""
 
 import asyncio
+import gc
 import inspect
 import json
 import os
@@ -103,6 +104,17 @@ def test_threads_share_a_producer_and_each_keeps_its_order(
             for partition in range(3):
                 consumer.assign([TopicPartition(topic, partition)])
                 assert [next(consumer).value for _ in range(300)] == [b"%d" % n for n in range(300)]
+
+
+def test_a_refused_record_is_told_once(
+    config: ClientConfig, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Producer(config) as producer:
+        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+            producer.send(topic, bytes(2_000_000)).result(SOON)
+        producer.flush()
+    gc.collect()
+    assert caplog.text == ""
 
 
 def test_no_record_is_lost_without_an_error(config: ClientConfig) -> None:

@@ -84,9 +84,15 @@ class Delivery:
         """
         return self._loop.run(self._wait(timeout_s))
 
+    async def queued_or_refused(self) -> None:
+        """Wait until `queued` is set; raises nothing of it."""
+        queued = asyncio.wrap_future(self.queued)
+        await asyncio.wait([queued])
+        queued.exception()  # mark it as read
+
     async def _wait(self, timeout_s: float | None) -> RecordMetadata:
         async with asyncio.timeout(timeout_s):
-            await asyncio.wait([asyncio.wrap_future(self.queued)])
+            await self.queued_or_refused()
             self.is_heard = True
             return await self.queued.result()
 
@@ -315,7 +321,7 @@ class Producer(Generic[K_in, V_in]):
     async def _taken(self) -> None:
         """Wait until the producer took or refused what was gathered by now."""
         if self._last is not None:
-            await asyncio.wait([asyncio.wrap_future(self._last.queued)])
+            await self._last.queued_or_refused()
 
     def _with_refusals(self, lost: UndeliveredError | None) -> UndeliveredError | None:
         """The error that names also the records that the producer did not take."""
