@@ -206,7 +206,6 @@ async def test_what_clients_have_set_is_in_force_after_the_next_start(tmp_path: 
     """Without a change of the configuration that the program gave."""
     given = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})
     async with Broker(given) as broker:
-        assert await request(broker.address)
         broker.topics.set_configs(ResourceType.BROKER, "", {"max.connections.per.ip": "1"})
         await refuse_a_second_connection(broker.address)
         await broker.topics.durable()
