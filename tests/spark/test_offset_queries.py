@@ -1,13 +1,16 @@
 """What is asked of partitions that go meanwhile, or end before they did. No Spark is needed."""
 
+import json
+
 import pytest
 
-from kohort.errors import KafkaError
 from kohort.spark import offset_queries
+from kohort.spark.batch import BatchReader
+from kohort.spark.data_loss import DataLossError
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
-from kohort.spark.stream import DataLossError, StreamReader
+from kohort.spark.stream import StreamReader
 from kohort.types import TopicPartition
 
 GONE = TopicPartition("asking-gone", 0)
@@ -49,11 +52,12 @@ def test_what_was_to_be_read_of_one_that_goes_is_lost(options):
 
 def test_it_is_not_planned_either(options):
     reader = StreamReader(options(failOnDataLoss="false"))
-    assert [each.end for each in reader.planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9})] == [2]
+    assert [each.end for each in reader.planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})] == [2]
     with pytest.raises(
-        DataLossError, match=("asking-gone-0 is gone, with what was to be read of it")
+        DataLossError,
+        match="asking-gone-0 is gone, with what was to be read of it: offsets from 5 to below 9",
     ):
-        StreamReader(options()).planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9})
+        StreamReader(options()).planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})
 
 
 @pytest.mark.parametrize("begin", [1, 5])
@@ -66,9 +70,9 @@ def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
         DataLossError,
         match=("asking-here-0 ends at offset 2, before 9, up to where it was to be read"),
     ):
-        StreamReader(options()).planned(start, end)
+        StreamReader(options()).planned(start, end, {})
     reader = StreamReader(options(failOnDataLoss="false"))
-    found = [batch for each in reader.planned(start, end) for batch in reader.read(each)]
+    found = [batch for each in reader.planned(start, end, {}) for batch in reader.read(each)]
     values = [value for batch in found for value in batch["value"].to_pylist()]
     assert values == ([b"two"] if begin == 1 else [b"one", b"two"])
 
@@ -76,7 +80,33 @@ def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
 def test_a_log_is_cut_after_it_was_planned(options):
     planned = OffsetRange(HERE.topic, HERE.partition, 5, 9)
     with pytest.raises(
-        KafkaError, match=("asking-here-0 was to be read from offset 5, it ends before that now")
+        DataLossError, match=("asking-here-0 was to be read from offset 5, it ends before that now")
     ):
         list(StreamReader(options()).read(planned))
     assert list(StreamReader(options(failOnDataLoss="false")).read(planned)) == []
+
+
+def test_losses_that_are_accepted_are_told_with_their_offsets(options, topics, caplog):
+    name = "trimmed"
+    topics.create(name)
+    topics.fill(name, {0: [b"v"] * 5})
+    given = {"subscribePattern": name, "failOnDataLoss": "false"}
+    reader = StreamReader(options(**given))
+    (whole,) = reader.planned({}, {TopicPartition(name, 0): 5}, {})
+    topics.trim(name, 0, 3)
+    assert sum(batch.num_rows for batch in reader.read(whole)) == 2
+    reader.planned({TopicPartition(name, 0): 1}, {TopicPartition(name, 0): 7}, {})
+    beyond = given | {
+        "kafka.bootstrap.servers": topics.address,
+        "endingOffsets": json.dumps({name: {"0": 9}}),
+    }
+    BatchReader(parse_read(beyond, streaming=False)).partitions()
+    taken = "its first record has offset 3 now: retention or a deletion took offsets"
+    assert [each.getMessage() for each in caplog.records if each.name == "kohort.spark"] == [
+        f"data loss: trimmed-0 was to be read from offset 0, {taken} from 0 to below 3",
+        "data loss: trimmed-0 ends at offset 5, before 7, up to where it was to be read: offsets "
+        "from 5 to below 7",
+        f"data loss: trimmed-0 was to be read from offset 1, {taken} from 1 to below 3",
+        "data loss: option endingOffsets: 9 of trimmed-0 is behind its end, offset 5: lost are "
+        "offsets from 5 to below 9",
+    ]

@@ -74,6 +74,10 @@ class TestSubscription:
 
 
 class TestBounds:
+    def test_offsets_of_a_checkpoint(self):
+        text = '{"@ids": {"a": "x"}, "@begin": {"a": {"0": 1}}, "a": {"0": 5}}'
+        assert stream(startingOffsets=text).starting.at == {TopicPartition("a", 0): 5}
+
     def test_defaults_are_those_of_sparks_source(self):
         assert batch().starting.everywhere == EARLIEST
         assert batch().ending.everywhere == LATEST

@@ -1,13 +1,24 @@
 """Offset ranges, and offsets as Spark writes them. No Spark is needed."""
 
 import itertools
+import json
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.errors import ConfigError
-from kohort.spark.positions import begun, from_spark, to_spark, validate_partitions
+from kohort.spark.positions import (
+    begun,
+    from_spark,
+    recreated,
+    to_spark,
+    topic_id,
+    topic_ids,
+    validate_partitions,
+    without,
+)
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.types import TopicPartition
 
@@ -40,19 +51,43 @@ class TestAsSparkWritesThem:
         assert begun(offset) == {A1: 50}
         assert begun({"a": {"0": 60}}) == {}
 
+    def test_ids_of_topics_are_beside_them(self):
+        offset = to_spark({A1: 70, A0: 60, B0: 1}, {"b": "y", "a": "x"})
+        assert json.dumps(offset) == (
+            '{"@ids": {"a": "x", "b": "y"}, "a": {"0": 60, "1": 70}, "b": {"0": 1}}'
+        )
+        assert from_spark(offset) == {A0: 60, A1: 70, B0: 1}
+        assert topic_ids(offset) == {"a": "x", "b": "y"}
+        assert topic_ids({"a": {"0": 60}}) == topic_ids(None) == {}
+
+    def test_an_id_is_shown_as_kafkas_tools_do(self):
+        """`Uuid.toString()` of Apache Kafka 4.3."""
+        shown = topic_id(UUID("d225db67-6bda-4ace-aa5f-22cc057d25ef"))
+        assert shown == "0iXbZ2vaSs6qXyLMBX0l7w"
+        assert topic_id(None) is None
+
+    def test_a_topic_is_another_one_by_its_id(self):
+        before = {"a": "x", "b": "y", "c": "z"}
+        assert recreated(before, {"a": "x", "b": "other", "d": "new"}) == {"b"}
+        assert without({A0: 1, B0: 2}, {"b"}) == {A0: 1}
+
     def test_none_is_nothing(self):
         assert from_spark(None) == from_spark({}) == {}
 
 
 class TestSplitting:
     def test_only_what_has_something(self):
-        assert ranges({A0: 3, A1: 5, B0: 1}, {A0: 7, A1: 5}) == [OffsetRange("a", 0, 3, 7)]
+        assert ranges({A0: 3, A1: 5, B0: 1}, {A0: 7, A1: 5}, {"a": "x"}) == [
+            OffsetRange("a", 0, 3, 7, "x")
+        ]
 
     @given(spans, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6))
     def test_nothing_is_lost_or_read_twice(self, found, min_partitions, max_records):
         span = ends(found)
         whole = ranges(
-            {tp: at for tp, (at, _) in span.items()}, {tp: end for tp, (_, end) in span.items()}
+            {tp: at for tp, (at, _) in span.items()},
+            {tp: end for tp, (_, end) in span.items()},
+            {"a": "x"},
         )
         if max_records is not None:
             max_records = max(max_records, sum(each.size for each in whole) // 50 + 1)
@@ -66,6 +101,7 @@ class TestSplitting:
             ]
             assert mine[0].start == each.start
             assert mine[-1].end == each.end
+            assert {part.topic_id for part in mine} == {each.topic_id}
             assert all(one.end == other.start for one, other in itertools.pairwise(mine))
         if max_records is not None:
             assert all(part.size <= max_records for part in parts)

@@ -69,7 +69,8 @@ class TestWhatThereIs:
 
     def test_offsets_are_told_as_spark_does(self, stream, orders):
         (progress, *_) = stream(subscribe=orders, startingOffsets="earliest").run()
-        assert progress["sources"][0]["endOffset"] == {orders: {"0": 10, "1": 20}}
+        told = progress["sources"][0]["endOffset"]
+        assert told == {"@ids": {orders: told["@ids"][orders]}, orders: {"0": 10, "1": 20}}
 
 
 class TestBatches:
@@ -134,6 +135,20 @@ class TestTopics:
         topics.fill(orders, {0: [b"again"] * 3})
         reading.run()
         assert [row.offset for row in reading.rows() if row.value == b"again"] == [0, 1, 2]
+
+    def test_one_that_is_created_again_is_another_one(self, stream, orders, topics):
+        given = {"subscribe": orders, "startingOffsets": "earliest"}
+        stream(**given).run()
+        topics.delete(orders)
+        topics.create(orders)
+        topics.fill(orders, {0: [b"again"] * 20})
+        with pytest.raises(Exception, match=f"{orders}-0 was deleted and created again"):
+            stream(**given).run()
+        reading = stream(failOnDataLoss="false", **given)
+        reading.run()
+        reading.run()
+        again = [row.offset for row in reading.rows() if row.value == b"again"]
+        assert again == list(range(20))
 
 
 class TestWhatIsGone:

@@ -6,6 +6,7 @@ Register the source with `spark.dataSource.register(KohortDataSource)`.
   `offset_queries`.
 - Reading: `ranges` divides the work, `fetching` is a task. `batch` reads once, and `stream`
   continues from its checkpoint. `reporting` and `member_stream` belong to a group as well.
+  `data_loss` is the end of a query, or a warning.
 - Writing: `writing` is the work of tasks and driver, `row_spool` keeps waiting rows, `sending` has
   the producer.
 - Processes: `background` runs the client in Spark's processes, `workers` are those that run tasks.

@@ -7,7 +7,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
 from kohort.spark import fetching
-from kohort.spark.offset_queries import OffsetQueries, validate_named
+from kohort.spark.data_loss import raise_or_warn, span
+from kohort.spark.offset_queries import OffsetQueries, ids_of, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions
 from kohort.spark.ranges import OffsetRange, ranges, split
@@ -27,9 +28,12 @@ class BatchReader(DataSourceReader):
         end = queries.resolve(options.ending, partitions)
         if options.starting.at is not None or options.ending.at is not None:
             end = _up_to_the_end(options, start, end, queries.latest(partitions))
-        if options.fail_on_data_loss:
-            _validate_order(options, start, end)
-        found = split(ranges(start, end), options.min_partitions, options.max_records_per_partition)
+        _look_for_order(options, start, end)
+        found = split(
+            ranges(start, end, ids_of(partitions)),
+            options.min_partitions,
+            options.max_records_per_partition,
+        )
         # Spark takes no partitions at all as one whose value is None.
         return list[InputPartition](found) or [OffsetRange("", 0, 0, 0)]
 
@@ -43,31 +47,33 @@ def _up_to_the_end(
 ) -> Positions:
     """The end of a read whose offsets were named, at most the end of each partition.
 
-    Raises ConfigError for an offset beyond that, unless `failOnDataLoss` is false: records were
-    lost, or the option is wrong.
+    Records were lost if an offset lies beyond that, or the option is wrong.
     """
     for bound, offsets in ((options.starting, start), (options.ending, end)):
-        behind = sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0))
-        if behind and options.fail_on_data_loss:
-            tp = behind[0]
-            raise ConfigError(
+        for tp in sorted(tp for tp, offset in offsets.items() if offset > latest.get(tp, 0)):
+            _refuse_or_warn(
+                options,
                 f"option {bound.option}: {offsets[tp]} of {tp} is behind its end, offset "
-                f"{latest.get(tp, 0)}; "
-                "correct it, or set failOnDataLoss to false to read what is there"
+                f"{latest.get(tp, 0)}: lost are {span(latest.get(tp, 0), offsets[tp])}",
             )
     return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 
 
-def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
-    """Raise ConfigError where a read would end before it starts.
+def _look_for_order(options: ReadOptions, start: Positions, end: Positions) -> None:
+    """Tell where a read would end before it starts.
 
     Either the options contradict each other, or the records are gone.
     """
-    if backwards := sorted(tp for tp in end if end[tp] < start[tp]):
-        tp = backwards[0]
-        raise ConfigError(
-            f"options {options.starting.option} and {options.ending.option}: {tp} would "
-            f"be read from offset {start[tp]}"
-            f" to {end[tp]}, before it; correct them, or set failOnDataLoss to false to "
-            "go on without it"
+    for tp in sorted(tp for tp in end if end[tp] < start[tp]):
+        _refuse_or_warn(
+            options,
+            f"options {options.starting.option} and {options.ending.option}: {tp} would be read "
+            f"from offset {start[tp]} to {end[tp]}, before it",
         )
+
+
+def _refuse_or_warn(options: ReadOptions, what: str) -> None:
+    """Raise ConfigError, or tell it in the log if `failOnDataLoss` is false."""
+    if options.fail_on_data_loss:
+        raise ConfigError(f"{what}; correct it, or set failOnDataLoss to false to read the rest")
+    raise_or_warn(what, fail=False)

@@ -9,11 +9,13 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from kohort.client.backoff import retrying
-from kohort.client.cluster import EARLIEST, Cluster, Offset, list_offsets
+from kohort.client.cluster import EARLIEST, Cluster, Offset, TopicMetadata, list_offsets
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
 from kohort.errors import ErrorCode, KafkaError
 from kohort.spark import background, workers
+from kohort.spark.data_loss import AGAIN, gone, misplaced, raise_or_warn
 from kohort.spark.options import ReadOptions
+from kohort.spark.positions import topic_id
 from kohort.spark.ranges import OffsetRange
 from kohort.types import TopicPartition
 
@@ -24,18 +26,20 @@ MAX_PARTITION_BYTES: Final = 4 * 1024 * 1024
 """Default of `kafka.max.partition.fetch.bytes`: some 38,000 records of 100 bytes."""
 MAX_WAIT_MS: Final = 500
 """Default of `kafka.fetch.max.wait.ms`."""
+LOOKS: Final = 3
+"""How often a topic has to have another id: a broker may not know of a new topic yet."""
 
 
 def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     """The records of `wanted` as Arrow record batches.
 
-    Raises KafkaError, also OFFSET_OUT_OF_RANGE where records are gone, unless `failOnDataLoss` is
-    false; GaveUpError if the leader could not be reached.
+    Raises DataLossError where records are gone, unless `failOnDataLoss` is false; KafkaError;
+    GaveUpError if the leader could not be reached.
     """
     from kohort.columnar.decoding import decode_batches
 
     workers.settle()
-    fetch = _Fetch(options, TopicPartition(wanted.topic, wanted.partition), wanted.end)
+    fetch = _Fetch(options, wanted)
     ahead: Future[FetchedRange] | None = background.start(fetch.at(wanted.start))
     try:
         while ahead is not None:
@@ -67,15 +71,17 @@ class FetchedRange(NamedTuple):
 
 
 class _Fetch:
-    """Fetches of one partition."""
+    """Fetches of one range."""
 
-    def __init__(self, options: ReadOptions, tp: TopicPartition, end: int) -> None:
+    def __init__(self, options: ReadOptions, wanted: OffsetRange) -> None:
         # Imported by the first task that fetches: the driver, which plans, does without.
         from kohort.client.fetch import FetchSettings
 
         self._options = options
-        self._tp = tp
-        self._end = end
+        self._tp = TopicPartition(wanted.topic, wanted.partition)
+        self._end = wanted.end
+        self._topic_id = wanted.topic_id
+        self._looks = 0
         self._settings = FetchSettings(
             isolation=options.isolation,
             min_bytes=1,
@@ -88,16 +94,22 @@ class _Fetch:
         )
 
     async def at(self, offset: int) -> FetchedRange:
-        """The next batches from `offset` on; if records are gone, from the first that is left."""
+        """The next batches from `offset` on; if records are gone, from the first that is left.
+
+        There is none left in a topic that was created again: it is read by the next plan.
+        """
         cluster = await background.cluster(self._options.kafka)
         try:
             return await self._retried(cluster, offset)
+        except _RecreatedError:
+            what = gone(self._tp, AGAIN, offset, self._end)
+            start = self._end
         except KafkaError as error:
             if error.code is not ErrorCode.offset_out_of_range:
                 raise
-        start = await self._first(cluster)
-        if self._options.fail_on_data_loss:
-            raise KafkaError(ErrorCode.offset_out_of_range, lost(self._tp, offset, start))
+            start = await self._first(cluster)
+            what = misplaced(self._tp, offset, start, self._end)
+        raise_or_warn(what, fail=self._options.fail_on_data_loss)
         if not offset < start < self._end:
             return FetchedRange(offset, self._end, memoryview(b""), ())
         return await self._retried(cluster, start)
@@ -121,6 +133,7 @@ class _Fetch:
 
         leader = await cluster.ask_leader(self._tp)
         topic = cluster.known_topic(self._tp.topic)
+        self._look(cluster, topic)
         requested = RequestedPartition(
             topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
         )
@@ -140,6 +153,21 @@ class _Fetch:
                 ErrorCode.offset_not_available, (f"{self._tp} has nothing at offset {offset}")
             )
         return found
+
+    def _look(self, cluster: Cluster, topic: TopicMetadata | None) -> None:
+        """Raise if this is another topic than the planned one, of the same name."""
+        now = topic_id(topic.id) if topic else None
+        if self._topic_id is None or now is None or now == self._topic_id:
+            return
+        self._looks += 1
+        if self._looks >= LOOKS:
+            raise _RecreatedError
+        cluster.stale(self._tp.topic)
+        raise KafkaError(ErrorCode.unknown_topic_id, f"topic {self._tp.topic} has the id {now}")
+
+
+class _RecreatedError(Exception):
+    """The topic was deleted, and another one has its name."""
 
 
 def next_offset(records: memoryview, offset: int) -> int:
@@ -161,17 +189,3 @@ def next_offset(records: memoryview, offset: int) -> int:
             "kafka.max.partition.fetch.bytes",
         )
     return offset
-
-
-def lost(tp: TopicPartition, offset: int, earliest: int) -> str:
-    """The error message for records that are no longer in the log."""
-    now = (
-        f"its first record has offset {earliest} now"
-        if offset < earliest
-        else "it ends before that now"
-    )
-    return (
-        f"{tp} was to be read from offset {offset}, {now}: what was there is gone "
-        "(retention, or the topic was made "
-        "anew); set failOnDataLoss to false to go on without it"
-    )

@@ -24,7 +24,15 @@ from kohort.errors import KohortError
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
-from kohort.spark.positions import BEGIN, Positions, from_spark, to_spark
+from kohort.spark.positions import (
+    BEGIN,
+    Positions,
+    SparkOffset,
+    TopicIds,
+    from_spark,
+    to_spark,
+    topic_ids,
+)
 from kohort.spark.ranges import limited
 from kohort.spark.stream import StreamReader
 
@@ -52,9 +60,11 @@ class MemberStreamReader(StreamReader):
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
         before, patience_s = from_spark(start), self._patience_s
         while True:
-            there = frozenset(self.queries.partitions())
+            there = self.queries.partitions()
             # what is gone is not to be committed, which would be tried for long
-            at = self.left(before, there)
+            at = self.left(before, there, self.recreated(start, there))
+            if gone := before.keys() - at.keys():
+                self._joined().forget(gone)
             assigned = self._joined().boundary(at, patience_s)
             if assigned is None:
                 break
@@ -68,7 +78,9 @@ class MemberStreamReader(StreamReader):
                 return start
             if self._joined().take_off():
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
-                return offset_of(at | ends, {tp: held[tp] for tp in ends if held[tp] != at.get(tp)})
+                begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
+                ids = self.ids_beside(at | ends, there, topic_ids(start))
+                return offset_of(at | ends, begin, ids)
         if self.target is not None:
             raise KohortError(
                 f"group {self.options.group_id} assigned no partitions within "
@@ -99,9 +111,9 @@ class MemberStreamReader(StreamReader):
         return self._member
 
 
-def offset_of(positions: Positions, begin: Positions) -> Any:
+def offset_of(positions: Positions, begin: Positions, ids: TopicIds) -> SparkOffset:
     """What Spark keeps."""
-    return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions)
+    return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
 
 
 def exit_on_sigterm() -> None:

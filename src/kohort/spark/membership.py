@@ -122,6 +122,14 @@ class QueryMember:
         """Offsets start again in a partition, after data was lost."""
         self._positions |= position
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These were deleted: whatever has their names now is read from its first record."""
+        first = {tp: 0 for tp in self._positions if tp in partitions}
+        self._positions |= first
+        self._committed |= first
+        # They were in the checkpoint: the query did not begin now.
+        self._there = (self._there or frozenset()) - set(partitions)
+
     async def close(self) -> None:
         """Leave the group; what is in flight is not waited for. Idempotent."""
         self._idle.set()
@@ -291,6 +299,9 @@ class BlockingQueryMember:
     def moved(self, position: Mapping[TopicPartition, int]) -> None:
         background.run(self._moved(position))
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        background.run(self._forget(partitions))
+
     def leave(self) -> None:
         if self._member is not None:
             background.run(self._member.close())
@@ -310,3 +321,6 @@ class BlockingQueryMember:
 
     async def _moved(self, position: Mapping[TopicPartition, int]) -> None:
         (await self._joined()).moved(position)
+
+    async def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        (await self._joined()).forget(partitions)

@@ -6,7 +6,7 @@ KohortError.
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST as FIRST
@@ -15,7 +15,13 @@ from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
 from kohort.errors import ConfigError, ErrorCode, KafkaError, unless_error
 from kohort.spark import background
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
-from kohort.spark.positions import EARLIEST, Positions, validate_partitions
+from kohort.spark.positions import (
+    EARLIEST,
+    Positions,
+    TopicIds,
+    topic_id,
+    validate_partitions,
+)
 from kohort.types import TopicPartition
 
 _ADVICE: Final = {
@@ -25,6 +31,9 @@ _ADVICE: Final = {
 SOON_MS: Final = 5_000
 """How long a partition is requested before we look whether it is still there."""
 
+Existing: TypeAlias = Mapping[TopicPartition, str | None]
+"""Partitions in order, each with the id of its topic if the brokers tell it."""
+
 
 class OffsetQueries:
     """Questions of one reader, asked from a plain function."""
@@ -32,8 +41,8 @@ class OffsetQueries:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
 
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        """The existing partitions of the subscription, sorted; missing topics have none."""
+    def partitions(self) -> Existing:
+        """The existing partitions of the subscription; missing topics have none."""
         return background.run(self.existing())
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
@@ -57,7 +66,7 @@ class OffsetQueries:
     async def _cluster(self) -> Cluster:
         return await background.cluster(self.options.kafka)
 
-    async def existing(self) -> tuple[TopicPartition, ...]:
+    async def existing(self) -> Existing:
         """`partitions`, on the loop.
 
         An error of a topic is not its absence. Raises KafkaError for one that stays, such as
@@ -66,8 +75,8 @@ class OffsetQueries:
         subscription, cluster = self.options.subscription, await self._cluster()
         names = subscription.topics or tuple({tp.topic for tp in subscription.partitions}) or None
 
-        async def attempt() -> tuple[TopicPartition, ...]:
-            return tuple(sorted(_chosen(await cluster.ask_metadata(names), subscription)))
+        async def attempt() -> Existing:
+            return dict(sorted(_chosen(await cluster.ask_metadata(names), subscription)))
 
         return await retrying(
             attempt,
@@ -124,7 +133,7 @@ class OffsetQueries:
         told = {tp: outcome.offset for tp, outcome in found.items() if isinstance(outcome, Offset)}
         doubtful = wanted.keys() - told.keys()
         return (
-            told | await self._at(dict.fromkeys(doubtful & set(await self.existing()), when))
+            told | await self._at(dict.fromkeys(doubtful & (await self.existing()).keys(), when))
             if doubtful
             else told
         )
@@ -144,7 +153,9 @@ def _for(
     return {tp: given[tp] for tp in partitions}
 
 
-def _chosen(metadata: Metadata, subscription: TopicSubscription) -> Iterable[TopicPartition]:
+def _chosen(
+    metadata: Metadata, subscription: TopicSubscription
+) -> Iterable[tuple[TopicPartition, str | None]]:
     for name, topic in metadata.topics.items():
         if subscription.pattern is not None and (
             topic.is_internal or not re.fullmatch(subscription.pattern, name)
@@ -155,7 +166,12 @@ def _chosen(metadata: Metadata, subscription: TopicSubscription) -> Iterable[Top
         for partition in topic.partitions:
             tp = TopicPartition(name, partition.index)
             if not subscription.partitions or tp in subscription.partitions:
-                yield tp
+                yield tp, topic_id(topic.id)
+
+
+def ids_of(existing: Existing) -> TopicIds:
+    """The known ids of the existing topics."""
+    return {tp.topic: told for tp, told in existing.items() if told is not None}
 
 
 def validate_named(options: ReadOptions, there: Collection[TopicPartition]) -> None:

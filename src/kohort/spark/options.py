@@ -26,7 +26,7 @@ _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 """In the order in which they count, as in Spark."""
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode")
+_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode", "checkpointTopicIds")
 _READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
@@ -90,6 +90,7 @@ class ReadOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
+    checkpoint_topic_ids: bool = True
     include_headers: bool = False
     isolation: Isolation = "read_uncommitted"
     check_crcs: bool = True
@@ -136,6 +137,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_partitions=given.number("minPartitions"),
         max_records_per_partition=given.number("maxRecordsPerPartition"),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
+        checkpoint_topic_ids=given.flag("checkpointTopicIds", True),
         include_headers=given.flag("includeHeaders", False),
         isolation=cast(
             "Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])

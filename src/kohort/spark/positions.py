@@ -3,11 +3,19 @@
 They occur in options, checkpoints and progress reports. In options -2 stands for the first record
 and -1 for the end. Spark compares offsets as text, so they are sorted. Otherwise every trigger
 would see a change, and run an empty batch.
+
+An offset in a checkpoint also has keys that are no topics, because no topic can be called so:
+`@begin` of members, and `@ids` with the id of each topic, by which one that was deleted and created
+again is noticed:
+
+    {"@ids": {"orders": "0iXbZ2vaSs6qXyLMBX0l7w"}, "orders": {"0": 60}}
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from kohort.errors import ConfigError
 from kohort.types import TopicPartition
@@ -15,45 +23,71 @@ from kohort.types import TopicPartition
 EARLIEST: Final = -2
 LATEST: Final = -1
 BEGIN: Final = "@begin"
+IDS: Final = "@ids"
 
 Positions: TypeAlias = dict[TopicPartition, int]
-SparkOffset: TypeAlias = dict[str, dict[str, int]]
+TopicIds: TypeAlias = dict[str, str]
+"""Ids by topic, in the form of Kafka's tools; without topics whose ids are not known."""
+SparkOffset: TypeAlias = dict[str, dict[str, Any]]
 
 
-def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
+def to_spark(
+    positions: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
+) -> SparkOffset:
     """What Spark keeps, in its checkpoint and as text."""
-    found: SparkOffset = {}
+    found: SparkOffset = {IDS: dict(sorted(ids.items()))} if ids else {}
     for tp in sorted(positions):
         found.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
     return found
 
 
 def from_spark(offset: SparkOffset | None) -> Positions:
-    """What Spark gives back; members' `@begin` is not a topic."""
+    """The positions in what Spark gives back."""
     return {
         TopicPartition(topic, int(partition)): position
         for topic, partitions in (offset or {}).items()
-        if topic != BEGIN
+        if topic not in (BEGIN, IDS)
         for partition, position in partitions.items()
     }
 
 
 def begun(offset: Any) -> Positions:
-    """Where a member's micro-batch begins that ends at `offset`, if not where the last one ended.
-
-    No topic can be called `@begin`.
-    """
+    """Where a member's micro-batch up to `offset` begins, if not where the last one ended."""
     return from_spark(offset.get(BEGIN))
 
 
+def topic_ids(offset: SparkOffset | None) -> TopicIds:
+    """The topics' ids when `offset` was planned; older checkpoints and Spark's own have none."""
+    return (offset or {}).get(IDS, {})
+
+
+def topic_id(told: UUID | None) -> str | None:
+    """A topic's id as Kafka's tools show it."""
+    return None if told is None else urlsafe_b64encode(told.bytes)[:22].decode()
+
+
+def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:
+    """The topics that have another id `now`; one without an id counts as the same."""
+    return frozenset(topic for topic in before.keys() & now.keys() if before[topic] != now[topic])
+
+
+def without(positions: Mapping[TopicPartition, int], topics: Collection[str]) -> Positions:
+    """`positions` without those of `topics`."""
+    return {tp: offset for tp, offset in positions.items() if tp.topic not in topics}
+
+
 def parse(option: str, text: str, *, least: int) -> Positions:
-    """Parse an option: topics, partitions, and numbers of at least `least`. Raises ConfigError."""
+    """Parse an option: topics, partitions, and numbers of at least `least`. Raises ConfigError.
+
+    It may be an offset of a checkpoint or a progress report.
+    """
     example = '{"orders": {"0": 23, "1": -1}}'
     try:
         found = json.loads(text)
         positions = {
             TopicPartition(topic, int(partition)): _whole(value)
             for topic, partitions in found.items()
+            if topic not in (BEGIN, IDS)
             for partition, value in partitions.items()
         }
     except (ValueError, AttributeError, TypeError) as error:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -18,6 +18,8 @@ class OffsetRange(InputPartition):
     partition: int
     start: int
     end: int
+    topic_id: str | None = None
+    """Of the topic when this was planned; None if the brokers tell none."""
 
     @property
     def size(self) -> int:
@@ -25,11 +27,13 @@ class OffsetRange(InputPartition):
 
 
 def ranges(
-    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    ids: Mapping[str, str],
 ) -> list[OffsetRange]:
-    """One for each partition that has something to read."""
+    """One for each partition that has something to read; `ids` by topic."""
     return [
-        OffsetRange(tp.topic, tp.partition, start[tp], end[tp])
+        OffsetRange(tp.topic, tp.partition, start[tp], end[tp], ids.get(tp.topic))
         for tp in sorted(end)
         if tp in start and end[tp] > start[tp]
     ]
@@ -74,7 +78,7 @@ def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
     start = whole.start
     for left in range(min(count, whole.size), 0, -1):
         end = start + (whole.end - start) // left
-        yield OffsetRange(whole.topic, whole.partition, start, end)
+        yield replace(whole, start=start, end=end)
         start = end
 
 

@@ -4,13 +4,13 @@ One object lives in a process beside the driver for as long as the query runs. S
 `latestOffset` at every trigger. Its `start` is the end of the last batch whose sink has succeeded,
 and that end is reported. `commit` receives it a batch later, and never for the last batch.
 
-Offsets go backwards only where data was lost: a topic was recreated, or a log was cut. That ends
-the query, unless `failOnDataLoss` is false; then reading continues at the next existing record.
+Offsets go backwards only where data was lost: a log was cut. A topic that was deleted and created
+again is noticed by its id, which the checkpoint has. Both end the query, unless `failOnDataLoss` is
+false; then reading continues at the next existing record, in a new topic at the first.
 """
 
-import logging
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -20,20 +20,24 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kohort.errors import KohortError
 from kohort.spark import fetching
-from kohort.spark.offset_queries import OffsetQueries, validate_named
+from kohort.spark.data_loss import AGAIN, GONE, gone, misplaced, raise_or_warn, span
+from kohort.spark.offset_queries import Existing, OffsetQueries, ids_of, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
-from kohort.spark.positions import Positions, SparkOffset, begun, from_spark, to_spark
+from kohort.spark.positions import (
+    Positions,
+    SparkOffset,
+    TopicIds,
+    begun,
+    from_spark,
+    recreated,
+    to_spark,
+    topic_ids,
+    without,
+)
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.spark.reporting import Reporter
 from kohort.types import TopicPartition
-
-logger: Final = logging.getLogger("kohort.spark")
-
-
-class DataLossError(KohortError):
-    """Records that were to be read are gone; `failOnDataLoss` says whether that ends the query."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,9 +57,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark asks ---
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802
-        partitions = self.queries.partitions()
-        validate_named(self.options, partitions)
-        return to_spark(self.queries.resolve(self.options.starting, partitions))
+        there = self.queries.partitions()
+        validate_named(self.options, there)
+        positions = self.queries.resolve(self.options.starting, there)
+        return to_spark(positions, self.ids_beside(positions, there, {}))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self.options.max_offsets_per_trigger
@@ -65,33 +70,55 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = self.queries.latest(self.queries.partitions())
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
-        at = from_spark(start)
-        if self._reporter is not None:
-            self._reporter.report(at)
         there = self.queries.partitions()
-        self.left(at, there)
-        latest = self.ends(there, at)
+        again = self.recreated(start, there)
+        if self._reporter is not None:
+            self._reporter.report(without(from_spark(start), again))
+        at = self.left(from_spark(start), there, again)
+        latest = self.ends(tuple(there), at)
         begin = self.queries.earliest(latest.keys() - at.keys()) | at
         latest = {tp: end for tp, end in latest.items() if tp in begin}
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
-        return to_spark(ends) if ends != at else start
+        end = to_spark(ends, self.ids_beside(ends, there, topic_ids(start)))
+        unchanged = not again and ends == from_spark(start)
+        # Without ids, what only this source understands goes from the checkpoint at once.
+        return start if unchanged and self.options.checkpoint_topic_ids else end
 
     def reportLatestOffset(self) -> SparkOffset | None:  # noqa: N802
         return None if self._latest is None else to_spark(self._latest)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        return self.planned(from_spark(start) | begun(end), from_spark(end))
+        before, ids = topic_ids(start), topic_ids(end)
+        at = without(from_spark(start), recreated(before, ids))
+        return self.planned(at | begun(end), from_spark(end), ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return fetching.read(self.options, cast("OffsetRange", partition))
 
     # --- what it is made of ---
 
-    def left(self, at: Positions, there: Collection[TopicPartition]) -> Positions:
-        """`at` without partitions that are gone, which is data loss."""
-        found = {tp: position for tp, position in at.items() if tp in there}
+    def ids_beside(self, positions: Positions, there: Existing, before: TopicIds) -> TopicIds:
+        """The ids of the topics of `positions`: as they are now, or else those of `before`."""
+        if not self.options.checkpoint_topic_ids:
+            return {}
+        known = before | ids_of(there)
+        topics = {tp.topic for tp in positions}
+        return {topic: told for topic, told in known.items() if topic in topics}
+
+    def recreated(self, start: SparkOffset, there: Existing) -> Collection[str]:
+        """The topics that were deleted and created again since `start`."""
+        if not self.options.checkpoint_topic_ids:
+            return ()
+        return recreated(topic_ids(start), ids_of(there))
+
+    def left(
+        self, at: Positions, there: Collection[TopicPartition], again: Collection[str] = ()
+    ) -> Positions:
+        """`at` without partitions that are gone, which is data loss; `again`: recreated topics."""
+        found = {tp: position for tp, position in without(at, again).items() if tp in there}
         for tp in sorted(at.keys() - found.keys()):
-            self.lost(f"{tp} is gone, with what was behind offset {at[tp]}")
+            how = AGAIN if tp.topic in again else GONE
+            self.lost(f"{tp} {how}, with what was behind offset {at[tp]}")
         return found
 
     def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
@@ -106,22 +133,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = {tp: max(self.target.get(tp, -1), at.get(tp, -1)) for tp in latest}
         return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
 
-    def planned(self, start: Positions, end: Positions) -> list[InputPartition]:
-        """The ranges from `start` to `end`.
+    def planned(
+        self, start: Positions, end: Positions, ids: Mapping[str, str]
+    ) -> list[InputPartition]:
+        """The ranges from `start` to `end` in the topics with these `ids`.
 
-        A partition without a start is new, and read from its first record.
+        A partition without a start is new, and read from its first record. Nothing is read of a
+        topic that was created again since: the next plan begins at its first record.
         """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
-        earliest = self.queries.earliest(moved.keys() & set(self.queries.partitions()))
+        there = self.queries.partitions()
+        again = recreated(ids, ids_of(there))
+        earliest = self.queries.earliest(without(moved, again).keys() & there.keys())
         for tp in sorted(moved.keys() - earliest.keys()):
-            self.lost(f"{tp} is gone, with what was to be read of it")
+            how = AGAIN if tp.topic in again else GONE
+            self.lost(gone(tp, how, start.get(tp, 0), moved[tp]))
         wanted = self._up_to_the_end({tp: offset for tp, offset in moved.items() if tp in earliest})
         begin = {
             tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp])
             for tp in wanted
         }
         found = split(
-            ranges(begin, wanted),
+            ranges(begin, wanted, ids_of(there)),
             self.options.min_partitions,
             self.options.max_records_per_partition,
         )
@@ -137,23 +170,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp, end in latest.items():
             if end < wanted[tp]:
                 self.lost(
-                    f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be read"
+                    f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be "
+                    f"read: {span(end, wanted[tp])}"
                 )
         return wanted | {tp: min(end, wanted[tp]) for tp, end in latest.items()}
 
     def _begin(self, tp: TopicPartition, start: int, earliest: int, end: int) -> int:
         if start < earliest or end < start:
-            self.lost(fetching.lost(tp, start, earliest))
+            self.lost(misplaced(tp, start, earliest, end))
             return earliest
         return start
 
     def lost(self, what: str) -> None:
         """Raise DataLossError, or tell it in the log, as `failOnDataLoss` says."""
-        if self.options.fail_on_data_loss:
-            advice = (
-                ""
-                if "failOnDataLoss" in what
-                else ("; set failOnDataLoss to false to go on without it")
-            )
-            raise DataLossError(what + advice)
-        logger.warning("data loss: %s", what)
+        raise_or_warn(what, fail=self.options.fail_on_data_loss)
