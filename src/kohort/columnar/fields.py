@@ -5,8 +5,7 @@ all parts at once, and None of those that are neither a key, a value nor headers
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -33,8 +32,9 @@ class Fields(NamedTuple):
     values: list[bytes | None]
     headers: list[bytes | None]
     """Encoded; None for a record without headers."""
-    are_append_times: Iterable[bool]
-    leader_epochs: Iterable[int]
+    batches: list[tuple[int, bool, int]]
+    """Their batches: how many of them each has, whether the timestamps are append times, and the
+    leader epoch."""
 
 
 def read_fields(
@@ -78,13 +78,12 @@ def _fields(payload: Payload, from_offset: int, to_offset: int) -> Fields:
         parts[KEY::PARTS].tolist(),
         parts[VALUE::PARTS].tolist(),
         parts[HEADERS::PARTS].tolist(),
-        _of_each(append_times.tolist(), counts),
-        _of_each(batches[:, kernels.LEADER_EPOCH].tolist(), counts),
+        list(
+            zip(
+                counts,
+                append_times.tolist(),
+                batches[:, kernels.LEADER_EPOCH].tolist(),
+                strict=True,
+            )
+        ),
     )
-
-
-def _of_each(of_batches: list[Any], counts: list[int]) -> Iterable[Any]:
-    """For each record what its batch has."""
-    if len(set(of_batches)) == 1:
-        return repeat(of_batches[0])
-    return chain.from_iterable(map(repeat, of_batches, counts))

@@ -7,8 +7,8 @@ nearly all there are, are read in place; `read_zigzag_varint` reads the rest.
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kohort.client.fetch.machine_code import machine_code
 from kohort.client.record import Record, TimestampType
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
 """What varints of one and two bytes mean: looking it up is faster than three operations."""
+_T = TypeVar("_T")
 _KINDS: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
@@ -63,14 +64,21 @@ def _records_of(tp: TopicPartition, fields: "Fields") -> Iterator[Record]:
         repeat(partition),
         fields.offsets,
         fields.timestamps,
-        map(_KINDS.__getitem__, fields.are_append_times),
+        _of_each([(rows, _KINDS[is_append_time]) for rows, is_append_time, _ in fields.batches]),
         fields.keys,
         fields.values,
         headers,
-        fields.leader_epochs,
+        _of_each([(rows, epoch) for rows, _, epoch in fields.batches]),
         strict=False,  # some repeat
     )
     return map(tuple.__new__, repeat(Record), rows)
+
+
+def _of_each(batches: list[tuple[int, _T]]) -> Iterable[_T]:
+    """For each record what its batch has; for ever if all have the same."""
+    if len({value for _, value in batches}) == 1:
+        return repeat(batches[0][1])
+    return chain.from_iterable(repeat(value, rows) for rows, value in batches)
 
 
 def _all_headers(encoded: bytes) -> tuple[RecordHeader, ...]:
