@@ -13,8 +13,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from kohort.columnar import kernels
 from kohort.columnar.columns import bitmap
 from kohort.columnar.field_kernels import HEADERS, KEY, PARTS, VALUE, find_fields
-from kohort.columnar.payloads import Payload, PayloadLimits, as_bytes, corrupt, payloads
+from kohort.columnar.payloads import (
+    Payload,
+    PayloadLimits,
+    as_bytes,
+    corrupt,
+    crcs_are_right,
+    payloads,
+)
 from kohort.columnar.selection import scan, select
+from kohort.errors import KafkaError
 from kohort.protocol.aborted_transactions import AbortedTransaction
 from kohort.protocol.compression import Buffer
 
@@ -35,6 +43,33 @@ class Fields(NamedTuple):
     batches: list[tuple[int, bool, int]]
     """Their batches: how many of them each has, whether the timestamps are append times, and the
     leader epoch."""
+
+
+class Scanned(NamedTuple):
+    """What the headers of whole batches say."""
+
+    size: int
+    next_offset: int
+    leader_epoch: int
+    """Of the last batch."""
+    records: int
+
+
+def scan_batches(data: Buffer, *, check_crcs: bool) -> Scanned | None:
+    """The whole batches at the start of `data`, None if one is wrong or there is none."""
+    try:
+        table = scan(as_bytes(data))
+    except KafkaError:
+        return None
+    if not len(table) or (check_crcs and not crcs_are_right(memoryview(data), table)):
+        return None
+    last = table[-1]
+    return Scanned(
+        int(last[kernels.POSITION] + last[kernels.SIZE]),
+        int(table[:, kernels.LAST_OFFSET].max()) + 1,
+        int(last[kernels.LEADER_EPOCH]),
+        int(table[:, kernels.COUNT].sum()),
+    )
 
 
 def read_fields(

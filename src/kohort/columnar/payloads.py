@@ -6,6 +6,7 @@ thread keeps, because new memory for every 4 MiB would cost as much as decoding 
 
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,6 +22,7 @@ Array: TypeAlias = Any
 
 _LEAST_RECORD: Final = 7
 """Bytes of a record with neither key, value nor headers."""
+_CHECKED: Final = [kernels.POSITION, kernels.SIZE, kernels.CRC]
 
 
 class Payload(NamedTuple):
@@ -67,30 +69,24 @@ _scratch = _Scratch()
 
 
 class _Together:
-    """Batches that are being taken together; all compressed, or none."""
+    """Batches that are inflated and taken together."""
 
-    def __init__(self, compressed: bool) -> None:
-        self.compressed = compressed
+    def __init__(self) -> None:
         self.rows = self.size = 0
         self._batches: list[list[int]] = []
 
     def add(self, batch: list[int], records: Buffer) -> None:
-        batch[kernels.SIZE] = len(records)
-        if self.compressed:
-            batch[kernels.POSITION] = self.size
-            _scratch.put(self.size, records)
-        else:
-            batch[kernels.POSITION] += HEADER_SIZE
+        batch[kernels.POSITION], batch[kernels.SIZE] = self.size, len(records)
         self._batches.append(batch)
+        _scratch.put(self.size, records)
         self.rows += batch[kernels.COUNT]
         self.size += len(records)
 
-    def payload(self, data: Array) -> Payload:
-        """Good until the next batch is added in this thread."""
-        return Payload(
-            _scratch.first(self.size) if self.compressed else data,
-            np.array(self._batches, np.int64),
-        )
+    def payload(self) -> Payload:
+        """Good until the next batch is added in this thread. Raises KafkaError CORRUPT_MESSAGE."""
+        batches = np.array(self._batches, np.int64)
+        _validate_counts(batches)
+        return Payload(_scratch.first(self.size), batches)
 
 
 def payloads(
@@ -101,35 +97,85 @@ def payloads(
     Raises KafkaError: CORRUPT_MESSAGE if a batch is damaged or cannot hold its record count, and
     the errors of `decompress`.
     """
+    compressed = batches[:, kernels.ATTRIBUTES] & CODEC_BITS != 0
+    changes = np.flatnonzero(np.diff(compressed)) + 1
+    for start, end in pairwise([0, *changes.tolist(), len(batches)]):
+        alike = batches[start:end]
+        if start < end and compressed[start]:
+            yield from _inflated(data, alike, limits, check_crcs)
+        else:
+            yield from _in_place(data, alike, limits, check_crcs)
+
+
+def _in_place(
+    data: Array, batches: Table, limits: PayloadLimits, check_crcs: bool
+) -> Iterator[Payload]:
+    """`payloads` of batches that are not compressed."""
     view = memoryview(data)
-    together = _Together(compressed=False)
+    records = batches.copy()
+    records[:, kernels.POSITION] += HEADER_SIZE
+    records[:, kernels.SIZE] -= HEADER_SIZE
+    rows, sizes = np.cumsum(records[:, kernels.COUNT]), np.cumsum(records[:, kernels.SIZE])
+    start = 0
+    while start < len(batches):
+        row = limits.rows + (rows[start - 1] if start else 0)
+        size = limits.size + (sizes[start - 1] if start else 0)
+        fit = np.searchsorted(rows, row, "right"), np.searchsorted(sizes, size, "right")
+        end = max(int(min(fit)), start + 1)
+        if check_crcs and not crcs_are_right(view, batches[start:end]):
+            for batch in batches[start:end].tolist():
+                _validate_crc(view, batch)
+        _validate_counts(records[start:end])
+        yield Payload(data, records[start:end])
+        start = end
+
+
+def _inflated(
+    data: Array, batches: Table, limits: PayloadLimits, check_crcs: bool
+) -> Iterator[Payload]:
+    """`payloads` of batches that are compressed."""
+    view = memoryview(data)
+    together = _Together()
     for batch in batches.tolist():
-        records = _records_of(view, batch, check_crcs)
-        compressed = bool(batch[kernels.ATTRIBUTES] & CODEC_BITS)
+        if check_crcs:
+            _validate_crc(view, batch)
+        start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
+        codec = batch[kernels.ATTRIBUTES] & CODEC_BITS
+        records = decompress(codec, view[start + HEADER_SIZE : end])
         fits = (
             together.rows + batch[kernels.COUNT] <= limits.rows
             and together.size + len(records) <= limits.size
         )
-        if together.rows and (compressed != together.compressed or not fits):
-            yield together.payload(data)
-            together = _Together(compressed)
-        together.compressed = compressed
+        if together.rows and not fits:
+            yield together.payload()
+            together = _Together()
         together.add(batch, records)
     if together.rows:
-        yield together.payload(data)
+        yield together.payload()
 
 
-def _records_of(view: memoryview, batch: list[int], check_crcs: bool) -> Buffer:
+def crcs_are_right(view: memoryview, batches: Table) -> bool:
+    """Whether the bytes of these batches in `view` are what their producers sent."""
+    return all(
+        crc32c(view[position + ATTRIBUTES_AT : position + size]) == crc
+        for position, size, crc in batches[:, _CHECKED].tolist()
+    )
+
+
+def _validate_crc(view: memoryview, batch: list[int]) -> None:
     start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
-    if check_crcs and crc32c(view[start + ATTRIBUTES_AT : end]) != batch[kernels.CRC]:
+    if crc32c(view[start + ATTRIBUTES_AT : end]) != batch[kernels.CRC]:
         raise corrupt(batch[kernels.BASE_OFFSET], "is not what its producer sent (CRC)")
-    records = decompress(batch[kernels.ATTRIBUTES] & CODEC_BITS, view[start + HEADER_SIZE : end])
-    if not 0 < batch[kernels.COUNT] * _LEAST_RECORD <= len(records):
+
+
+def _validate_counts(records: Table) -> None:
+    counts, sizes = records[:, kernels.COUNT], records[:, kernels.SIZE]
+    wrong = np.flatnonzero((counts <= 0) | (counts * _LEAST_RECORD > sizes))
+    if len(wrong):
         raise corrupt(
-            batch[kernels.BASE_OFFSET],
-            f"has not the {batch[kernels.COUNT]} records that its header says",
+            int(records[wrong[0], kernels.BASE_OFFSET]),
+            f"has not the {counts[wrong[0]]} records that its header says",
         )
-    return records
 
 
 def corrupt(base_offset: int, what: str) -> KafkaError:

@@ -44,11 +44,11 @@ both_ways = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 @pytest.fixture(autouse=True, params=["Python", "machine code"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How records are decoded."""
-    read_fields = None
+    decoder = None
     if request.param == "machine code":
         pytest.importorskip("llvmlite")
-        read_fields = pytest.importorskip("kohort.columnar.fields").read_fields
-    monkeypatch.setattr(machine_code, "read_fields", read_fields)
+        decoder = pytest.importorskip("kohort.columnar.fields")
+    monkeypatch.setattr(machine_code, "decoder", decoder)
     monkeypatch.setattr(machine_code, "least_bytes", 0)
 
 

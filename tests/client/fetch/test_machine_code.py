@@ -20,7 +20,7 @@ class Loading:
         self.times += 1
         if self.error is not None:
             raise self.error
-        return read_nothing
+        return decoder_of_none
 
     def decode(self, records: int, seconds: float) -> None:
         """As many records, one batch every 100, in that time."""
@@ -32,14 +32,14 @@ class Loading:
                 thread.join()
 
 
-def read_nothing(*_):
+def decoder_of_none(*_):
     return iter(())
 
 
 def test_for_many_records_within_a_second():
     loading = Loading()
     loading.decode(60_000, seconds=1.0)
-    assert loading.code.read_fields is read_nothing
+    assert loading.code.decoder is decoder_of_none
     loading.decode(200_000, seconds=1.0)
     assert loading.times == 1
 
@@ -65,5 +65,5 @@ def test_what_cannot_be_loaded_is_not_tried_again(caplog, error, told):
     for _ in range(3):
         loading.decode(100_000, seconds=0.5)
     assert loading.times == 1
-    assert loading.code.read_fields is None
+    assert loading.code.decoder is None
     assert ("machine code cannot be loaded" in caplog.text) == told

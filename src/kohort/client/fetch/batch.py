@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, cast
 
 from kohort.client.fetch.decoding import decode
+from kohort.client.fetch.machine_code import machine_code
 from kohort.client.record import K, Record, V
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.aborted_transactions import committed_batches
@@ -190,6 +191,13 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
     if only a part of it came. One further behind just ends the scan: it is then the first of the
     next fetch.
     """
+    decoder = machine_code.decoder
+    if decoder is not None and len(data) >= machine_code.least_bytes:
+        found = decoder.scan_batches(data, check_crcs=check_crcs)
+        if found is not None:
+            return Scan(
+                found.size, max(found.next_offset, from_offset), found.leader_epoch, found.records
+            )
     size, next_offset, epoch, count = 0, from_offset, -1, 0
     try:
         for position, header in iterate(data):

@@ -40,10 +40,10 @@ def decode(
 
     Raises KafkaError for what is no record, but checks no CRC.
     """
-    read_fields = machine_code.read_fields
-    if read_fields is not None and len(data) >= machine_code.least_bytes:
+    decoder = machine_code.decoder
+    if decoder is not None and len(data) >= machine_code.least_bytes:
         try:
-            for fields in read_fields(data, from_offset, to_offset, aborted):
+            for fields in decoder.read_fields(data, from_offset, to_offset, aborted):
                 if fields.offsets:
                     yield _records_of(tp, fields)
                     from_offset = fields.offsets[-1] + 1

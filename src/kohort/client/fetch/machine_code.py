@@ -8,15 +8,31 @@ needs `pip install 'kohort[arrow]'`; without that nothing is loaded.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kohort.protocol.compression import Buffer
 
 if TYPE_CHECKING:
-    from kohort.columnar.fields import Fields
+    from kohort.columnar.fields import Fields, Scanned
 
 logger = logging.getLogger("kohort.client")
 
-ReadFields: TypeAlias = "Callable[..., Iterator[Fields]]"
+
+class Decoder(Protocol):
+    """`kohort.columnar.fields`."""
+
+    def read_fields(
+        self,
+        data: Buffer,
+        from_offset: int,
+        to_offset: int,
+        aborted: Collection[tuple[int, int]],
+        /,
+    ) -> "Iterator[Fields]": ...
+
+    def scan_batches(self, data: Buffer, /, *, check_crcs: bool) -> "Scanned | None": ...
+
 
 _RECORDS: Final = 50_000
 _WITHIN_S: Final = 1.0
@@ -26,7 +42,7 @@ class MachineCode:
     """Whether there is machine code, which is loaded when records come fast."""
 
     def __init__(
-        self, load: Callable[[], ReadFields], clock: Callable[[], float] = time.monotonic
+        self, load: Callable[[], Decoder], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`load` is called in a thread, once, and may raise; `clock` is in seconds."""
         self._load = load
@@ -34,7 +50,7 @@ class MachineCode:
         self._count = 0
         self._since = clock()
         self._loading: threading.Thread | None = None
-        self.read_fields: ReadFields | None = None
+        self.decoder: Decoder | None = None
         """None as long as it is not loaded."""
         self.least_bytes = 4096
         """Python is faster for less: a call of machine code takes 20 µs."""
@@ -53,7 +69,7 @@ class MachineCode:
 
     def _run(self) -> None:
         try:
-            self.read_fields = self._load()
+            self.decoder = self._load()
         except ModuleNotFoundError as error:
             logger.debug("records are decoded in Python: %s", error)
         except Exception:
@@ -62,10 +78,10 @@ class MachineCode:
             )
 
 
-def _load() -> ReadFields:
-    from kohort.columnar.fields import read_fields
+def _load() -> Decoder:
+    from kohort.columnar import fields
 
-    return read_fields
+    return fields
 
 
 machine_code: Final = MachineCode(_load)
