@@ -3,9 +3,11 @@ and dead ones.
 """
 
 import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
@@ -58,7 +60,7 @@ async def member(topics, monkeypatch):
 @pytest.fixture
 def topic(topics, request):
     async def make(partitions=2, records=10):
-        name = f"membership-{request.node.originalname}"
+        name = f"membership-{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}"
         await asyncio.to_thread(topics.create, name, partitions)
         values = {each: [b"v"] * records for each in range(partitions)}
         await asyncio.to_thread(topics.fill, name, values)
@@ -244,25 +246,80 @@ async def test_what_ends_the_membership_is_raised(member, topic):
         await query.boundary({}, PATIENCE_S)
 
 
-async def test_the_first_trigger_waits_until_the_group_gives_partitions(topic, topics, monkeypatch):
+@pytest.fixture
+def reader(topics):
+    """Makes readers of group and topic NAME, as Spark holds one for each source of a query."""
+    made = []
+
+    def make(name):
+        given = {
+            "kafka.bootstrap.servers": topics.address, "subscribe": name, "group.id": name,
+            "startingOffsets": "earliest", "kafka.session.timeout.ms": "6000",
+            "kafka.heartbeat.interval.ms": "200", "kafka.max.poll.interval.ms": "20000",
+        }  # fmt: skip
+        made.append(MemberStreamReader(parse_read(given, streaming=True)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def trigger(sources, offsets, limit):
+    """What Spark asks of all sources of a query at each trigger: the ends of a micro-batch."""
+    return [each.latestOffset(at, limit) for each, at in zip(sources, offsets, strict=True)]
+
+
+@pytest.fixture
+def sources(reader, topic):
+    """Two sources of one query, before its first trigger; both read one topic in one group."""
+    name = asyncio.run(topic(partitions=4, records=1000))
+    found = [reader(name), reader(name)]
+    for each in found:
+        each.getDefaultReadLimit()
+    return name, found
+
+
+def test_the_sources_of_a_query_share_the_partitions_from_the_first_trigger_on(sources):
     """It may be the only one."""
-    name = await topic()
-    monkeypatch.setattr(member_stream, "PATIENCE_S", 0.0)
-    given = {"kafka.bootstrap.servers": topics.address, "subscribe": name, "group.id": name}
-    reader = MemberStreamReader(parse_read(given | {"startingOffsets": "earliest"}, streaming=True))
-    try:
-        end = await asyncio.to_thread(reader.latestOffset, {}, ReadAllAvailable())
-    finally:
-        await asyncio.to_thread(reader.stop)
-    assert from_spark(end) == positions(name, 10, 10)
+    name, both = sources
+    mine, theirs = map(from_spark, trigger(both, ({}, {}), ReadAllAvailable()))
+    assert len(mine) == len(theirs) == 2
+    assert mine | theirs == positions(name, *[1000] * 4)
 
 
-def test_a_run_waits_for_as_long_as_others_may_take_for_their_batches():
-    given = {"kafka.bootstrap.servers": "nowhere:1", "subscribe": "orders", "group.id": "etl"}
-    for more, patience_s in (({}, 120), ({"kafka.max.poll.interval.ms": "600000"}, 1_200)):
-        assert (
-            MemberStreamReader(parse_read(given | more, streaming=True))._patience_s == patience_s
-        )
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_source_does_not_wait_for_another_of_its_query_to_end_its_micro_batch(
+    sources, reader, topics, monkeypatch, is_run
+):
+    """The one that the group revokes partitions of first sits out a trigger."""
+    name, both = sources
+    monkeypatch.setattr(member_stream, "PATIENCE_S", 0.5)
+    if is_run:
+        for each in both:
+            each.prepareForTriggerAvailableNow()
+    third, ends, sat_out = reader(name), [{}, {}], 0
+    with ThreadPoolExecutor(1) as executor:
+        joined = executor.submit(third.getDefaultReadLimit)
+        while not joined.done():
+            before = ends
+            ends = trigger(both, before, ReadMaxRows(4))
+            stood = [
+                at == end
+                for at, end in zip(map(from_spark, before), map(from_spark, ends), strict=True)
+            ]
+            if any(stood):
+                sat_out += 1
+                same = [at == end for at, end in zip(before, ends, strict=True)]
+                assert any(same) is not is_run, "an idle trigger would end a run"
+        joined.result()
+    assert sat_out == 1
+    trigger(both, ends, ReadMaxRows(4))
+    expected = {}
+    for at in map(from_spark, ends):
+        for tp, offset in at.items():
+            expected[tp.partition] = max(offset, expected.get(tp.partition, 0))
+    assert topics.committed(name) == {name: expected}, "no micro-batch was fenced"
 
 
 async def test_a_static_member_comes_back_to_its_partitions(member, topic, topics):

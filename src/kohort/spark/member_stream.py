@@ -37,37 +37,50 @@ from kohort.spark.ranges import limited
 from kohort.spark.stream import StreamReader
 
 PATIENCE_S: Final = 2.0
-"""How long a trigger waits for the group; then it is idle, and the next one goes on waiting."""
-RUN_PATIENCE: Final = 2
-"""Patience for the first trigger, in rebalance timeouts.
+"""How long a trigger waits for the group; then it is idle, and the next one goes on waiting.
 
-It may be the only trigger (Trigger.Once). It holds for all triggers under Trigger.AvailableNow,
-where an idle one would end the run.
+Spark asks the sources of a query one after the other. While one waits, the micro-batch of the next
+one stays in flight, for which the group waits in turn.
 """
+RUN_PATIENCE: Final = 2
+"""Patience before the first trigger, and of all triggers of a run, in rebalance timeouts."""
 
 
 class MemberStreamReader(StreamReader):
-    """Joins at the first trigger, and leaves when the query stops."""
+    """Joins before the first trigger, and leaves when the query stops."""
 
     def __init__(self, options: ReadOptions) -> None:
         super().__init__(options)
         self._member: BlockingQueryMember | None = None
+        self._waited_s = 0.0
+        """How long the last triggers of a run waited for the group."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Also joins the group, and waits until it is assigned partitions.
+
+        Spark calls this for each source of a query before the first trigger, which may be the only
+        one (Trigger.Once). So no source joins while another one has a micro-batch in flight.
+        """
+        self.queries.partitions()  # its errors come sooner than those of a join
+        self._joined().await_assignment(self._run_patience_s)
+        return super().getDefaultReadLimit()
 
     def initialOffset(self) -> Any:  # noqa: N802
         validate_named(self.options, self.queries.partitions())
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        before, patience_s = from_spark(start), self._patience_s
+        before = from_spark(start)
         while True:
             there = self.queries.partitions()
             # what is gone is not to be committed, which would be tried for long
             at = self.left(before, there, self.recreated(start, there))
             if gone := before.keys() - at.keys():
                 self._joined().forget(gone)
-            assigned = self._joined().boundary(at, patience_s)
+            assigned = self._joined().boundary(at, self._patience_s)
             if assigned is None:
-                break
+                return self._unassigned(start)
+            self._waited_s = 0.0
             held = {tp: begin for tp, begin in assigned.items() if tp in there}
             latest = self.ends(tuple(sorted(held)), held)
             held = {tp: begin for tp, begin in held.items() if tp in latest}
@@ -81,17 +94,28 @@ class MemberStreamReader(StreamReader):
                 begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
                 ids = self.ids_beside(at | ends, there, topic_ids(start))
                 return offset_of(at | ends, begin, ids)
-        if self.target is not None:
-            raise KohortError(
-                f"group {self.options.group_id} assigned no partitions within "
-                f"{self._run_patience_s:g} s"
-            )
-        return start
 
     def stop(self) -> None:
         if self._member is not None:
             ignore_sigterm()
             self._member.leave()
+
+    def _unassigned(self, start: Any) -> Any:
+        """The end of a micro-batch without partitions.
+
+        A run (Trigger.AvailableNow) ends when all its sources are idle. So its offset differs from
+        `start` in `@begin`, though nothing begins. Raises KohortError if that goes on for too long.
+        """
+        if self.target is None:
+            return start
+        self._waited_s += self._patience_s
+        if self._waited_s >= self._run_patience_s:
+            raise KohortError(
+                f"group {self.options.group_id} assigned no partitions within "
+                f"{self._run_patience_s:g} s"
+            )
+        begin: dict[str, Any] = {} if BEGIN in start else {BEGIN: {}}
+        return begin | {topic: start[topic] for topic in start if topic != BEGIN}
 
     @property
     def _run_patience_s(self) -> float:
@@ -99,9 +123,8 @@ class MemberStreamReader(StreamReader):
 
     @property
     def _patience_s(self) -> float:
-        return (
-            self._run_patience_s if self._member is None or self.target is not None else PATIENCE_S
-        )
+        """It doubles the time that a run has waited, which makes few micro-batches of it."""
+        return max(PATIENCE_S, self._waited_s)
 
     def _joined(self) -> BlockingQueryMember:
         if self._member is None:

@@ -22,6 +22,7 @@ commits.
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Final
 
@@ -85,6 +86,15 @@ class QueryMember:
         """
         self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def assigned(self, patience_s: float) -> None:
+        """Wait until the member is in a generation, for `patience_s` at most.
+
+        Raises the error that ended the membership.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._present()
 
     async def boundary(
         self, done: Mapping[TopicPartition, int], patience_s: float
@@ -290,6 +300,9 @@ class BlockingQueryMember:
         self._options = options
         self._member: QueryMember | None = None
 
+    def await_assignment(self, patience_s: float) -> None:
+        background.run(self._assigned(patience_s))
+
     def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
         return background.run(self._boundary(done, patience_s))
 
@@ -310,6 +323,9 @@ class BlockingQueryMember:
         if self._member is None:
             self._member = QueryMember(self._options)
         return self._member
+
+    async def _assigned(self, patience_s: float) -> None:
+        await (await self._joined()).assigned(patience_s)
 
     async def _boundary(
         self, done: Mapping[TopicPartition, int], patience_s: float
