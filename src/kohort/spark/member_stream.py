@@ -26,6 +26,7 @@ from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import (
     BEGIN,
+    GROUP,
     Positions,
     SparkOffset,
     TopicIds,
@@ -94,6 +95,11 @@ class MemberStreamReader(StreamReader):
                 begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
                 ids = self.ids_beside(at | ends, there, topic_ids(start))
                 return offset_of(at | ends, begin, ids)
+
+    def reportLatestOffset(self) -> Any:  # noqa: N802
+        """Spark shows it in the progress, and does not keep it."""
+        membership = self._joined().membership()
+        return ({GROUP: membership} if membership else {}) | (super().reportLatestOffset() or {})
 
     def stop(self) -> None:
         if self._member is not None:

@@ -140,6 +140,18 @@ class QueryMember:
         # They were in the checkpoint: the query did not begin now.
         self._there = (self._there or frozenset()) - set(partitions)
 
+    def membership(self) -> dict[str, Any]:
+        """The fields of `kohort.spark.metrics.Membership`; empty before the first generation."""
+        if self.generation is None:
+            return {}
+        metrics = self._group.metrics()
+        return {
+            "group_id": metrics.group_id,
+            "generation": metrics.generation,
+            "rebalances": metrics.rebalances.count,
+            "losses": metrics.lost,
+        }
+
     async def close(self) -> None:
         """Leave the group; what is in flight is not waited for. Idempotent."""
         self._idle.set()
@@ -315,6 +327,9 @@ class BlockingQueryMember:
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         background.run(self._forget(partitions))
 
+    def membership(self) -> dict[str, Any]:
+        return background.run(self._membership())
+
     def leave(self) -> None:
         if self._member is not None:
             background.run(self._member.close())
@@ -340,3 +355,6 @@ class BlockingQueryMember:
 
     async def _forget(self, partitions: Collection[TopicPartition]) -> None:
         (await self._joined()).forget(partitions)
+
+    async def _membership(self) -> dict[str, Any]:
+        return (await self._joined()).membership()

@@ -24,6 +24,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 BEGIN: Final = "@begin"
 IDS: Final = "@ids"
+GROUP: Final = "@group"
+"""Beside the topics of the latest offset that a member reports: its membership."""
+_NO_TOPICS: Final = (BEGIN, IDS, GROUP)
 
 Positions: TypeAlias = dict[TopicPartition, int]
 TopicIds: TypeAlias = dict[str, str]
@@ -46,7 +49,7 @@ def from_spark(offset: SparkOffset | None) -> Positions:
     return {
         TopicPartition(topic, int(partition)): position
         for topic, partitions in (offset or {}).items()
-        if topic not in (BEGIN, IDS)
+        if topic not in _NO_TOPICS
         for partition, position in partitions.items()
     }
 
