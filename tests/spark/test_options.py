@@ -159,6 +159,12 @@ class TestTheRest:
         assert (found.fail_on_data_loss, found.include_headers) == (False, True)
         assert stream().fail_on_data_loss
 
+    def test_the_micro_batches_of_a_member_have_a_limit(self):
+        assert stream().max_offsets_per_trigger is None
+        assert stream(group__id="etl", groupMode="reporting").max_offsets_per_trigger is None
+        assert stream(group__id="etl").max_offsets_per_trigger == 1_000_000
+        assert stream(group__id="etl", maxOffsetsPerTrigger="5").max_offsets_per_trigger == 5
+
     def test_names_are_compared_without_regard_to_case(self):
         assert stream(MAXOFFSETSPERTRIGGER="10").max_offsets_per_trigger == 10
 
