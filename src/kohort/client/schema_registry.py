@@ -30,6 +30,10 @@ class SchemaRegistryError(KohortError):
     """The registry is unreachable or refused, or bytes are not in its wire format."""
 
 
+class UnknownSchemaError(SchemaRegistryError):
+    """Bytes are not in the wire format, or name a schema that the registry does not have."""
+
+
 class SchemaRegistry:
     """A registry by its URL, used from one event loop.
 
@@ -170,6 +174,10 @@ class SchemaRegistry:
         told = _advice(error, content)
         if told is None:
             return None
+        status = getattr(error, "http_status_code", None)
+        is_unknown = isinstance(content, bytes) and status in (None, 404)
+        if is_unknown and not _is_unreachable(error):
+            return UnknownSchemaError(f"schema registry {self.url}: {told}")
         explained = SchemaRegistryError(f"schema registry {self.url}: {told}")
         if _is_unreachable(error):
             if len(self._failed) >= _MOST_FAILED:

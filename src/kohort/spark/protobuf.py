@@ -1,0 +1,127 @@
+"""Protobuf columns with the schemas of a registry, in Confluent's wire format.
+
+    from kohort.spark.protobuf import from_protobuf, to_protobuf
+    from orders_pb2 import Order
+
+    order = from_protobuf("value", "http://localhost:8081", "item string, price long", Order)
+    orders.select(order.alias("order")).select("order.*")
+
+The generated class is needed where the query is planned, and not on the workers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
+
+from kohort.client.schema_registry import SchemaRegistry
+from kohort.spark.registry_columns import Field, Registry, conversion, decoded, encoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+__all__ = ["from_protobuf", "to_protobuf"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Protobuf:
+    """A generated class, as the descriptors of its file and of those that it imports."""
+
+    name: str
+    files: tuple[bytes, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, message: type[Any], options: Mapping[str, Any] | None = None) -> Self:
+        descriptor = message.DESCRIPTOR
+        found = tuple(dict.fromkeys(_files(descriptor.file)))
+        return cls(descriptor.full_name, found, tuple(sorted((options or {}).items())))
+
+    def deserializer(self, registry: SchemaRegistry) -> Any:
+        return registry.protobuf_deserializer(_message(self.name, self.files))
+
+    def serializer(self, registry: SchemaRegistry) -> Any:
+        message = _message(self.name, self.files)
+        return registry.protobuf_serializer(message, options=dict(self.options))
+
+    def to_dict(self, value: Any) -> Any:
+        return {field.name: _content(value, field) for field in value.DESCRIPTOR.fields}
+
+    def from_dict(self, row: dict[str, Any]) -> Any:
+        return _message(self.name, self.files)(**_without_nulls(row))
+
+
+def _files(file: Any) -> list[bytes]:
+    """A file's descriptor behind those that it imports."""
+    return [*(each for imported in file.dependencies for each in _files(imported)),
+            file.serialized_pb]  # fmt: skip
+
+
+@cache
+def _message(name: str, files: tuple[bytes, ...]) -> type[Any]:
+    from google.protobuf import (  # type: ignore[import-untyped]
+        descriptor_pool,
+        message_factory,
+    )
+
+    pool = descriptor_pool.DescriptorPool()
+    for each in files:
+        pool.AddSerializedFile(each)
+    found: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    return found
+
+
+def _content(message: Any, field: Any) -> Any:
+    """A field as plain Python; None for one that is not set and knows it."""
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        entry = field.message_type.fields_by_name["value"]
+        return {key: _single(value[key], entry) for key in value}
+    return [_single(each, field) for each in value] if field.is_repeated else _single(value, field)
+
+
+def _single(value: Any, field: Any) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return str(value) if known is None else known.name
+    if field.message_type is None:
+        return value
+    return {each.name: _content(value, each) for each in field.message_type.fields}
+
+
+def _without_nulls(row: Any) -> Any:
+    if isinstance(row, dict):
+        return {name: _without_nulls(value) for name, value in row.items() if value is not None}
+    return [_without_nulls(each) for each in row] if isinstance(row, list) else row
+
+
+def from_protobuf(
+    column: "Column | str", registry: Registry, schema: "str | StructType", message: type[Any]
+) -> "Column":
+    """A struct with the fields of `schema` (Spark's: DDL or a StructType), null for a null.
+
+    Enums are their names. A value that is not in the wire format, is no such message, or does not
+    fit `schema`, has its bytes in `_corrupt_record` and the error in `_corrupt_reason`. An error of
+    the registry fails the task.
+    """
+    return decoded(column, schema, conversion(registry, _Protobuf.of(message)))
+
+
+def to_protobuf(
+    column: "Column | str",
+    registry: Registry,
+    message: type[Any],
+    *,
+    topic: str,
+    field: Field = "value",
+    options: Mapping[str, Any] | None = None,
+) -> "Column":
+    """Binary of a struct whose fields are called like those of `message`.
+
+    Null fields are not set. The subject is that of `topic` and `field`; `options` are
+    confluent-kafka's of its serializer. A row that the message does not allow fails the task.
+    """
+    return encoded(column, conversion(registry, _Protobuf.of(message, options), topic, field))
