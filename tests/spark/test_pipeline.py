@@ -32,6 +32,9 @@ def pipeline(**given):
         ),
         ({"start": "first"}, "option startingOffsets is not JSON"),
         ({"max_records": 0}, "option maxOffsetsPerTrigger is '0'"),
+        ({"every": "10"}, "every '10': it is a number and a unit"),
+        ({"every": "10 s"}, "every '10 s'"),
+        ({"every": "1 month"}, "every '1 month'"),
         (
             {"group": "etl", "kafka": SERVERS | {"heartbeat.interval.ms": "60000"}},
             "60000 must be less than kafka.sess",
@@ -92,8 +95,40 @@ def test_options_of_the_data_source():
     }  # fmt: skip
 
 
-def batch(number, rows, ms=1500):
-    return SimpleNamespace(batchId=number, numInputRows=rows, durationMs={"triggerExecution": ms})
+@pytest.mark.parametrize(
+    ("every", "rebalance_timeout_ms"),
+    [
+        ("10 seconds", 60_000),
+        ("2 minutes", 360_000),
+        ("INTERVAL 1 minute 30.5 seconds", 271_500),
+        ("30 days", 2**31 - 1),
+    ],
+)
+def test_a_member_holds_its_partitions_for_longer_than_its_interval(every, rebalance_timeout_ms):
+    given = pipeline(group="etl", every=every).source()
+    assert given["kafka.max.poll.interval.ms"] == str(rebalance_timeout_ms)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"group": "etl", "mode": "reporting"},
+        {"group": "etl", "kafka": SERVERS | {"max.poll.interval.ms": "9000"}},
+    ],
+)
+def test_an_interval_changes_no_timeout_that_is_given_or_has_no_member(given):
+    found = pipeline(every="1 hour", **given).source().get("kafka.max.poll.interval.ms")
+    assert found == given.get("kafka", {}).get("max.poll.interval.ms")
+
+
+def batch(number, rows, **observed):
+    return SimpleNamespace(
+        batchId=number,
+        numInputRows=rows,
+        durationMs={"triggerExecution": 1500},
+        observedMetrics=observed,
+    )
 
 
 def test_progress_tells_each_micro_batch_once():
@@ -103,3 +138,11 @@ def test_progress_tells_each_micro_batch_once():
         "micro-batch 2: 5 records in 1.5 s"
     ]
     assert tally.line == "1,205 records in 2 micro-batches"
+
+
+def test_progress_tells_in_the_end_how_many_values_did_not_fit():
+    tally = Tally()
+    tally.add([batch(at, 10, not_parsed={"not_parsed": at}) for at in range(3)])
+    assert tally.line == (
+        "30 records in 3 micro-batches; 3 do not fit the schema: column _corrupt_record has them"
+    )

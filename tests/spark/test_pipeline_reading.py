@@ -2,8 +2,11 @@
 
 import pytest
 
+from kohort.cli.spark_progress import Tally
 from kohort.errors import ConfigError
 from kohort.spark.pipeline import Pipeline
+from spark.servers import kohort_only
+from spark.streams import PATIENCE_S
 
 pytestmark = pytest.mark.clients
 
@@ -22,3 +25,33 @@ def test_what_the_pipeline_refuses_once_spark_runs(session, given, told):
     )
     with pytest.raises(ConfigError, match=told):
         pipeline.read(session)
+
+
+@kohort_only
+@pytest.mark.parametrize(
+    ("values", "good", "bad"),
+    [
+        ("json", [b'{"id": 1, "total": 2.5}', b"{}"], [b"{", b'{"id": "one", "total": 1}']),
+        ("csv", [b"1,2.5"], [b"1,two", b"1"]),
+    ],
+)
+def test_values_that_do_not_fit_the_schema_are_kept_and_counted(
+    session, topics, tmp_path, values, good, bad
+):
+    name = f"corrupt-{values}"
+    topics.create(name)
+    topics.fill(name, {0: [*good, *bad]})
+    pipeline = Pipeline(
+        topics=(name,), to=str(tmp_path / "table"), values=values, partition_by=(),
+        kafka={"bootstrap.servers": topics.address}, schema="id long, total double",
+    )  # fmt: skip
+    query = pipeline.start_query(pipeline.read(session))
+    assert query.awaitTermination(PATIENCE_S)
+    rows = session.read.parquet(pipeline.to).orderBy("offset").collect()
+    assert [row._corrupt_record for row in rows] == [None] * len(good) + [
+        value.decode() for value in bad
+    ]
+    assert (rows[0].id, rows[0].total) == (1, 2.5)
+    tally = Tally()
+    tally.add(query.recentProgress)
+    assert (tally.rows, tally.not_parsed) == (len(rows), len(bad))

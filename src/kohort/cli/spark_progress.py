@@ -7,12 +7,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kohort.spark.pipeline import CORRUPT, NOT_PARSED
+
 
 class Tally:
     """What came so far, of micro-batches that had rows."""
 
     def __init__(self) -> None:
-        self.batches = self.rows = 0
+        self.batches = self.rows = self.not_parsed = 0
         self._last = -1
 
     def add(self, recent: Sequence[Any]) -> list[str]:
@@ -24,6 +26,8 @@ class Tally:
             self._last = each.batchId
             self.batches += 1
             self.rows += each.numInputRows
+            if (observed := each.observedMetrics.get(NOT_PARSED)) is not None:
+                self.not_parsed += observed[NOT_PARSED]
             seconds = each.durationMs.get("triggerExecution", 0) / 1000
             lines.append(
                 f"micro-batch {each.batchId}: {each.numInputRows:,} records in {seconds:.1f} s"
@@ -33,7 +37,10 @@ class Tally:
     @property
     def line(self) -> str:
         """All of it."""
-        return f"{self.rows:,} records in {self.batches:,} micro-batches"
+        found = f"{self.rows:,} records in {self.batches:,} micro-batches"
+        if not self.not_parsed:
+            return found
+        return f"{found}; {self.not_parsed:,} do not fit the schema: column {CORRUPT} has them"
 
 
 @contextmanager

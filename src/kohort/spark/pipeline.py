@@ -7,23 +7,42 @@ it. Rows keep topic, partition and offset, by which duplicates are found.
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kohort.errors import ConfigError
-from kohort.spark.membership import validate_group
+from kohort.spark.membership import REBALANCE_TIMEOUT_MS, validate_group
 from kohort.spark.options import GroupMode, parse_read
+from kohort.spark.values import INT32_MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "delta")
 VALUES: Final = ("text", "binary", "json", "csv")
+CORRUPT: Final = "_corrupt_record"
+"""Column of a JSON or CSV value that does not fit the schema; null for others. Spark's name."""
+NOT_PARSED: Final = "not_parsed"
+"""Name of the observed metrics, and of the count in them, of such values in a micro-batch."""
 TIMES: Final = {"date": "to_date(timestamp)", "hour": "hour(timestamp)"}
 """Columns that are made for the partitions of the table, if they are named there."""
 CHECKPOINT: Final = "_checkpoint"
 """Inside the table's directory: readers pass over names that begin with an underscore."""
+REBALANCE_INTERVALS: Final = 3
+"""Rebalance timeout of a member, in intervals between micro-batches.
+
+The group waits for two thirds of it, and Spark tells the end of a micro-batch at the next trigger.
+So a micro-batch may outlast its interval by another one.
+"""
+_UNITS: Final = {
+    "week": 604_800_000, "day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1_000,
+    "millisecond": 1, "microsecond": 0.001,
+}  # fmt: skip
+_INTERVAL: Final = re.compile(
+    rf"\s*(\d+(?:\.\d+)?)\s+({'|'.join(_UNITS)})s?(?=\s|$)", re.IGNORECASE
+)
 DELTA: Final[dict[str, bool | float | int | str | None]] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -71,6 +90,8 @@ class Pipeline:
             raise ConfigError(
                 "format delta needs Delta's package: pip install delta-spark; or take parquet"
             )
+        if self.every is not None:
+            interval_ms(self.every)
         source = parse_read(self.source(), streaming=True)
         if source.group_mode is GroupMode.MEMBER:
             validate_group(source)
@@ -78,6 +99,10 @@ class Pipeline:
     def source(self) -> dict[str, str]:
         """Options of the data source."""
         given = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        if self.every is not None and self._is_member:
+            timeout_ms = min(REBALANCE_INTERVALS * interval_ms(self.every), INT32_MAX)
+            needed = {"kafka.max.poll.interval.ms": str(max(timeout_ms, REBALANCE_TIMEOUT_MS))}
+            given = needed | given
         given |= {"subscribe": ",".join(self.topics), "startingOffsets": self.start, **self.options}
         optional = {
             "group.id": self.group,
@@ -85,6 +110,10 @@ class Pipeline:
             "maxOffsetsPerTrigger": self.max_records,
         }
         return given | {name: str(value) for name, value in optional.items() if value is not None}
+
+    @property
+    def _is_member(self) -> bool:
+        return self.group is not None and self.mode in (None, GroupMode.MEMBER.value)
 
     def configured(self, builder: "SparkSession.Builder") -> "SparkSession.Builder":
         """With what the session needs for it: Delta's own function knows the JAR for this Spark."""
@@ -116,29 +145,41 @@ class Pipeline:
 
     def _columns(self, frame: "DataFrame") -> "DataFrame":
         from pyspark.errors import AnalysisException
+        from pyspark.sql.functions import expr
 
-        escaped = (self.schema or "").replace("'", "\\'")
-        values = {
-            "binary": ["value"],
-            "text": ["cast(value as string) value"],
-            "json": [f"from_json(cast(value as string), '{escaped}') value"],
-            "csv": [f"from_csv(cast(value as string), '{escaped}') value"],
-        }[self.values]
         made = [
             f"{expression} as {name}"
             for name, expression in TIMES.items()
             if name in self.partition_by
         ]
         key = "key" if self.values == "binary" else "cast(key as string) key"
+        rest = ("topic", "partition", "offset", "timestamp", *made)
+        if self.schema is None:
+            value = "value" if self.values == "binary" else "cast(value as string) value"
+            return frame.selectExpr(key, value, *rest)
         try:
-            found = frame.selectExpr(
-                key, *values, "topic", "partition", "offset", "timestamp", *made
-            )
+            parsed = frame.select(self._parsed(self.schema), "*").selectExpr("parsed.*", key, *rest)
         except AnalysisException as error:
             raise ConfigError(
                 f"schema {self.schema!r}: {str(error).partition(chr(10))[0]}"
             ) from None
-        return found.select("value.*", "*").drop("value") if self.schema is not None else found
+        return parsed.observe(NOT_PARSED, expr(f"count({CORRUPT}) as {NOT_PARSED}"))
+
+    def _parsed(self, schema: str) -> "Column":
+        """The values as a struct `parsed`. What does not fit is kept in CORRUPT, as Spark does."""
+        from pyspark.sql.functions import col, from_csv, from_json
+        from pyspark.sql.types import StringType, StructType
+
+        columns = cast("StructType", StructType.fromDDL(schema))
+        if CORRUPT not in columns.names:
+            columns = columns.add(CORRUPT, StringType())
+        text, options = col("value").cast("string"), {"columnNameOfCorruptRecord": CORRUPT}
+        parsed = (
+            from_json(text, columns, options)
+            if self.values == "json"
+            else from_csv(text, columns.toDDL(), options)
+        )
+        return parsed.alias("parsed")
 
     def start_query(self, frame: "DataFrame") -> Any:
         """The streaming query, running."""
@@ -151,3 +192,17 @@ class Pipeline:
             else writer.trigger(availableNow=True)
         )
         return writer.queryName(" ".join(self.topics)).start(self.to)
+
+
+def interval_ms(text: str) -> int:
+    """An interval of a trigger, as `1 minute 30 seconds`. Raises ConfigError."""
+    rest, parts = re.sub(r"^\s*interval\b", "", text, flags=re.IGNORECASE), []
+    while (part := _INTERVAL.match(rest)) is not None:
+        parts.append(float(part[1]) * _UNITS[part[2].lower()])
+        rest = rest[part.end() :]
+    if rest.strip() or not parts:
+        raise ConfigError(
+            f"every {text!r}: it is a number and a unit, from microseconds to weeks, such as "
+            "'10 seconds'"
+        )
+    return int(sum(parts))
