@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ConfigError
 from kohort.spark.java import java_environment
@@ -13,7 +13,9 @@ from kohort.spark.java import java_environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local"
+LOCAL: Final = "local"
+TASK_FAILURES: Final = "org.apache.spark.scheduler.TaskSetManager"
+"""The logger that has each failure of a task, also of one that is tried again."""
 
 
 @contextmanager
@@ -45,14 +47,22 @@ def spark_session(
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark did not start with master {master}: {error}") from error
     try:
-        # What goes wrong is raised, and told once.
-        spark.sparkContext.setLogLevel("OFF")
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        _quieten(spark)
         spark.dataSource.register(KohortDataSource)
         yield spark
     finally:
         with suppress(Py4JError, OSError):  # Spark's Java may have ended before
             spark.stop()
+
+
+def _quieten(spark: "SparkSession") -> None:
+    """What goes wrong is raised, and told once; a task that fails and is tried again is logged."""
+    context = spark.sparkContext
+    context.setLogLevel("OFF")
+    jvm: Any = context._jvm
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(TASK_FAILURES, log4j.Level.WARN)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def _settings(master: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
+from kohort.spark.logs import log_to_stderr
 from kohort.spark.options import GroupMode, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
 from kohort.spark.stream import StreamReader
@@ -44,6 +45,7 @@ class KohortDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        log_to_stderr()
         options = parse_read(self.options, streaming=True)
         validate_read_schema(schema, options)
         if options.group_mode is GroupMode.MEMBER:
