@@ -142,6 +142,13 @@ def test_a_value_that_does_not_fit_the_columns_is_corrupt_and_the_others_are_not
     assert "1000" in found[1].found._corrupt_reason
 
 
+def test_a_schema_that_the_registry_does_not_have_makes_a_value_corrupt(session, registry):
+    frame = session.createDataFrame([(b"\0\0\0\0\7\2",)], "encoded binary")
+    (row,) = frame.select(from_avro("encoded", registry.url, "item string").alias("x")).collect()
+    assert row.x._corrupt_record == b"\0\0\0\0\7\2"
+    assert "the record was written with another registry" in row.x._corrupt_reason
+
+
 def test_a_registry_that_cannot_be_reached_fails_the_task(session):
     frame = session.createDataFrame([(b"\0\0\0\0\1\2",)], "encoded binary")
     registry = {"url": "http://127.0.0.1:1", "timeout_ms": 500}

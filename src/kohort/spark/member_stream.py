@@ -96,7 +96,7 @@ class MemberStreamReader(StreamReader):
                 ids = self.ids_beside(at | ends, there, topic_ids(start))
                 return offset_of(at | ends, begin, ids)
 
-    def reportLatestOffset(self) -> Any:  # noqa: N802
+    def reportLatestOffset(self) -> SparkOffset:  # noqa: N802
         """Spark shows it in the progress, and does not keep it."""
         membership = self._joined().membership()
         return ({GROUP: membership} if membership else {}) | (super().reportLatestOffset() or {})
@@ -106,7 +106,7 @@ class MemberStreamReader(StreamReader):
             ignore_sigterm()
             self._member.leave()
 
-    def _unassigned(self, start: Any) -> Any:
+    def _unassigned(self, start: SparkOffset) -> SparkOffset:
         """The end of a micro-batch without partitions.
 
         A run (Trigger.AvailableNow) ends when all its sources are idle. So its offset differs from
