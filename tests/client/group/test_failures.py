@@ -374,6 +374,37 @@ async def test_a_worker_that_returns_and_a_break_are_told_once(world):
 
 
 @simulated()
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_break_in_a_generation_that_goes_on_is_told(world, stops):
+    """It is a wait for the next rebalance, unless the group is stopped before."""
+    events = []
+    group = world.member(on_event=events.append)
+
+    async def leave_soon():
+        async with group:
+            async for generation in group:
+                async with generation:
+                    for partition in generation.assignment:
+                        generation.start(idle, partition)
+                    if stops:
+                        group.stop()
+                    break
+
+    leaving = asyncio.create_task(leave_soon())
+    await asyncio.sleep(30)
+    assert leaving.done() == stops
+    other = App(world, idle)
+    await asyncio.wait_for(leaving, 60)
+    told = [event.detail for event in events if event.what == "idle"]
+    if stops:
+        assert told == []
+    else:
+        assert "left by break or return" in told[0]
+        assert "Call group.stop() before" in told[0]
+    await other.stop()
+
+
+@simulated()
 async def test_a_topic_that_does_not_exist_is_told_once(world):
     events = []
     app = App(world, topics=["orders", "ordres"], on_event=events.append)

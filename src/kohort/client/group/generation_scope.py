@@ -41,6 +41,8 @@ class GenerationScope(Generation[K, V]):
         self._body_left = asyncio.Event()
         self._cancelled_body = False
         self._told_idle = False
+        self.waited_s = 0.0
+        """How long the generation went on after its body was left."""
 
     def __repr__(self) -> str:
         end = f" {self.end.value}" if self.end else ""
@@ -166,7 +168,10 @@ class GenerationScope(Generation[K, V]):
         if error is not None and not ours:
             self._workplace.abort(f"the application raised {error!r}")
         self._workplace.task_returned()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         cancelled = await self._until_over()
+        self.waited_s = loop.time() - began
         errors = self._workplace.take_errors()
         if error is not None and not ours:
             if errors and not isinstance(error, asyncio.CancelledError):

@@ -108,7 +108,9 @@ class ConsumerGroup(Generic[K, V]):
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._run is not None:
+            self._run.block_left()
         await self.close()
 
     async def _open(self) -> None:

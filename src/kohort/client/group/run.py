@@ -52,6 +52,7 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.client.group")
 
+_LONG_S = 1.0
 _LOUD = frozenset(
     {
         *("lost", "heartbeat failed", "retry", "waiting", "commit failed", "stuck"),
@@ -387,6 +388,17 @@ class GroupRun:
                 f"nothing works on {shortened(map(str, idle))}, which this member keeps until the "
                 "generation ends: a worker goes on until generation.records ends; to finish, also "
                 "by break or return, call group.stop() before",
+            )
+
+    def block_left(self) -> None:
+        """The application leaves the group's block, without an exception."""
+        waited_s = 0.0 if self._handed is None else self._handed.waited_s
+        if waited_s > _LONG_S and self.membership.leaving_because is None:
+            self.tell(
+                "idle",
+                f"the loop was left by break or return, {waited_s:.0f} s later than the body of the"
+                " generation: a generation ends when the group rebalances, not at once. Call"
+                " group.stop() before",
             )
 
     def _fenced(self, generation: int, code: ErrorCode) -> None:
