@@ -55,3 +55,17 @@ def test_values_that_do_not_fit_the_schema_are_kept_and_counted(
     tally = Tally()
     tally.add(query.recentProgress)
     assert (tally.rows, tally.not_parsed) == (len(rows), len(bad))
+
+
+@kohort_only
+def test_the_tasks_of_a_micro_batch_write_one_small_file_together(session, topics, tmp_path):
+    topics.create("compact", 4)
+    topics.fill("compact", {partition: [b"v"] * 3 for partition in range(4)})
+    pipeline = Pipeline(
+        topics=("compact",), to=str(tmp_path / "table"), compact=True,
+        kafka={"bootstrap.servers": topics.address},
+    )  # fmt: skip
+    query = pipeline.start_query(pipeline.read(session))
+    assert query.awaitTermination(PATIENCE_S)
+    assert session.read.parquet(pipeline.to).count() == 12
+    assert len(list((tmp_path / "table").glob("date=*/*.parquet"))) == 1

@@ -78,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="INTERVAL",
         help=("go on, with a micro-batch every '10 seconds'; without: what is there now"),
     )
+    add(
+        "--compact",
+        action="store_true",
+        help="fewer files: tasks exchange their rows before they write",
+    )
     add("--max-records", type=int, metavar="N", help="in one micro-batch")
     add(
         "--checkpoint",
@@ -114,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
                 name.strip() for name in options.partition_by.split(",") if name.strip()
             ),
             checkpoint=options.checkpoint, every=options.every, max_records=options.max_records,
+            compact=options.compact,
         )  # fmt: skip
         session = spark_session(
             "kohort spark",

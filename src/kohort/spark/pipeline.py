@@ -71,6 +71,8 @@ class Pipeline:
     """Between micro-batches: `10 seconds`; None: what is there now, and an end."""
     max_records: int | None = None
     """In one micro-batch."""
+    compact: bool = False
+    """Few files: the tasks of a micro-batch exchange their rows before they write."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the data source, besides."""
 
@@ -141,7 +143,8 @@ class Pipeline:
             raise ConfigError(
                 f"schema: the table has a column {twice[0]} of its own; rename that of the values"
             )
-        return frame
+        # Spark then chooses the number of tasks by the size of the rows.
+        return frame.hint("rebalance", *self.partition_by) if self.compact else frame
 
     def _columns(self, frame: "DataFrame") -> "DataFrame":
         from pyspark.errors import AnalysisException
