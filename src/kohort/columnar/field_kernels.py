@@ -18,7 +18,7 @@ from kohort.columnar.kernels import (
     MAX_TIMESTAMP,
     POSITION,
     SIZE,
-    small_varint,
+    next_record,
 )
 
 Array: TypeAlias = Any
@@ -60,24 +60,12 @@ def find_fields(
         is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         first = row
         for _ in range(batches[index, COUNT]):
-            length, at = small_varint(data, at, batch_end)
-            if at < 0 or length < 0 or length > batch_end - at:
+            end, timestamp, delta, key, key_size, value, value_size = next_record(
+                data, at, batch_end
+            )
+            if end < 0:
                 return index
-            end = at + length
-            timestamp, at = small_varint(data, at + 1, end)
-            if at < 0:
-                return index
-            delta, at = small_varint(data, at, end)
-            if at < 0:
-                return index
-            key_size, key = small_varint(data, at, end)
-            if key < 0 or key_size > end - key:
-                return index
-            key_end = key + max(key_size, 0)
-            value_size, value = small_varint(data, key_end, end)
-            if value < 0 or value_size > end - value:
-                return index
-            value_end = value + max(value_size, 0)
+            key_end, value_end = key + max(key_size, 0), value + max(value_size, 0)
             if value_end == end:
                 return index
             offset = base_offset + delta

@@ -144,6 +144,35 @@ def small_varint(data: Array, at: Number, end: Number) -> tuple[Number, Number]:
 
 
 @helper
+def next_record(
+    data: Array, at: Number, batch_end: Number
+) -> tuple[Number, Number, Number, Number, Number, Number, Number]:
+    """The fields of the record at `at`; its headers come behind the value.
+
+    They are its end, the deltas of timestamp and offset, and position and size of key and value;
+    the size is negative for null. The end is -1 if they exceed the record, or that its batch.
+    """
+    broken = -1, 0, 0, 0, 0, 0, 0
+    length, at = small_varint(data, at, batch_end)
+    if at < 0 or length < 0 or length > batch_end - at:
+        return broken
+    end = at + length
+    timestamp, at = small_varint(data, at + 1, end)
+    if at < 0:
+        return broken
+    delta, at = small_varint(data, at, end)
+    if at < 0:
+        return broken
+    key_size, key = small_varint(data, at, end)
+    if key < 0 or key_size > end - key:
+        return broken
+    value_size, value = small_varint(data, key + max(key_size, 0), end)
+    if value < 0 or value_size > end - value:
+        return broken
+    return end, timestamp, delta, key, key_size, value, value_size
+
+
+@helper
 def _skip_headers(data: Array, at: Number, end: Number, totals: Array) -> Number:
     """The end of the headers at `at`, -1 if it is outside their record; counts them in `totals`."""
     count, at = small_varint(data, at, end)
@@ -222,21 +251,10 @@ def read_records(
         is_append_time = batches[index, ATTRIBUTES] & LOG_APPEND_TIME != 0
         append_time = _microseconds(batches[index, MAX_TIMESTAMP])
         for _ in range(batches[index, COUNT]):
-            length, at = small_varint(data, at, batch_end)
-            if at < 0 or length < 0 or length > batch_end - at:
-                return index
-            end = at + length
-            timestamp, at = small_varint(data, at + 1, end)
-            if at < 0:
-                return index
-            delta, at = small_varint(data, at, end)
-            if at < 0:
-                return index
-            key_size, key = small_varint(data, at, end)
-            if key < 0 or key_size > end - key:
-                return index
-            value_size, value = small_varint(data, key + max(key_size, 0), end)
-            if value < 0 or value_size > end - value:
+            end, timestamp, delta, key, key_size, value, value_size = next_record(
+                data, at, batch_end
+            )
+            if end < 0:
                 return index
             at = value + max(value_size, 0)
             offset = base_offset + delta
