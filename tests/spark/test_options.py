@@ -73,6 +73,15 @@ class TestSubscription:
             batch(**options)
 
 
+class TestState:
+    def test_it_is_a_members_only_as_it_says(self):
+        assert not stream(group__id="etl").stateful_member
+        given = {"statefulMember": "true"}
+        assert stream(group__id="etl", **given).stateful_member
+        with pytest.raises(ConfigError, match="option statefulMember: it is for members"):
+            stream(**given)
+
+
 class TestBounds:
     def test_offsets_of_a_checkpoint(self):
         text = '{"@ids": {"a": "x"}, "@begin": {"a": {"0": 1}}, "a": {"0": 5}}'

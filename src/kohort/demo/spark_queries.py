@@ -51,6 +51,8 @@ class Queries:
             .option("subscribe", self._topic)
             .option("startingOffsets", "earliest")
             .option("group.id", self._group)
+            # Each query counts what it reads; `latest` adds their counts up.
+            .option("statefulMember", "true")
             .option("maxOffsetsPerTrigger", PER_TRIGGER)
             .load()
         )

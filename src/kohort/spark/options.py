@@ -28,11 +28,14 @@ _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "starting
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode", "checkpointTopicIds")
 _READ: Final = (
-    *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY,
+    *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY, "statefulMember",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
     "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
-_MEMBER_ONLY: Final = tuple(f"kafka.{name}" for name in sorted(connecting.MEMBERS))
+_MEMBER_ONLY: Final = (
+    "statefulMember",
+    *(f"kafka.{name}" for name in sorted(connecting.MEMBERS)),
+)
 _NUMBERS: Final = (
     "kafka.fetch.max.bytes",
     "kafka.max.partition.fetch.bytes",
@@ -103,6 +106,8 @@ class ReadOptions:
     check_crcs: bool = True
     group_id: str | None = None
     group_mode: GroupMode = GroupMode.NONE
+    stateful_member: bool = False
+    """The user says that a member's state is right, as each of its keys is in one partition."""
 
     def client_config(self) -> ClientConfig:
         """How to connect."""
@@ -152,6 +157,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         check_crcs=given.flag("kafka.check.crcs", True),
         group_id=group_id,
         group_mode=mode,
+        stateful_member=given.flag("statefulMember", False),
     )
 
 

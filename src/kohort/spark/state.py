@@ -1,0 +1,92 @@
+"""Refuses stateful queries that are members of a group (`groupMode=member`), when they start.
+
+Spark keeps the state of windows, aggregations and the like in the checkpoint of one query. The
+partitions of a member move to other queries, their state does not: counts begin again, duplicates
+pass, and two queries have a part of each key. Nothing tells such results from right ones.
+
+A Python data source is not told the plan that it is a part of. Its processes get options, and Spark
+asks them for offsets. The plan is known in the driver, so the two methods that start a query from
+Python are wrapped there, by the import that registering the data source needs.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from kohort.errors import ConfigError
+from kohort.spark.options import GroupMode, parse_read
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STATEFUL: Final = {
+    "Aggregate": "an aggregation",
+    "Distinct": "distinct",
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Join": "a join of two streams",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "TransformWithState": "transformWithState",
+    "TransformWithStateInPandas": "transformWithStateInPandas",
+    "TransformWithStateInPySpark": "transformWithState",
+    "GlobalLimit": "a limit",
+}
+"""Spark's logical operators that keep state in a stream, with their names for users."""
+
+
+def validate_state(plan: Any) -> None:
+    """Raise ConfigError if `plan` keeps state and reads as a member, unless options allow it.
+
+    `plan` is Spark's analyzed logical plan, an object of its JVM.
+    """
+    if not any(_is_member(leaf) for leaf in _each(plan.collectLeaves())):
+        return
+    if found := next(_stateful(plan), None):
+        raise ConfigError(
+            f"groupMode is member, and the query has {found}: its state stays in its checkpoint "
+            "when partitions move to other members of the group, so results would be wrong. Set "
+            "groupMode to reporting for one query that reads all partitions. If every key of the "
+            "state is in one partition only, and partitions do not move, set statefulMember to true"
+        )
+
+
+def _is_member(leaf: Any) -> bool:
+    """Whether it is a streaming read of this source as a member, whose state is not allowed."""
+    if leaf.nodeName() != "StreamingRelationV2" or leaf.sourceName() != "kohort":
+        return False
+    options = parse_read(dict(leaf.extraOptions().asCaseSensitiveMap()), streaming=True)
+    return options.group_mode is GroupMode.MEMBER and not options.stateful_member
+
+
+def _stateful(plan: Any) -> Iterator[str]:
+    """The parts of `plan` that keep state, from its top."""
+    children = list(_each(plan.children()))
+    name = plan.nodeName()
+    # A stream that is joined with a table keeps no state; an initial state may be a table.
+    streaming = all if name == "Join" else any
+    if name in STATEFUL and streaming(each.isStreaming() for each in children):
+        yield STATEFUL[name]
+    for each in children:
+        yield from _stateful(each)
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of Scala's sequence."""
+    return (sequence.apply(at) for at in range(sequence.size()))
+
+
+def _checked(start: F) -> F:
+    @functools.wraps(start)
+    def checked(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+        validate_state(self._df._jdf.queryExecution().analyzed())
+        return start(self, *args, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+def validate_starts() -> None:
+    """Have every query that Python starts in this process validated."""
+    for name in ("start", "toTable"):
+        setattr(DataStreamWriter, name, _checked(getattr(DataStreamWriter, name)))
