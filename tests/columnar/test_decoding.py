@@ -371,6 +371,13 @@ class TestCorruptBytes:
             read(with_payload(Codec.ZSTD, compress(Codec.ZSTD, bytes(80 << 20)), 1))
         assert refused.value.code is ErrorCode.message_too_large
 
+    def test_a_batch_beyond_the_usual_limit(self):
+        data = batches.build([Record(None, bytes(65 << 20), (), NOW)], codec=Codec.ZSTD)
+        with pytest.raises(KafkaError, match=r"MESSAGE_TOO_LARGE: t-3: .* than 67108864 bytes"):
+            list(decode_batches(data, topic="t", partition=3))
+        (found,) = decode_batches(data, topic="t", partition=3, max_inflated=66 << 20)
+        assert len(found["value"][0].as_buffer()) == 65 << 20
+
     def test_a_codec_that_does_not_exist(self):
         with pytest.raises(KafkaError) as refused:
             read(with_payload(6, b"xxxxxxxxxxx", 1))

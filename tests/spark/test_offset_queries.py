@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from kohort.errors import KafkaError
+from kohort.protocol.batches import Codec
 from kohort.spark import offset_queries
 from kohort.spark.batch import BatchReader
 from kohort.spark.data_loss import DataLossError
@@ -110,3 +112,18 @@ def test_losses_that_are_accepted_are_told_with_their_offsets(options, topics, c
         "data loss: option endingOffsets: 9 of trimmed-0 is behind its end, offset 5: lost are "
         "offsets from 5 to below 9",
     ]
+
+
+def test_a_batch_that_inflates_to_too_much_names_the_option(options, topics):
+    name = "inflating"
+    topics.create(name)
+    topics.fill(name, {0: [bytes(2000)]}, codec=Codec.ZSTD)
+
+    def read(limit):
+        reader = StreamReader(options(subscribePattern=name, maxInflatedBatchBytes=limit))
+        (whole,) = reader.planned({}, {TopicPartition(name, 0): 1}, {})
+        return sum(batch.num_rows for batch in reader.read(whole))
+
+    assert read("3000") == 1
+    with pytest.raises(KafkaError, match=r"than 1000 bytes; raise maxInflatedBatchBytes"):
+        read("1000")

@@ -22,6 +22,7 @@ from kohort.columnar.schema import RECORDS, record_schema
 from kohort.columnar.selection import scan, select
 from kohort.errors import KafkaError, KohortError
 from kohort.protocol.aborted_transactions import AbortedTransaction
+from kohort.protocol.compression import MAX_INFLATED
 from kohort.protocol.compression import Buffer as Input
 
 MAX_ROWS: Final = 50_000
@@ -85,6 +86,7 @@ def decode_batches(
     aborted: Iterable[AbortedTransaction] = (),
     check_crcs: bool = True,
     max_rows: int = MAX_ROWS,
+    max_inflated: int = MAX_INFLATED,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `data` with offsets in [from_offset, to_offset), `max_rows` at a time.
 
@@ -92,12 +94,13 @@ def decode_batches(
     offset), as a Fetch response under read_committed names them.
 
     Raises KafkaError: CORRUPT_MESSAGE if the bytes are damaged, MESSAGE_TOO_LARGE if a batch
-    exceeds 64 MiB after decompression, UNSUPPORTED_COMPRESSION_TYPE.
+    exceeds `max_inflated` bytes after decompression, UNSUPPORTED_COMPRESSION_TYPE.
     """
     wanted = RecordRange(
         topic, partition, from_offset, _END if to_offset is None else to_offset, include_headers
     )
-    for found in _decode(data, wanted, aborted, _TOGETHER._replace(rows=max_rows), check_crcs):
+    limits = _TOGETHER._replace(rows=max_rows, inflated=max_inflated)
+    for found in _decode(data, wanted, aborted, limits, check_crcs):
         for start in range(0, found.num_rows, max_rows):
             yield found.slice(start, max_rows)
 

@@ -16,7 +16,7 @@ from kohort.columnar import kernels
 from kohort.columnar.selection import Table
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.batch_format import ATTRIBUTES_AT, CODEC_BITS, HEADER_SIZE
-from kohort.protocol.compression import Buffer, decompress
+from kohort.protocol.compression import MAX_INFLATED, Buffer, decompress
 
 Array: TypeAlias = Any
 
@@ -38,6 +38,8 @@ class PayloadLimits(NamedTuple):
     rows: int
     size: int
     """Bytes, inflated."""
+    inflated: int = MAX_INFLATED
+    """Bytes of a single batch; beyond it, MESSAGE_TOO_LARGE. Below 2 GiB."""
 
 
 def as_bytes(data: Buffer) -> Array:
@@ -141,7 +143,7 @@ def _inflated(
             _validate_crc(view, batch)
         start, end = batch[kernels.POSITION], batch[kernels.POSITION] + batch[kernels.SIZE]
         codec = batch[kernels.ATTRIBUTES] & CODEC_BITS
-        records = decompress(codec, view[start + HEADER_SIZE : end])
+        records = decompress(codec, view[start + HEADER_SIZE : end], limits.inflated)
         fits = (
             together.rows + batch[kernels.COUNT] <= limits.rows
             and together.size + len(records) <= limits.size

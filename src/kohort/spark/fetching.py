@@ -6,6 +6,7 @@ end, and the next task of this worker reads another partition. `background` keep
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from kohort.client.backoff import retrying
@@ -37,6 +38,7 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     GaveUpError if the leader could not be reached.
     """
     from kohort.columnar.decoding import decode_batches
+    from kohort.protocol.compression import MAX_INFLATED
 
     workers.settle()
     fetch = _Fetch(options, wanted)
@@ -46,19 +48,32 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
             response = ahead.result()
             more = response.next_offset < wanted.end
             ahead = background.start(fetch.at(response.next_offset)) if more else None
-            yield from decode_batches(
-                response.records,
-                topic=wanted.topic,
-                partition=wanted.partition,
-                from_offset=response.offset,
-                to_offset=wanted.end,
-                include_headers=options.include_headers,
-                aborted=response.aborted,
-                check_crcs=options.check_crcs,
-            )
+            with _naming_option():
+                yield from decode_batches(
+                    response.records,
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    from_offset=response.offset,
+                    to_offset=wanted.end,
+                    include_headers=options.include_headers,
+                    aborted=response.aborted,
+                    check_crcs=options.check_crcs,
+                    max_inflated=options.max_inflated_batch_bytes or MAX_INFLATED,
+                )
     finally:
         if ahead is not None:
             ahead.cancel()
+
+
+@contextmanager
+def _naming_option() -> Iterator[None]:
+    """Errors of batches that inflate to too much name the option."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code is not ErrorCode.message_too_large:
+            raise
+        raise KafkaError(error.code, f"{error.message}; raise maxInflatedBatchBytes") from None
 
 
 class FetchedRange(NamedTuple):

@@ -30,7 +30,7 @@ _STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode", "checkpo
 _READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY, "statefulMember",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
-    "failOnDataLoss", "includeHeaders",
+    "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes",
 )  # fmt: skip
 _MEMBER_ONLY: Final = (
     "statefulMember",
@@ -102,6 +102,8 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     checkpoint_topic_ids: bool = True
     include_headers: bool = False
+    max_inflated_batch_bytes: int | None = None
+    """A record batch that is larger after decompression is an error; None: beyond 64 MiB."""
     isolation: Isolation = "read_uncommitted"
     check_crcs: bool = True
     group_id: str | None = None
@@ -151,6 +153,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         checkpoint_topic_ids=given.flag("checkpointTopicIds", True),
         include_headers=given.flag("includeHeaders", False),
+        max_inflated_batch_bytes=given.number("maxInflatedBatchBytes", most=INT32_MAX),
         isolation=cast(
             "Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])
         ),
