@@ -90,7 +90,7 @@ def parse(option: str, text: str, *, least: int) -> Positions:
         positions = {
             TopicPartition(topic, int(partition)): _whole(value)
             for topic, partitions in found.items()
-            if topic not in (BEGIN, IDS)
+            if topic not in _NO_TOPICS
             for partition, value in partitions.items()
         }
     except (ValueError, AttributeError, TypeError) as error:
