@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow.dataset
 import pytest
 
+from peers.kafka import free_port
 from spark.servers import kohort_only
 from spark.streams import wait_for
 
@@ -56,6 +58,11 @@ def terminate_service(process):
     os.killpg(process.pid, signal.SIGTERM)
 
 
+def scraped(port):
+    with urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        return response.read().decode()
+
+
 @pytest.mark.parametrize("end", [signal_process, interrupt_terminal, terminate_service])
 def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
@@ -64,12 +71,15 @@ def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
         json.dumps({"id": at, "country": "at" if at % 2 else "de"}).encode() for at in range(50)
     ]
     topics.fill(topic, {0: lines})
+    port = free_port()
     process = command(
         topic, "--group", group, "--values", "json", "--schema", "id long, country string",
-        "--partition-by", "country", "--every", "1 second",
+        "--partition-by", "country", "--every", "1 second", "--http", f"127.0.0.1:{port}",
     )  # fmt: skip
     try:
         wait_for(lambda: topics.committed(group) == {topic: {0: 50}}, "committed", within_s=150)
+        series = f'kohort_spark_records_total{{query="{topic}"}} 50.0'
+        wait_for(lambda: series in scraped(port), "exposed")
         # Spark, where it gets the signal too, takes along what we have not asked it for
         time.sleep(2)
         end(process)
@@ -107,3 +117,14 @@ def test_what_goes_wrong_is_one_line(command, arguments, code, told):
     assert process.returncode == code, said
     (line,) = [each for each in said.splitlines() if each.startswith("kohort: ")]
     assert told in line
+
+
+def test_a_task_that_fails_is_logged(command, topics, tmp_path):
+    topics.create("unwritable")
+    topics.fill("unwritable", {0: [b"v"]})
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "date=2023-11-14").write_text("in the way of the directory")
+    process = command("unwritable")
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1, said
+    assert " TaskSetManager: " in said

@@ -11,6 +11,8 @@ until Ctrl-C or SIGTERM, which are its regular end.
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.client_options import add_client_arguments, client_config, client_properties
@@ -90,6 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=("where the checkpoint lies, if not in the table's directory"),
     )
     add(
+        "--http",
+        metavar="HOST:PORT",
+        help="open a port with /metrics, for Prometheus",
+    )
+    add(
         "--conf",
         metavar="NAME=VALUE",
         action="append",
@@ -129,17 +136,44 @@ def run(options: argparse.Namespace) -> int:
         )
         # Twice, as PySpark puts a handler of its own in place of ours.
         with noted_signals() as early, session as spark, noted_signals() as came:
-            return _performed(pipeline, spark, early or came)
+            return _performed(pipeline, spark, early or came, options.http)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
 
 
-def _performed(pipeline: "Pipeline", spark: "SparkSession", came: list[int]) -> int:
+@contextmanager
+def _exposed(spark: "SparkSession", address: str | None) -> Iterator[None]:
+    """The port with the metrics of the query, if there is one. Raises RefusedError."""
+    if address is None:
+        yield
+        return
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from kohort.spark.metrics import register
+
+    registry = CollectorRegistry()
+    register(spark, registry=registry)
+    host, _, port = address.rpartition(":")
+    try:
+        server, _ = start_http_server(int(port), host, registry)
+    except (ValueError, OverflowError, OSError) as error:
+        raise RefusedError(f"--http {address}: {error}; it is HOST:PORT") from None
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _performed(
+    pipeline: "Pipeline", spark: "SparkSession", came: list[int], address: str | None
+) -> int:
     """The exit code: a query that goes on ends well by a signal, one that has an end does not."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
-        failed = not came and not _watched(_started(pipeline, spark), came)
+        with _exposed(spark, address):
+            failed = not came and not _watched(_started(pipeline, spark), came)
     except (Py4JError, OSError) as error:
         failed = not came  # else the signal went to Spark too, and it was faster
         if failed:

@@ -10,7 +10,9 @@ Register the source with `spark.dataSource.register(KohortDataSource)`.
 - `state` refuses stateful queries that are members.
 - Writing: `writing` is the work of tasks and driver, `row_spool` keeps waiting rows, `sending` has
   the producer.
+- Columns: `avro`, `json_schema` and `protobuf` are `registry_columns` with a schema registry.
 - Processes: `background` runs the client in Spark's processes, `workers` are those that run tasks.
+  `logs` are their lines, and `metrics` come from the progress of queries.
 - `session` and `pipeline` start Spark.
 """
 
