@@ -25,15 +25,21 @@ SECURITY: Final = {
     "ssl.keystore.location": "ssl_certfile",
 }
 """Property → field of `Security`, as text."""
-_CREDENTIAL: Final = re.compile(
-    r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
+_JAAS_OPTION: Final = re.compile(
+    r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
 
 
-def credentials(jaas: str) -> dict[str, str]:
-    """`username` and `password` of a `sasl.jaas.config` line, if it has them.
+def jaas_options(jaas: str) -> dict[str, str]:
+    """The options of a `sasl.jaas.config` line.
 
     As in Java, a value is in double or single quotes, or in none.
     """
-    found = {name: (twice or once, bare) for name, twice, once, bare in _CREDENTIAL.findall(jaas)}
+    found = {name: (twice or once, bare) for name, twice, once, bare in _JAAS_OPTION.findall(jaas)}
     return {name: bare or re.sub(r"\\(.)", r"\1", quoted) for name, (quoted, bare) in found.items()}
+
+
+def credentials(jaas: str) -> dict[str, str]:
+    """`username` and `password` of a `sasl.jaas.config` line, if it has them."""
+    found = jaas_options(jaas)
+    return {name: found[name] for name in ("username", "password") if name in found}

@@ -15,6 +15,7 @@ import secrets
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from tempfile import NamedTemporaryFile
 from typing import Final, TypeAlias
 
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError
@@ -29,7 +30,10 @@ MIN_ITERATIONS: Final = 4096
 """Fewest iterations of SCRAM, as in RFC 7677 and Kafka."""
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Supplies a token for OAUTHBEARER before each authentication; may be a coroutine function."""
+"""Supplies a token for OAUTHBEARER before each authentication; may be a coroutine function.
+
+Its AuthenticationError is final; after any other error it is asked again.
+"""
 
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
 """One SASL authentication: yields messages to send, and is sent the broker's responses.
@@ -53,6 +57,10 @@ class Security:
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
+    ssl_cadata: str | None = field(default=None, repr=False)
+    """The authorities' certificates as PEM text, in place of `ssl_cafile`."""
+    ssl_certdata: str | None = field(default=None, repr=False)
+    """A certificate chain and its key as PEM text, in place of `ssl_certfile` and `ssl_keyfile`."""
     ssl_check_hostname: bool = True
     mechanism: str | None = None
     """`sasl.mechanism`."""
@@ -74,7 +82,8 @@ class Security:
                 f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL or "
                 "SASL_PLAINTEXT, or leave it out"
             )
-        if not self.is_tls and (self.ssl_context or self.ssl_cafile or self.ssl_certfile):
+        given = (self.ssl_context, self.ssl_cafile, self.ssl_certfile)
+        if not self.is_tls and any((*given, self.ssl_cadata, self.ssl_certdata)):
             raise ConfigError(
                 f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL"
             )
@@ -112,15 +121,19 @@ class Security:
         if self.ssl_context is not None:
             return self.ssl_context
         try:
-            made = ssl.create_default_context(cafile=self.ssl_cafile)
+            made = ssl.create_default_context(cafile=self.ssl_cafile, cadata=self.ssl_cadata)
             made.check_hostname = self.ssl_check_hostname
             if self.ssl_certfile:
                 made.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
-        except (OSError, ssl.SSLError) as error:
+            if self.ssl_certdata:
+                _load_text(made, self.ssl_certdata, self.ssl_password)
+        except (OSError, ValueError) as error:
             files = ", ".join(
                 each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
             )
-            raise ConfigError(f"TLS cannot be set up with {files}: {error}") from error
+            raise ConfigError(
+                f"TLS cannot be set up with {files or 'the given PEM text'}: {error}"
+            ) from error
         return made
 
     def exchange(self) -> Exchange:
@@ -140,6 +153,15 @@ class Security:
 
 PLAINTEXT: Final = Security()
 """Neither TLS nor SASL."""
+
+
+def _load_text(context: ssl.SSLContext, pem: str, password: str | None) -> None:
+    """Load certificate chain and key, which OpenSSL takes from files only."""
+    with NamedTemporaryFile("w", prefix="kohort-", suffix=".pem") as file:  # mode 0600
+        file.write(pem)
+        file.flush()
+        # A function, as without a password OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(file.name, password=lambda: password or "")
 
 
 async def _plain(username: str, password: str) -> Exchange:
@@ -199,6 +221,8 @@ async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Ex
     try:
         given = source()
         token = await given if inspect.isawaitable(given) else given
+    except AuthenticationError:
+        raise
     except Exception as error:
         raise BrokerUnreachableError(
             f"OAUTHBEARER: there is no token, its source raised {error!r}"

@@ -1,0 +1,95 @@
+"""Tokens by client credentials, from an endpoint in the process."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from kohort.client.client_credentials import ClientCredentials
+from kohort.client.errors import AuthenticationError
+from kohort.errors import ConfigError, KohortError
+
+
+class Endpoint(HTTPServer):
+    """Responds with `status` and `body`; `asked` has authorization and form of each request."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[tuple[str, dict[str, list[str]]]] = []
+        self.status = 200
+        self.body: Any = {"access_token": "one", "expires_in": 3600}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/token"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        scheme, _, basic = self.headers["Authorization"].partition(" ")
+        assert scheme == "Basic"
+        self.server.asked.append((base64.b64decode(basic).decode(), parse_qs(form)))
+        body = json.dumps(self.server.body).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+async def test_a_token_is_kept_for_most_of_its_lifetime(endpoint: Endpoint) -> None:
+    source = ClientCredentials(endpoint.url, "ann", "a b", scope="all")
+    assert [await source(), await source()] == ["one", "one"]
+    form = {"grant_type": ["client_credentials"], "scope": ["all"]}
+    assert endpoint.asked == [("ann:a b", form)]
+
+
+async def test_a_token_without_a_lifetime_is_not_kept(endpoint: Endpoint) -> None:
+    endpoint.body = {"access_token": "one"}
+    source = ClientCredentials(endpoint.url, "ann", "a b", encode=True)
+    assert [await source(), await source()] == ["one", "one"]
+    assert endpoint.asked == [("ann:a+b", {"grant_type": ["client_credentials"]})] * 2
+
+
+async def test_an_endpoint_that_refuses(endpoint: Endpoint) -> None:
+    endpoint.status, endpoint.body = 401, {"error": "invalid_client"}
+    with pytest.raises(AuthenticationError, match=r"/token: .*401.*invalid_client"):
+        await ClientCredentials(endpoint.url, "ann", "x")()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [(503, {}, "503"), (200, {}, "without access_token"), (200, [], "without access_token")],
+)
+async def test_an_endpoint_in_trouble(
+    endpoint: Endpoint, status: int, body: Any, told: str
+) -> None:
+    endpoint.status, endpoint.body = status, body
+    with pytest.raises(KohortError, match=told) as raised:
+        await ClientCredentials(endpoint.url, "ann", "x")()
+    assert not isinstance(raised.value, AuthenticationError)
+
+
+def test_what_is_no_url() -> None:
+    with pytest.raises(ConfigError, match="token endpoint 'file:///t' is not a URL such as https"):
+        ClientCredentials("file:///t", "ann", "x")
