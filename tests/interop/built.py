@@ -186,11 +186,11 @@ def _pinned(file: str, name_and_version: str) -> str:
     return " ".join(found.groups()) if found else file
 
 
-def spark_job(**options: str) -> list[str]:
-    """A call of `interop/spark/job.py`."""
+def spark_job(name: str, **options: str) -> list[str]:
+    """A call of a program in `interop/spark`."""
     home = BUILT / "spark"
     jars = ",".join(map(str, sorted((home / "jars").glob("*.jar"))))
-    program = [sys.executable, str(SOURCES / "spark" / "job.py")]
+    program = [sys.executable, str(SOURCES / "spark" / f"{name}.py")]
     return [*program, f"jars={jars}", *(f"{name}={value}" for name, value in options.items())]
 
 

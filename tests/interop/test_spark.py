@@ -30,12 +30,12 @@ def spark() -> None:
 
 
 class Job:
-    """The job as a process, and what it tells of each step."""
+    """A program of `interop/spark` as a process, and what it tells of each step."""
 
-    def __init__(self, topic: str, address: str, directory: Path) -> None:
+    def __init__(self, name: str, topic: str, address: str, directory: Path) -> None:
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         command = spark_job(
-            bootstrap=address, topic=topic, checkpoint=str(directory / "checkpoint")
+            name, bootstrap=address, topic=topic, checkpoint=str(directory / "checkpoint")
         )
         self.process = Process("spark", command, directory / "spark.log", self._hear)
 
@@ -66,7 +66,7 @@ def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path
     with Trial(restartable, tmp_path, "spark") as trial:
         trial.create_topic(topic, PARTITIONS)
         trial.create_topic(f"{topic}-copy", PARTITIONS)
-    job = Job(topic, restartable.address, tmp_path)
+    job = Job("job", topic, restartable.address, tmp_path)
     try:
         written = {"rows": 5 * ROWS, "values": 5 * ROWS, "whole": True}
         assert job.step("batch") == {**written, "headers": ["spark"]}
@@ -77,6 +77,26 @@ def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path
         job.go_on()
         assert job.step("stream again") == {"batches": [ROWS]}
         assert job.step("copied") == {"rows": 6 * ROWS, "values": 6 * ROWS, "whole": True}
+        assert job.process.wait(30) == 0
+    finally:
+        job.process.popen.kill()
+
+
+def test_a_checkpoint_goes_on_in_both_directions(
+    spark: None, restartable: Target, tmp_path: Path
+) -> None:
+    """Between Spark's connector and Kohort's source, also where a micro-batch is to be repeated."""
+    topic = f"checkpoint-{RUN}"
+    with Trial(restartable, tmp_path, "spark") as trial:
+        trial.create_topic(topic, PARTITIONS)
+    job = Job("checkpoints", topic, restartable.address, tmp_path)
+    try:
+        assert job.step("kafka") == {"batches": [[0, 0]]}
+        assert job.step("kohort") == {"batches": [[1, 1]]}
+        assert job.step("kohort") == {"batches": None}
+        assert job.step("kafka") == {"batches": [[2, 2], [3, 3]]}
+        assert job.step("kafka") == {"batches": None}
+        assert job.step("kohort") == {"batches": [[4, 4], [5, 5]]}
         assert job.process.wait(30) == 0
     finally:
         job.process.popen.kill()

@@ -4,14 +4,19 @@ were on other machines.
 """
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.dataset
+import pyspark
 import pytest
 
+import kohort
+import pyspark_kohort
 from spark.servers import kohort_only
 from spark.topics import NOW
 
@@ -51,6 +56,25 @@ with spark_session("far", master=master) as spark:
     else:
         raise AssertionError("it was taken")
     assert read.count() == 3_000, "nothing of the wrong rows"
+"""
+
+
+SUBMITTED = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": "submitted"}
+read = spark.read.format("kohort").options(**options).load()
+
+def place(batches):
+    import kohort
+    import pyarrow
+    rows = sum(batch.num_rows for batch in batches)
+    yield pyarrow.record_batch({"place": [kohort.__file__], "rows": [rows]})
+
+for row in read.select("value").mapInArrow(place, "place string, rows long").collect():
+    print("read by", row.place, row.rows)
 """
 
 
@@ -125,3 +149,31 @@ def test_rows_go_from_executors_to_brokers_and_back(cluster, topics):
     done = python("-c", FAR, cluster.master, topics.address)
     assert done.returncode == 0, done.stderr[-3000:]
     assert not list(cluster.temporary.glob("kohort-rows-*"))
+
+
+def test_py_files_bring_the_package(cluster, topics, tmp_path):
+    """`spark-submit --py-files` with the two packages in a zip file: driver and executors use it,
+    and find the source.
+    """
+    topics.create("submitted", 1)
+    topics.fill("submitted", {0: [b"v"] * 7})
+    archive, program = tmp_path / "kohort.zip", tmp_path / "submitted.py"
+    program.write_text(SUBMITTED)
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in (kohort, pyspark_kohort):
+            home = Path(package.__file__).parent
+            for path in sorted(home.rglob("*")):
+                if path.is_file() and path.suffix != ".pyc":
+                    packed.write(path, path.relative_to(home.parent))
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    done = subprocess.run(
+        [submit, "--master", cluster.master, "--py-files", archive, program, topics.address],
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    places = re.findall(r"read by (\S+) 7", done.stdout)
+    assert places, done.stderr[-3000:]
+    assert "kohort.zip" in places[0]

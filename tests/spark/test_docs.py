@@ -39,4 +39,5 @@ def test_the_page_runs_from_top_to_bottom(session, topics, tmp_path):
     assert re.findall(r"^(\[Row.*|\d+)$", done.stdout, re.MULTILINE) == [
         "[Row(count(1)=100, max(offset)=24)]",
         "100",
+        "4",
     ]

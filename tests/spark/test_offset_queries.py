@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, KohortError
 from kohort.protocol.batches import Codec
 from kohort.spark import offset_queries
 from kohort.spark.batch import BatchReader
@@ -127,3 +128,48 @@ def test_a_batch_that_inflates_to_too_much_names_the_option(options, topics):
     assert read("3000") == 1
     with pytest.raises(KafkaError, match=r"than 1000 bytes; raise maxInflatedBatchBytes"):
         read("1000")
+
+
+def test_a_query_that_fails_is_tried_again_as_often_as_is_said(caplog):
+    options = parse_read(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": HERE.topic,
+            "kafka.default.api.timeout.ms": "50",
+            "fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "0",
+        },
+        streaming=True,
+    )  # fmt: skip
+    with pytest.raises(KohortError):
+        OffsetQueries(options).partitions()
+    assert sum("asked for again" in told for told in caplog.messages) == 2
+
+
+def test_a_trigger_waits_for_enough_records():
+    """As in Spark's source: never the first one, and none after `maxTriggerDelay`."""
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": HERE.topic}
+    given["minOffsetsPerTrigger"] = "3"
+    reader = StreamReader(parse_read(given, streaming=True))
+    available = [1, 2, 3, 1]
+    found = [reader.waits({HERE: 5, GONE: 1}, {HERE: 5 + each, GONE: 1}) for each in available]
+    assert found == [False, True, False, True]
+    eager = StreamReader(parse_read(given | {"maxTriggerDelay": "0"}, streaming=True))
+    assert [eager.waits({HERE: 0}, {HERE: 1}) for _ in range(2)] == [False, False]
+
+
+def test_the_first_micro_batch_is_repeated_as_it_was(options, topics):
+    """Spark asks where a new query begins until that batch has succeeded, also after a restart.
+    `latest` has moved by then.
+    """
+    topics.create("asking-first", 1)
+    begun = StreamReader(options(subscribePattern="asking-first"))
+    start = begun.initialOffset()
+    topics.fill("asking-first", {0: [b"one"]})
+    assert begun.initialOffset() == start
+    end = begun.latestOffset(start, ReadAllAvailable())
+    assert begun.latestOffset(end, ReadAllAvailable()) == end
+    topics.fill("asking-first", {0: [b"two"]})
+    again = StreamReader(options(subscribePattern="asking-first"))
+    (planned,) = again.partitions(again.initialOffset(), end)
+    assert (planned.start, planned.end) == (0, 1)
+    (more,) = again.partitions(end, again.latestOffset(end, ReadAllAvailable()))
+    assert (more.start, more.end) == (1, 2)

@@ -4,13 +4,18 @@ import pickle
 
 import pytest
 
+from client.conftest import certificate
+from kohort.client.client_credentials import ClientCredentials
 from kohort.errors import ConfigError
-from kohort.spark import unsupported_options
 from kohort.spark.membership import group_options, validate_group
 from kohort.spark.options import Bound, GroupMode, TopicSubscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
+from kohort.spark.refusals import RefusedOptionsError
+from kohort.spark.source import KohortDataSource
 from kohort.spark.write_options import parse_write
 from kohort.types import TopicPartition
+
+__all__ = ["certificate"]
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -174,6 +179,10 @@ class TestTheRest:
         assert stream(group__id="etl").max_offsets_per_trigger == 1_000_000
         assert stream(group__id="etl", maxOffsetsPerTrigger="5").max_offsets_per_trigger == 5
 
+    def test_properties_of_a_table_are_no_options(self):
+        """Spark's catalog passes them with the options of `CREATE TABLE … USING kohort`."""
+        assert batch(provider="kohort", owner="ann", **{"option.subscribe": "orders"}) == batch()
+
     def test_names_are_compared_without_regard_to_case(self):
         assert stream(MAXOFFSETSPERTRIGGER="10").max_offsets_per_trigger == 10
 
@@ -190,21 +199,13 @@ class TestTheRest:
             ({"includeHeaders": "1"}, "option includeHeaders is '1'; it is one of true, false"),
             ({"maxRecordsPerPartition": "many"}, "option maxRecordsPerPartition is 'many'"),
             (
-                {"maxOffsetsPerTrigger": "5"},
-                "option maxOffsetsPerTrigger: a batch read belongs to no group and has no triggers",
-            ),
-            (
                 {"group__id": "etl"},
-                "option group.id: a batch read belongs to no group and has no triggers",
+                "option group.id: a batch has neither group nor checkpoint",
             ),
             ({"kafka__bootstrap__servers": None}, "option kafka.bootstrap.servers is missing"),
             (
                 {"kafka__bootstrap__servers": "nowhere"},
                 "kafka.*: bootstrap server 'nowhere' is not HOST:PORT",
-            ),
-            (
-                {"kafka__auto__offset__reset": "latest"},
-                "option kafka.auto.offset.reset has no effect here",
             ),
             (
                 {"kafka__client__ids": "x"},
@@ -222,11 +223,6 @@ class TestTheRest:
                 "whole number from 0 to 2147483647",
             ),
             ({"kafka__check__crcs": "no"}, "option kafka.check.crcs is 'no'"),
-            ({"kafka__acks": "all"}, "option kafka.acks is for writes; leave it out"),
-            (
-                {"kafka__session__timeout__ms": "9000"},
-                "option kafka.session.timeout.ms: it is for members; leave it",
-            ),
             (
                 {"kafka__isolation__level": "serializable"},
                 "option kafka.isolation.level is 'serializable'",
@@ -237,25 +233,52 @@ class TestTheRest:
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
-    @pytest.mark.parametrize("option", unsupported_options.SPARK)
-    def test_what_else_sparks_source_has(self, option):
-        with pytest.raises(
-            ConfigError, match=(f"option {option}: it has no counterpart here, leave it out; [a-z]")
-        ):
-            stream(**{option: "1"})
+    def test_how_triggers_and_offset_queries_wait(self):
+        found = stream(
+            minOffsetsPerTrigger="10", maxTriggerDelay="2m", maxOffsetsPerTrigger="20",
+            kafkaConsumer__pollTimeoutMs="7000",
+            fetchOffset__numRetries="5", fetchOffset__retryIntervalMs="20",
+        )  # fmt: skip
+        assert (found.min_offsets_per_trigger, found.max_trigger_delay_ms) == (10, 120_000)
+        assert found.poll_timeout_ms == 7_000
+        assert (found.offset_attempts, found.offset_retry_interval_ms) == (5, 20)
+        assert stream(minOffsetsPerTrigger="10").max_trigger_delay_ms == 900_000
+
+    @pytest.mark.parametrize(
+        ("text", "ms"),
+        [("90", 90), ("90ms", 90), ("15m", 900_000), ("2min", 120_000), ("1H", 3_600_000)],
+    )
+    def test_times_are_written_as_in_spark(self, text, ms):
+        assert stream(maxTriggerDelay=text, minOffsetsPerTrigger="1").max_trigger_delay_ms == ms
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"maxTriggerDelay": "soon"}, "option maxTriggerDelay is 'soon'; .* such as 30s"),
+            (
+                {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"},
+                "option maxOffsetsPerTrigger is 4, less than minOffsetsPerTrigger, 5",
+            ),
+            ({"fetchOffset__numRetries": "0"}, "option fetchOffset.numRetries is '0'"),
+            ({"fetchOffset__retryIntervalMs": "-1"}, "option fetchOffset.retryIntervalMs is '-1'"),
+        ],
+    )
+    def test_waits_that_are_refused(self, options, says):
+        with pytest.raises(ConfigError, match=says):
+            stream(**options)
 
     @pytest.mark.parametrize(
         ("option", "advice"),
         [
-            ("kafka.max.poll.records", "set maxOffsetsPerTrigger"),
-            ("kafka.ssl.enabled.protocols", "versions and ciphers of TLS"),
-            ("kafka.sasl.kerberos.kinit.cmd", "authentication is PLAIN or SCRAM"),
-            ("kafka.metric.reporters", "no Java client is at work"),
+            ("kafka.auto.offset.reset", "say startingOffsets instead"),
+            ("kafka.enable.auto.commit", "the query commits by groupMode"),
+            ("kafka.config.providers", "resolve the values in the program"),
+            ("kafka.ssl.engine.factory.class", "name stores in kafka.ssl.truststore"),
         ],
     )
-    def test_what_else_javas_clients_have(self, option, advice):
+    def test_what_would_change_results_is_refused(self, option, advice):
         with pytest.raises(
-            ConfigError, match=(f"option {option} has no effect here, leave it out: {advice}")
+            ConfigError, match=(f"option {option} is not supported, leave it out: {advice}")
         ):
             stream(**{option: "1"})
 
@@ -265,6 +288,102 @@ class TestTheRest:
     def test_they_travel_to_workers(self):
         found = stream(startingOffsets='{"orders": {"0": 23}}', group__id="etl")
         assert pickle.loads(pickle.dumps(found)) == found
+
+
+class TestWithoutEffect:
+    """Options that change neither records nor permissions are accepted, and told in the log."""
+
+    @pytest.mark.parametrize(
+        ("option", "why"),
+        [
+            ("kafka.max.poll.records", "see maxOffsetsPerTrigger"),
+            ("kafka.ssl.enabled.protocols", "versions and ciphers of TLS"),
+            ("kafka.sasl.kerberos.kinit.cmd", "the mechanism is not Kerberos"),
+            ("kafka.metric.reporters", "no Java client is at work"),
+            ("kafka.linger.ms", "a task sends batches when they are full"),
+            ("kafka.acks", "it is for writes"),
+            ("kafka.session.timeout.ms", "it is for members of a group"),
+            ("groupIdPrefix", "a read without group.id belongs to no group"),
+            ("path", "the topics are those of subscribe"),
+        ],
+    )
+    def test_a_read(self, option, why):
+        for found in (batch(**{option: "1"}), stream(**{option: "1"})):
+            ((name, told),) = found.without_effect
+            assert name == option
+            assert told.startswith(why)
+
+    def test_a_write(self):
+        found = write(kafka__isolation__level="read_committed", kafka__linger__ms="5")
+        assert dict(found.without_effect).keys() == {"kafka.isolation.level", "kafka.linger.ms"}
+
+    def test_triggers_of_a_batch(self):
+        assert dict(batch(maxOffsetsPerTrigger="5").without_effect) == {
+            "maxOffsetsPerTrigger": "a batch read has no triggers"
+        }
+        assert stream(maxOffsetsPerTrigger="5").without_effect == ()
+
+    def test_members_have_theirs(self):
+        assert stream(group__id="etl", kafka__session__timeout__ms="9000").without_effect == ()
+
+    def test_they_are_told_once_and_in_one_line(self, caplog):
+        """`load()` asks for the schema, and the action for a reader."""
+        source = KohortDataSource(with_dots({"kafka.linger.ms": "5", "kafka.retries": "1"}))
+        columns = source.schema()
+        pickle.loads(pickle.dumps(source)).reader(columns)
+        (told,) = caplog.messages
+        assert told.startswith("options without effect: kafka.linger.ms (a task sends")
+        assert "kafka.retries (" in told
+
+
+WRONG = {
+    "kafka__bootstrap__servers": None, "kafka__auto__offset__reset": "latest",
+    "minPartition": "3", "failOnDataLoss": "yes", "maxRecordsPerPartition": "many",
+    "kafka__request__timeout__ms": "soon", "kafka__retry__backoff__ms": "-1",
+    "kafka__security__protocol": "SASL_SSL", "kafka__ssl__truststore__location": "nowhere.jks",
+    "subscribe": None, "startingOffsets": "newest",
+}  # fmt: skip
+TOLD = (
+    "kafka.bootstrap.servers", "kafka.auto.offset.reset", "minpartition", "failOnDataLoss",
+    "maxRecordsPerPartition", "kafka.request.timeout.ms", "kafka.retry.backoff.ms",
+    "kafka.sasl.mechanism", "kafka.ssl.truststore.location", "subscribe", "startingOffsets",
+)  # fmt: skip
+
+
+def test_a_table_of_a_catalog_comes_without_its_options():
+    with pytest.raises(ConfigError, match=r"FROM t WITH .*CREATE TEMPORARY VIEW"):
+        KohortDataSource({}).reader(KohortDataSource(with_dots({})).schema())
+
+
+class TestAllAtOnce:
+    """One error has everything that is wrong, already at `load()`."""
+
+    def test_a_read(self):
+        with pytest.raises(RefusedOptionsError) as raised:
+            KohortDataSource(with_dots(WRONG)).schema()
+        assert str(raised.value).startswith("11 options are refused:\n  option")
+        for name in TOLD:
+            assert any(name in text for text in raised.value.texts), name
+
+    def test_a_write(self):
+        with pytest.raises(RefusedOptionsError) as raised:
+            write(topic=" ", kafka__acks="2", kafka__batch__size="-1", topik="a")
+        assert len(raised.value.texts) == 4
+
+    def test_what_fits_one_kind_of_read_is_not_refused_by_load(self):
+        for one in ({"endingOffsets": "latest"}, {"group__id": "etl"}):
+            KohortDataSource(with_dots(one)).schema()
+
+    def test_load_tells_of_the_kind_with_fewer_refusals(self):
+        with pytest.raises(RefusedOptionsError) as raised:
+            KohortDataSource(with_dots({"group__id": "etl", "failOnDataLoss": "yes"})).schema()
+        assert len(raised.value.texts) == 1
+
+    def test_a_member_is_looked_at_by_load(self):
+        with pytest.raises(ConfigError, match=r"strategy: .*best"):
+            KohortDataSource(
+                with_dots({"group__id": "a", "kafka__partition__assignment__strategy": "best"})
+            ).schema()
 
 
 class TestGroup:
@@ -309,10 +428,6 @@ class TestGroup:
             (
                 {"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"},
                 "option assign: a member is assigned",
-            ),
-            (
-                {"group__id": "a", "groupMode": "reporting", "kafka__group__instance__id": "b"},
-                "option kafka.group.instance.id: it is for members; leave it out",
             ),
         ],
     )
@@ -360,6 +475,13 @@ SASL = {"kafka__security__protocol": "SASL_SSL", "kafka__sasl__mechanism": "PLAI
 TLS = {"kafka__security__protocol": "SSL", "kafka__ssl__truststore__type": "PEM"}
 
 
+OAUTH = {
+    "kafka__security__protocol": "SASL_PLAINTEXT",
+    "kafka__sasl__mechanism": "OAUTHBEARER",
+    "kafka__sasl__oauthbearer__token__endpoint__url": "http://127.0.0.1:1/token",
+}
+
+
 class TestSecurity:
     def test_a_jaas_line(self):
         line = (
@@ -392,14 +514,42 @@ class TestSecurity:
         ).client_config()
         assert (found.security.username, found.security.password) == ("ann", password)
 
-    def test_pem_files(self):
+    def test_pem_files(self, certificate):
+        path = str(certificate[0])
         found = batch(
             kafka__security__protocol="SSL",
-            kafka__ssl__truststore__location="ca.pem",
+            kafka__ssl__truststore__location=path,
             kafka__ssl__truststore__type="PEM",
             kafka__ssl__endpoint__identification__algorithm="",
         ).client_config()
-        assert (found.security.ssl_cafile, found.security.ssl_check_hostname) == ("ca.pem", False)
+        assert (found.security.ssl_cafile, found.security.ssl_check_hostname) == (path, False)
+
+    def test_pem_text_in_one_line(self, certificate):
+        cert, key = (" ".join(path.read_text().split("\n")) for path in certificate)
+        found = batch(
+            kafka__security__protocol="SSL",
+            kafka__ssl__truststore__certificates=cert,
+            kafka__ssl__keystore__certificate__chain=cert,
+            kafka__ssl__keystore__key=key,
+        ).client_config()
+        assert found.security.context().cert_store_stats()["x509"] == 1
+        assert "PRIVATE KEY" not in repr(found)
+
+    def test_client_credentials(self):
+        line = (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+            'clientId="ann" clientSecret="s3cret" scope="all" extension_logicalCluster="lkc-1";'
+        )
+        found = batch(
+            **OAUTH,
+            kafka__sasl__jaas__config=line,
+            kafka__sasl__login__callback__handler__class=(
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+            ),
+        ).client_config()
+        assert found.security.extensions == {"logicalCluster": "lkc-1"}
+        assert isinstance(found.security.token, ClientCredentials)
+        assert "s3cret" not in repr(found)
 
     def test_a_password_is_not_told(self):
         found = batch(**SASL, kafka__sasl__username="ann", kafka__sasl__password="s3cret")
@@ -456,7 +606,28 @@ class TestSecurity:
             ),
             (
                 {"kafka__security__protocol": "SSL", "kafka__ssl__truststore__location": "a.jks"},
-                "option kafka.ssl.truststore.type is JKS: only PEM files can be read",
+                "option kafka.ssl.truststore.location: a.jks cannot be read: No such file",
+            ),
+            (
+                {"kafka__security__protocol": "SSL", "kafka__ssl__ca__location": "a.pem"},
+                "option kafka.ssl.truststore.location: a.pem cannot be read: No such file",
+            ),
+            (
+                TLS | {"kafka__ssl__truststore__type": "BKS", "kafka__ssl__ca__location": "a"},
+                "option kafka.ssl.truststore.type is BKS; it is one of JKS, PKCS12, PEM",
+            ),
+            (
+                TLS | {"kafka__ssl__keystore__key": "a"},
+                "option kafka.ssl.keystore.certificate.chain is missing",
+            ),
+            (OAUTH, "option kafka.sasl.oauthbearer.client.credentials.client.id is missing"),
+            (
+                OAUTH | {"kafka__sasl__oauthbearer__token__endpoint__url": None},
+                "option kafka.sasl.oauthbearer.token.endpoint.url is missing",
+            ),
+            (
+                SASL | {"kafka__sasl__login__callback__handler__class": "mine.Handler"},
+                "option kafka.sasl.login.callback.handler.class is a class of Java",
             ),
             (
                 {
@@ -523,14 +694,6 @@ class TestWriting:
             (
                 {("kafka__max__in__flight__requests__per__connection"): "6"},
                 "kafka.max.in.flight.requests.* from 1 to 5",
-            ),
-            (
-                {"kafka__isolation__level": "read_committed"},
-                "option kafka.isolation.level is for reads",
-            ),
-            (
-                {"kafka__linger__ms": "5"},
-                "option kafka.linger.ms has no effect here, leave it out: a task sends",
             ),
             ({"kafka__partitioner__class": "x"}, "write a column partition"),
             ({"kafka__key__serializer": "x"}, "string or binary columns"),

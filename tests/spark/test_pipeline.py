@@ -75,7 +75,6 @@ def test_delta_configures_the_session_itself(monkeypatch):
             ["orders", "--to", "t", "-X", "isolation.level=none"],
             "option kafka.isolation.level is 'none'",
         ),
-        (["orders", "--to", "t", "-X", "session.timeout.ms=9000"], "it is for members"),
         (["orders", "--to", "t", "--start", "soon"], "option startingOffsets is not JSON"),
     ],
 )

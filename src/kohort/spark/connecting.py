@@ -1,15 +1,13 @@
-"""The supported `kafka.*` options, by the names of Kafka's Java clients, and their client config.
+"""The supported `kafka.*` options, by the names of Java's clients, and their client config."""
 
-An option without effect is refused by name, so that no user relies on it.
-"""
-
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATIONS
-from kohort.errors import ConfigError
+from kohort.client.security import PLAINTEXT
 from kohort.spark import unsupported_options
+from kohort.spark.refusals import Refusals
 from kohort.spark.security import NAMES, security
 from kohort.spark.values import PREFIX, named, numbers
 from kohort.suggestions import closest
@@ -24,7 +22,7 @@ MEMBERS: Final = frozenset((
 """Of a query that belongs to a group."""
 READS: Final = KNOWN | MEMBERS | {
     "group.id", "isolation.level", "fetch.max.bytes", "fetch.max.wait.ms",
-    "max.partition.fetch.bytes", "check.crcs",
+    "max.partition.fetch.bytes", "check.crcs", "client.rack",
 }  # fmt: skip
 WRITES: Final = KNOWN | {
     "acks", "batch.size", "buffer.memory", "compression.type", "delivery.timeout.ms",
@@ -33,39 +31,53 @@ WRITES: Final = KNOWN | {
 }  # fmt: skip
 
 
-def refuse_unknown(given: Mapping[str, str], known: frozenset[str]) -> None:
-    """Raise ConfigError for a `kafka.*` name that is not in `known`: READS or WRITES.
+def unknown(given: Mapping[str, str], known: frozenset[str]) -> Iterator[str]:
+    """The refusal of each `kafka.*` name that is neither `known` (READS, WRITES) nor harmless.
 
     The names in `given` have no prefix.
     """
     for name in given:
-        if name in known:
+        if name in READS | WRITES or unsupported_options.without_effect(name) is not None:
             continue
-        if name in READS | WRITES:
-            raise ConfigError(
-                f"option {PREFIX}{name} is for {'reads' if name in READS else 'writes'}; "
-                "leave it out"
-            )
-        if (advice := unsupported_options.advice(name)) is not None:
-            raise ConfigError(f"option {PREFIX}{name} has no effect here, leave it out: {advice}")
+        if (advice := unsupported_options.refusal(name)) is not None:
+            yield f"option {PREFIX}{name} is not supported, leave it out: {advice}"
+            continue
         match = closest(name, sorted(known))
         hint = f"; is it {PREFIX}{match}?" if match else ""
-        raise ConfigError(f"option {PREFIX}{name} is not known{hint}")
+        yield f"option {PREFIX}{name} is not known{hint}"
+
+
+def without_effect(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
+    """The accepted names, with the prefix, that do nothing as they are not in `known`; and why."""
+    found = {}
+    for name in given.keys() - known:
+        other = f"it is for {'reads' if name in READS else 'writes'}"
+        why = other if name in READS | WRITES else unsupported_options.without_effect(name)
+        found[PREFIX + name] = why or ""
+    return found
 
 
 def client_config(given: Mapping[str, str]) -> ClientConfig:
-    """The client's configuration from `kafka.*` options without the prefix. Raises ConfigError."""
-    if not given.get("bootstrap.servers", "").strip():
-        raise ConfigError(
+    """The client's configuration from `kafka.*` options without the prefix.
+
+    Raises RefusedOptionsError for all that is wrong, also for stores that cannot be read.
+    """
+    refusals = Refusals()
+    if not (bootstrap := given.get("bootstrap.servers", "").strip()):
+        refusals.add([
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
-        )
-    return named(
-        "kafka.*",
-        _CLIENT,
-        lambda: ClientConfig(
-            bootstrap=given["bootstrap.servers"],
-            client_id=given.get("client.id", "kohort-spark"),
-            security=security(given),
-            **numbers(given, _CLIENT),
+        ])  # fmt: skip
+    fields: dict[str, Any] = refusals.of(lambda: numbers(given, _CLIENT), {})
+    fields["security"] = refusals.of(lambda: security(given), PLAINTEXT)
+    fields["client_id"] = given.get("client.id", "kohort-spark")
+    config = refusals.of(
+        lambda: named(
+            "kafka.*",
+            _CLIENT,
+            lambda: ClientConfig(bootstrap=bootstrap or "missing:1", **fields),
         ),
+        None,
     )
+    refusals.end()
+    assert config is not None
+    return config

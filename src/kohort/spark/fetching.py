@@ -6,19 +6,23 @@ end, and the next task of this worker reads another partition. `background` keep
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST, Cluster, Offset, TopicMetadata, list_offsets
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.spark import background, workers
 from kohort.spark.data_loss import AGAIN, gone, misplaced, raise_or_warn
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import topic_id
 from kohort.spark.ranges import OffsetRange
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.client.fetch import PartitionResponse, RequestedPartition
 
 PURPOSE: Final = "spark fetch"
 MAX_BYTES: Final = 50 * 1024 * 1024
@@ -106,7 +110,10 @@ class _Fetch:
                 options.kafka_option("max.partition.fetch.bytes") or MAX_PARTITION_BYTES
             ),
             check_crcs=options.check_crcs,
+            rack=options.kafka_option("client.rack") or "",
         )
+        self._replica: int | None = None
+        """Node id of the follower from which the leader has us read (KIP-392)."""
 
     async def at(self, offset: int) -> FetchedRange:
         """The next batches from `offset` on; if records are gone, from the first that is left.
@@ -133,7 +140,7 @@ class _Fetch:
         return await retrying(
             lambda: self._once(cluster, offset),
             what=f"fetch of {self._tp} at offset {offset}",
-            timeout_ms=cluster.config.default_api_timeout_ms,
+            timeout_ms=self._options.poll_timeout_ms or cluster.config.default_api_timeout_ms,
             backoff=cluster.backoff(),
         )
 
@@ -144,7 +151,7 @@ class _Fetch:
         return found.offset
 
     async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
-        from kohort.client.fetch import RequestedPartition, error_code, fetch_partition
+        from kohort.client.fetch import RequestedPartition, error_code
 
         leader = await cluster.ask_leader(self._tp)
         topic = cluster.known_topic(self._tp.topic)
@@ -152,8 +159,7 @@ class _Fetch:
         requested = RequestedPartition(
             topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
         )
-        connection = await cluster.connection(leader.node_id, PURPOSE)
-        response = await fetch_partition(connection, self._tp, requested, self._settings)
+        response = await self._response(cluster, leader.node_id, requested)
         if response.error:
             error = KafkaError(error_code(response.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
@@ -179,6 +185,31 @@ class _Fetch:
             raise _RecreatedError
         cluster.stale(self._tp.topic)
         raise KafkaError(ErrorCode.unknown_topic_id, f"topic {self._tp.topic} has the id {now}")
+
+    async def _response(
+        self, cluster: Cluster, leader: int, requested: "RequestedPartition"
+    ) -> "PartitionResponse":
+        """The response of the replica in `client.rack` that the leader names, else the leader's."""
+        if self._replica is None:
+            response = await self._asked(cluster, leader, requested)
+            if response.error or response.preferred_replica < 0:
+                return response
+            self._replica = response.preferred_replica
+        with suppress(KohortError):
+            response = await self._asked(cluster, self._replica, requested)
+            if not response.error and len(response.records):
+                return response
+        # It is gone or behind. The leader responds with records only to a client without a rack.
+        self._replica, self._settings = None, replace(self._settings, rack="")
+        return await self._asked(cluster, leader, requested)
+
+    async def _asked(
+        self, cluster: Cluster, node_id: int, requested: "RequestedPartition"
+    ) -> "PartitionResponse":
+        from kohort.client.fetch import fetch_partition
+
+        connection = await cluster.connection(node_id, PURPOSE)
+        return await fetch_partition(connection, self._tp, requested, self._settings)
 
 
 class _RecreatedError(Exception):

@@ -24,16 +24,7 @@ from kohort.errors import KohortError
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
-from kohort.spark.positions import (
-    BEGIN,
-    GROUP,
-    Positions,
-    SparkOffset,
-    TopicIds,
-    from_spark,
-    to_spark,
-    topic_ids,
-)
+from kohort.spark.positions import BEGIN, GROUP, SparkOffset, from_spark, offset_of, topic_ids
 from kohort.spark.ranges import limited
 from kohort.spark.stream import StreamReader
 
@@ -71,7 +62,7 @@ class MemberStreamReader(StreamReader):
         return {}  # where it begins is known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
-        before = from_spark(start)
+        before, released = from_spark(start), False
         while True:
             there = self.queries.partitions()
             # what is gone is not to be committed, which would be tried for long
@@ -85,6 +76,9 @@ class MemberStreamReader(StreamReader):
             held = {tp: begin for tp, begin in assigned.items() if tp in there}
             latest = self.ends(tuple(sorted(held)), held)
             held = {tp: begin for tp, begin in held.items() if tp in latest}
+            released = released or not self.waits(held, latest)
+            if not released:
+                return start
             ends = (
                 limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
             )
@@ -138,11 +132,6 @@ class MemberStreamReader(StreamReader):
             atexit.register(self.stop)
             self._member = BlockingQueryMember(self.options)
         return self._member
-
-
-def offset_of(positions: Positions, begin: Positions, ids: TopicIds) -> SparkOffset:
-    """What Spark keeps."""
-    return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
 
 
 def exit_on_sigterm() -> None:

@@ -4,15 +4,17 @@ Every query runs on the loop of `background`, is bounded in time by the client, 
 KohortError.
 """
 
+import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final, TypeAlias
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST as FIRST
 from kohort.client.cluster import LATEST as END
 from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
-from kohort.errors import ConfigError, ErrorCode, KafkaError, unless_error
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import (
@@ -23,6 +25,10 @@ from kohort.spark.positions import (
     validate_partitions,
 )
 from kohort.types import TopicPartition
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("kohort.spark")
 
 _ADVICE: Final = {
     ErrorCode.topic_authorization_failed: "; the query's user needs the permissions Describe and"
@@ -43,25 +49,43 @@ class OffsetQueries:
 
     def partitions(self) -> Existing:
         """The existing partitions of the subscription; missing topics have none."""
-        return background.run(self.existing())
+        return self._run(self.existing)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """Where each begins, without those that are gone meanwhile."""
-        return background.run(self._of_those_there(partitions, FIRST))
+        wanted = tuple(partitions)
+        return self._run(lambda: self._of_those_there(wanted, FIRST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The end of each partition, without deleted ones.
 
         Under read_committed it is before the first open transaction.
         """
-        return background.run(self._of_those_there(partitions, END))
+        wanted = tuple(partitions)
+        return self._run(lambda: self._of_those_there(wanted, END))
 
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
         """The offsets of `bound`.
 
         Raises ConfigError if they do not match the existing partitions.
         """
-        return background.run(self.resolved(bound, tuple(partitions)))
+        wanted = tuple(partitions)
+        return self._run(lambda: self.resolved(bound, wanted))
+
+    def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer of the first attempt that succeeds, of `fetchOffset.numRetries` at most.
+
+        A ConfigError is not tried again.
+        """
+        for _ in range(self.options.offset_attempts - 1):
+            try:
+                return background.run(ask())
+            except ConfigError:
+                raise
+            except KohortError as error:
+                logger.warning("offsets are asked for again: %s", error)
+                time.sleep(self.options.offset_retry_interval_ms / 1000)
+        return background.run(ask())
 
     async def _cluster(self) -> Cluster:
         return await background.cluster(self.options.kafka)

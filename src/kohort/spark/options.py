@@ -1,22 +1,23 @@
 """Options of `.format("kohort")`: those of Spark's Kafka source and sink, and `groupMode`.
 
-Names are compared without regard to case, as in Spark. An option that is unknown, contradictory, or
-without effect in this kind of query raises ConfigError with its name. The results are frozen,
-picklable values.
+Names are compared without regard to case, as in Spark. Options that are unknown or contradictory
+raise one RefusedOptionsError, which names all of them. The results are frozen, picklable values.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, Literal, TypeAlias, cast
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
 from kohort.errors import ConfigError
-from kohort.spark import connecting, positions, unsupported_options
+from kohort.spark import connecting, positions
 from kohort.spark.positions import EARLIEST, LATEST, Positions
 from kohort.spark.raw_options import Pairs, RawOptions
-from kohort.spark.values import INT32_MAX, number
+from kohort.spark.refusals import Refusals, RefusedOptionsError
+from kohort.spark.values import INT32_MAX, PREFIX, duration_ms, number
 from kohort.types import TopicPartition
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -26,16 +27,33 @@ _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 """In the order in which they count, as in Spark."""
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "group.id", "groupMode", "checkpointTopicIds")
-_READ: Final = (
-    *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_STREAM_ONLY, "statefulMember",
+_TRIGGERS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_STREAM_ONLY: Final = ("group.id", "groupMode", "checkpointTopicIds")
+_WITHOUT_EFFECT: Final = {
+    "groupIdPrefix": "a read without group.id belongs to no group",
+    "path": "the topics are those of subscribe",
+    "topic": "it is for writes",
+    "includeTimestamp": "it is for writes",
+}
+"""Options that do nothing in a read, and why."""
+READ: Final = (
+    *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_TRIGGERS, *_STREAM_ONLY, "statefulMember",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
-    "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes",
+    "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes", "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
 )  # fmt: skip
-_MEMBER_ONLY: Final = (
-    "statefulMember",
-    *(f"kafka.{name}" for name in sorted(connecting.MEMBERS)),
-)
+_COUNTS: Final = {
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", 1),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", 1),
+    "minPartitions": ("min_partitions", 1),
+    "maxRecordsPerPartition": ("max_records_per_partition", 1),
+    "kafkaConsumer.pollTimeoutMs": ("poll_timeout_ms", 1),
+    "fetchOffset.numRetries": ("offset_attempts", 1),
+    "fetchOffset.retryIntervalMs": ("offset_retry_interval_ms", 0),
+}
+"""Option → field and least value."""
+MAX_TRIGGER_DELAY: Final = "15m"
+"""Default of `maxTriggerDelay`, as in Spark."""
 _NUMBERS: Final = (
     "kafka.fetch.max.bytes",
     "kafka.max.partition.fetch.bytes",
@@ -97,6 +115,14 @@ class ReadOptions:
     """`startingOffsetsByTimestampStrategy` is LATEST: no error if a partition has no such record.
     """
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    """A trigger with fewer records waits, for at most `max_trigger_delay_ms`."""
+    max_trigger_delay_ms: int = 0
+    poll_timeout_ms: int | None = None
+    """`kafkaConsumer.pollTimeoutMs`: time limit of a fetch with its retries."""
+    offset_attempts: int = 1
+    """`fetchOffset.numRetries`: how often a query for offsets is tried that fails."""
+    offset_retry_interval_ms: int = 1_000
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
@@ -110,6 +136,8 @@ class ReadOptions:
     group_mode: GroupMode = GroupMode.NONE
     stateful_member: bool = False
     """The user says that a member's state is right, as each of its keys is in one partition."""
+    without_effect: tuple[tuple[str, str], ...] = ()
+    """Accepted options that do nothing in this query, and why."""
 
     def client_config(self) -> ClientConfig:
         """How to connect."""
@@ -120,53 +148,120 @@ class ReadOptions:
         return dict(self.kafka).get(name)
 
 
+def parse_either_read(options: Mapping[str, str]) -> ReadOptions:
+    """The options of a read of which Spark does not tell yet whether it is a batch or a stream.
+
+    `without_effect` has what does nothing in either. Raises RefusedOptionsError if it can be
+    neither, for the one with fewer refusals.
+    """
+    found: list[ReadOptions] = []
+    refused: list[RefusedOptionsError] = []
+    for streaming in (False, True):
+        try:
+            found.append(parse_read(options, streaming=streaming))
+        except RefusedOptionsError as error:
+            refused.append(error)
+    if not found:
+        raise min(refused, key=lambda error: len(error.texts))
+    common = dict(found[0].without_effect).items() & dict(found[-1].without_effect).items()
+    return replace(found[-1], without_effect=tuple(sorted(common)))
+
+
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Validate the options of a read. Raises ConfigError."""
-    given = RawOptions(options)
-    given.refuse_unknown(_READ, unsupported_options.SPARK)
-    connecting.refuse_unknown(given.kafka, connecting.READS)
-    connecting.client_config(given.kafka)
-    if streaming:
-        given.refuse(_ENDING, "a stream has no end; leave it out, or read a batch")
-    else:
-        given.refuse(
-            _STREAM_ONLY,
-            "a batch read belongs to no group and has no triggers; leave it out, or read a stream",
-        )
-    group_id, mode = _group(given) if streaming else (None, GroupMode.NONE)
-    if mode is not GroupMode.MEMBER:
-        given.refuse(
-            _MEMBER_ONLY,
-            "it is for members; leave it out, or name a group in group.id for a stream to join",
-        )
-    for name in _NUMBERS:
-        given.number(name, 0, INT32_MAX)
-    return ReadOptions(
+    """Validate the options of a read. Raises RefusedOptionsError, which names all that is wrong."""
+    given, refusals = RawOptions(options), Refusals()
+    refusals.add(_unknown(given, streaming))
+    refusals.of(lambda: connecting.client_config(given.kafka), None)
+    no_group: tuple[str | None, GroupMode] = (None, GroupMode.NONE)
+    group_id, mode = refusals.of(lambda: _group(given), no_group) if streaming else no_group
+    found = ReadOptions(
         kafka=tuple(sorted(given.kafka.items())),
-        subscription=_subscription(given),
-        starting=_starting(given, streaming),
-        ending=_bound(given, _ENDING, "latest"),
-        latest_if_no_match=_latest_if_no_match(given),
-        max_offsets_per_trigger=_max_offsets(given, mode),
-        min_partitions=given.number("minPartitions"),
-        max_records_per_partition=given.number("maxRecordsPerPartition"),
-        fail_on_data_loss=given.flag("failOnDataLoss", True),
-        checkpoint_topic_ids=given.flag("checkpointTopicIds", True),
-        include_headers=given.flag("includeHeaders", False),
-        max_inflated_batch_bytes=given.number("maxInflatedBatchBytes", most=INT32_MAX),
-        isolation=cast(
-            "Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0])
-        ),
-        check_crcs=given.flag("kafka.check.crcs", True),
+        subscription=refusals.of(lambda: _subscription(given), TopicSubscription()),
+        starting=refusals.of(lambda: _starting(given, streaming), Bound(option="")),
+        ending=refusals.of(lambda: _bound(given, _ENDING, "latest"), Bound(option="")),
+        latest_if_no_match=refusals.of(lambda: _latest_if_no_match(given), False),
+        max_trigger_delay_ms=refusals.of(lambda: _trigger_delay_ms(given), 0),
+        fail_on_data_loss=refusals.of(lambda: given.flag("failOnDataLoss", True), True),
+        checkpoint_topic_ids=refusals.of(lambda: given.flag("checkpointTopicIds", True), True),
+        include_headers=refusals.of(lambda: given.flag("includeHeaders", False), False),
+        max_inflated_batch_bytes=refusals.of(lambda: _max_inflated(given), None),
+        isolation=refusals.of(lambda: _isolation(given), "read_uncommitted"),
+        check_crcs=refusals.of(lambda: given.flag("kafka.check.crcs", True), True),
         group_id=group_id,
         group_mode=mode,
-        stateful_member=given.flag("statefulMember", False),
+        stateful_member=refusals.of(lambda: _stateful_member(given, mode), False),
+        without_effect=tuple(sorted(_without_effect(given, streaming, mode).items())),
+        **_counts(given, refusals, mode),
     )
+    refusals.end()
+    return found
 
 
-def _max_offsets(given: RawOptions, mode: GroupMode) -> int | None:
-    default = MEMBER_MAX_OFFSETS if mode is GroupMode.MEMBER else None
-    return given.number("maxOffsetsPerTrigger") or default
+def _unknown(given: RawOptions, streaming: bool) -> Iterator[str]:
+    """The refusals of options by their names alone."""
+    yield from given.unknown((*READ, *_WITHOUT_EFFECT))
+    yield from connecting.unknown(given.kafka, connecting.READS)
+    if streaming:
+        yield from given.refused(_ENDING, "a stream has no end; leave it out, or read a batch")
+    else:
+        yield from given.refused(
+            _STREAM_ONLY, "a batch has neither group nor checkpoint; leave it out, or read a stream"
+        )
+
+
+def _counts(given: RawOptions, refusals: Refusals, mode: GroupMode) -> dict[str, Any]:
+    """The fields of the options that are numbers."""
+    for name in _NUMBERS:
+        refusals.of(partial(given.number, name, 0, INT32_MAX), None)
+    found = {
+        field: number
+        for name, (field, least) in _COUNTS.items()
+        if (number := refusals.of(partial(given.number, name, least), None)) is not None
+    }
+    most, least = found.get("max_offsets_per_trigger"), found.get("min_offsets_per_trigger")
+    if most is not None and least is not None and most < least:
+        refusals.add([
+            f"option maxOffsetsPerTrigger is {most}, less than minOffsetsPerTrigger, {least}"
+        ])  # fmt: skip
+    if mode is GroupMode.MEMBER and most is None:
+        found["max_offsets_per_trigger"] = max(MEMBER_MAX_OFFSETS, least or 0)
+    return found
+
+
+def _max_inflated(given: RawOptions) -> int | None:
+    return given.number("maxInflatedBatchBytes", most=INT32_MAX)
+
+
+def _stateful_member(given: RawOptions, mode: GroupMode) -> bool:
+    found = given.flag("statefulMember", False)
+    if given.get("statefulMember") is not None and mode is not GroupMode.MEMBER:
+        raise ConfigError(
+            "option statefulMember: it is for members; leave it out, or name a group in group.id "
+            "for a stream to join"
+        )
+    return found
+
+
+def _isolation(given: RawOptions) -> Isolation:
+    return cast("Isolation", given.choice("kafka.isolation.level", _ISOLATIONS, _ISOLATIONS[0]))
+
+
+def _trigger_delay_ms(given: RawOptions) -> int:
+    text = given.get("maxTriggerDelay")
+    return duration_ms("maxTriggerDelay", MAX_TRIGGER_DELAY if text is None else text)
+
+
+def _without_effect(given: RawOptions, streaming: bool, mode: GroupMode) -> dict[str, str]:
+    found = connecting.without_effect(given.kafka, connecting.READS)
+    found |= {name: _WITHOUT_EFFECT[name] for name in given.among(tuple(_WITHOUT_EFFECT))}
+    if not streaming:
+        found |= dict.fromkeys(given.among(_TRIGGERS), "a batch read has no triggers")
+    elif given.get("maxTriggerDelay") is not None and given.get("minOffsetsPerTrigger") is None:
+        found["maxTriggerDelay"] = "it belongs to minOffsetsPerTrigger"
+    if mode is not GroupMode.MEMBER:
+        members = connecting.MEMBERS & given.kafka.keys()
+        found |= dict.fromkeys((PREFIX + name for name in members), "it is for members of a group")
+    return found
 
 
 def _subscription(given: RawOptions) -> TopicSubscription:

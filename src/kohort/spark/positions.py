@@ -5,8 +5,8 @@ and -1 for the end. Spark compares offsets as text, so they are sorted. Otherwis
 would see a change, and run an empty batch.
 
 An offset in a checkpoint also has keys that are no topics, because no topic can be called so:
-`@begin` of members, and `@ids` with the id of each topic, by which one that was deleted and created
-again is noticed:
+`@begin` of members and of a query's first micro-batch, and `@ids` with the id of each topic, by
+which one that was deleted and created again is noticed:
 
     {"@ids": {"orders": "0iXbZ2vaSs6qXyLMBX0l7w"}, "orders": {"0": 60}}
 """
@@ -55,7 +55,7 @@ def from_spark(offset: SparkOffset | None) -> Positions:
 
 
 def begun(offset: Any) -> Positions:
-    """Where a member's micro-batch up to `offset` begins, if not where the last one ended."""
+    """Where the micro-batch up to `offset` begins, if not where the last one ended."""
     return from_spark(offset.get(BEGIN))
 
 
@@ -77,6 +77,11 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[st
 def without(positions: Mapping[TopicPartition, int], topics: Collection[str]) -> Positions:
     """`positions` without those of `topics`."""
     return {tp: offset for tp, offset in positions.items() if tp.topic not in topics}
+
+
+def offset_of(positions: Positions, begin: Positions, ids: Mapping[str, str]) -> SparkOffset:
+    """What Spark keeps of a micro-batch that begins at `begin`, not where the last one ended."""
+    return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
 
 
 def parse(option: str, text: str, *, least: int) -> Positions:

@@ -1,7 +1,7 @@
 """Options as Spark passes them: looked up without regard to case, refused by name."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from kohort.errors import ConfigError
 from kohort.spark.values import INT64_MAX, PREFIX, number
@@ -11,11 +11,24 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """`kafka.*` options without the prefix, sorted: they name an open cluster."""
 
 
+_OF_TABLES: Final = frozenset((
+    "clustering", "collation", "comment", "external", "is_managed_location", "location", "owner",
+    "provider",
+))  # fmt: skip
+"""Properties of a table in Spark's catalog, which Spark passes among the options of the table."""
+_TWICE: Final = "option."
+"""Begins a second name of each option of a table."""
+
+
 class RawOptions:
     """Options by their names in lower case, and the `kafka.*` ones without the prefix."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
+        self._options = {
+            name.lower(): value
+            for name, value in options.items()
+            if name.lower() not in _OF_TABLES and not name.startswith(_TWICE)
+        }
         self.kafka = {
             name.removeprefix(PREFIX): value
             for name, value in self._options.items()
@@ -25,26 +38,22 @@ class RawOptions:
     def get(self, name: str) -> str | None:
         return self._options.get(name.lower())
 
-    def among(self, names: tuple[str, ...]) -> list[str]:
+    def among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are given."""
         return [name for name in names if self.get(name) is not None]
 
-    def refuse_unknown(self, known: tuple[str, ...], no_counterpart: Mapping[str, str]) -> None:
-        """Raise ConfigError for what is not `known`; `no_counterpart` says what else to do."""
-        for name in no_counterpart:
-            self.refuse(
-                (name,), (f"it has no counterpart here, leave it out; {no_counterpart[name]}")
-            )
+    def unknown(self, known: Iterable[str]) -> Iterator[str]:
+        """The refusal of each option that is neither `known` nor one of Kafka's."""
         lower = {name.lower(): name for name in known}
         for name in self._options:
             if name not in lower and not name.startswith(PREFIX):
                 match = closest(name, lower)
                 hint = f"; is it {lower[match]}?" if match else ""
-                raise ConfigError(f"option {name} is not known{hint}")
+                yield f"option {name} is not known{hint}"
 
-    def refuse(self, names: tuple[str, ...], why: str) -> None:
-        if found := self.among(names):
-            raise ConfigError(f"option {found[0]}: {why}")
+    def refused(self, names: tuple[str, ...], why: str) -> Iterator[str]:
+        """The refusal of each of `names` that is given."""
+        return (f"option {name}: {why}" for name in self.among(names))
 
     def number(self, name: str, least: int = 1, most: int = INT64_MAX) -> int | None:
         text = self.get(name)

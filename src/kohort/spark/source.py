@@ -7,6 +7,7 @@ begins with a process that imports this.
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -19,41 +20,57 @@ from pyspark.sql.types import StructType
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
 from kohort.spark.logs import log_to_stderr
-from kohort.spark.options import GroupMode, parse_read
+from kohort.spark.options import GroupMode, ReadOptions, parse_either_read, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
-from kohort.spark.stream import StreamReader
+from kohort.spark.unsupported_options import tell
 
 if TYPE_CHECKING:
+    from kohort.spark.write_options import WriteOptions
     from kohort.spark.writing import Writing
 
 
 class KohortDataSource(DataSource):
     """Reads and writes Kafka topics with the columns and options of Spark's Kafka connector."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._told: frozenset[str] = frozenset()
+        """Options of which the log tells already: Spark pickles this object between its calls."""
+
     @classmethod
     def name(cls) -> str:
         return "kohort"
 
     def schema(self) -> StructType:
-        return read_schema(
-            include_headers=self.options.get("includeHeaders", "false").lower() == "true"
-        )
+        """The columns of a read. `load()` asks for them, so options are refused and logged here."""
+        options = _with_valid_group(parse_either_read(self.options))
+        self._tell(options)
+        return read_schema(include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if not self.options:
+            raise ConfigError(
+                "a table of a catalog: PySpark gives its options to no Python data source. Read it "
+                "with them (SELECT … FROM t WITH ('subscribe' = …, …)), or create a temporary view "
+                "(CREATE TEMPORARY VIEW … USING kohort OPTIONS (…))"
+            )
         options = parse_read(self.options, streaming=False)
         validate_read_schema(schema, options)
+        self._tell(options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         log_to_stderr()
-        options = parse_read(self.options, streaming=True)
+        _validate_version((4, 2), "a streaming read")
+        options = _with_valid_group(parse_read(self.options, streaming=True))
         validate_read_schema(schema, options)
+        self._tell(options)
         if options.group_mode is GroupMode.MEMBER:
             from kohort.spark.member_stream import MemberStreamReader
-            from kohort.spark.membership import validate_group
 
-            validate_group(options)
             return MemberStreamReader(options)
+        from kohort.spark.stream import StreamReader
+
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -64,7 +81,8 @@ class KohortDataSource(DataSource):
         return BatchWriter(self._writing(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
-        from kohort.spark.writing import StreamWriter
+        _validate_version((4, 1), "a streaming write")
+        from kohort.spark.stream_writing import StreamWriter
 
         # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
         return StreamWriter(self._writing(schema))
@@ -76,4 +94,27 @@ class KohortDataSource(DataSource):
         from kohort.spark.writing import Writing
 
         options = parse_write(self.options)
+        self._tell(options)
         return Writing(options, written_columns(schema, options), SpoolDirectory())
+
+    def _tell(self, options: "ReadOptions | WriteOptions") -> None:
+        tell({name: why for name, why in options.without_effect if name not in self._told})
+        self._told |= dict(options.without_effect).keys()
+
+
+def _validate_version(least: tuple[int, int], what: str) -> None:
+    """Raise ConfigError if this PySpark lacks what is needed."""
+    if tuple(map(int, pyspark.__version__.split(".")[:2])) < least:
+        raise ConfigError(
+            f"{what} needs PySpark {least[0]}.{least[1]} or later, and this is "
+            f"{pyspark.__version__}, which can read and write batches"
+        )
+
+
+def _with_valid_group(options: ReadOptions) -> ReadOptions:
+    """`options`. Raises ConfigError for those that a member cannot have."""
+    if options.group_mode is GroupMode.MEMBER:
+        from kohort.spark.membership import validate_group
+
+        validate_group(options)
+    return options

@@ -9,6 +9,8 @@ again is noticed by its id, which the checkpoint has. Both end the query, unless
 false; then reading continues at the next existing record, in a new topic at the first.
 """
 
+import math
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -25,11 +27,14 @@ from kohort.spark.data_loss import AGAIN, GONE, gone, misplaced, raise_or_warn, 
 from kohort.spark.offset_queries import Existing, OffsetQueries, ids_of, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
 from kohort.spark.positions import (
+    BEGIN,
+    EARLIEST,
     Positions,
     SparkOffset,
     TopicIds,
     begun,
     from_spark,
+    offset_of,
     recreated,
     to_spark,
     topic_ids,
@@ -53,13 +58,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Of Trigger.AvailableNow: where the run ends."""
         self._reporter = Reporter(options) if options.group_mode is GroupMode.REPORTING else None
         self._latest: Positions | None = None
+        self._began: Positions | None = None
+        """Where a new query begins, if that moves with time.
+
+        Spark asks for it again when it plans the first micro-batch, also after a restart. The
+        offset of that micro-batch therefore has the beginning too.
+        """
+        self._last_trigger_s = -math.inf
+        """When a trigger last read what there was; on the monotonic clock."""
 
     # --- what Spark asks ---
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802
         there = self.queries.partitions()
         validate_named(self.options, there)
-        positions = self.queries.resolve(self.options.starting, there)
+        positions = self._began or self.queries.resolve(self.options.starting, there)
+        if self.options.starting.everywhere != EARLIEST and self.options.starting.at is None:
+            self._began = positions
         return to_spark(positions, self.ids_beside(positions, there, {}))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -78,9 +93,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self.ends(tuple(there), at)
         begin = self.queries.earliest(latest.keys() - at.keys()) | at
         latest = {tp: end for tp, end in latest.items() if tp in begin}
+        if self.waits(begin, latest):
+            return start
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
-        end = to_spark(ends, self.ids_beside(ends, there, topic_ids(start)))
-        unchanged = not again and ends == from_spark(start)
+        is_first = at == self._began and BEGIN not in start and self.options.checkpoint_topic_ids
+        begin = at if is_first else {}
+        end = offset_of(ends, begin, self.ids_beside(ends, there, topic_ids(start)))
+        unchanged = not again and not begin and ends == from_spark(start)
         # Without ids, what only this source understands goes from the checkpoint at once.
         return start if unchanged and self.options.checkpoint_topic_ids else end
 
@@ -132,6 +151,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         until = {tp: max(self.target.get(tp, -1), at.get(tp, -1)) for tp in latest}
         return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
+
+    def waits(self, begin: Positions, latest: Positions) -> bool:
+        """Whether this trigger reads nothing, for fewer records than `minOffsetsPerTrigger`.
+
+        As in Spark's source, the first trigger never waits, nor one that comes `maxTriggerDelay`
+        after the last that did not.
+        """
+        now_s, options = time.monotonic(), self.options
+        available = sum(latest[tp] - begin[tp] for tp in latest)
+        if available < (options.min_offsets_per_trigger or 0) and (
+            now_s - self._last_trigger_s < options.max_trigger_delay_ms / 1000
+        ):
+            return True
+        self._last_trigger_s = now_s
+        return False
 
     def planned(
         self, start: Positions, end: Positions, ids: Mapping[str, str]

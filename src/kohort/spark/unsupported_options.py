@@ -1,96 +1,117 @@
-"""Options of Spark's connector and Java's clients that this source lacks, each with an alternative.
+"""Options of Spark's connector and Java's clients that do nothing here.
 
-Queries that were changed from `.format("kafka")` may have them set. Names of Kafka's properties are
-without `kafka.`.
+Queries that were changed from `.format("kafka")` may have them set. Those that change neither which
+records are read or written nor who may do so are accepted, and `tell` logs them. The others are
+refused with an alternative. Names of Kafka's properties are without `kafka.`.
 """
 
+import logging
+from collections.abc import Mapping
 from typing import Final
 
-SPARK: Final = {
-    "kafkaConsumer.pollTimeoutMs": "set kafka.request.timeout.ms",
-    "fetchOffset.numRetries": "set kafka.default.api.timeout.ms",
-    "fetchOffset.retryIntervalMs": "set kafka.retry.backoff.ms",
-    "groupIdPrefix": "a query that needs a group names it in group.id",
-    "minOffsetsPerTrigger": "set the trigger's interval",
-    "maxTriggerDelay": "set the trigger's interval",
-    "path": "subscribe names the topics of a read",
-}
-"""Of Spark's source."""
+logger: Final = logging.getLogger("kohort.spark")
 
-_TRIGGERS: Final = "the query commits by groupMode"
 _TEXT_OR_BYTES: Final = "keys and values are string or binary columns; cast them"
-_NO_JAVA: Final = "no Java client is at work, whose metrics and classes these are"
-_SOCKETS: Final = "the system sizes the buffers of sockets"
-_TASKS: Final = "a task sends batches when they are full, and the rest at its end"
 _PARTITIONER: Final = (
     "write a column partition; without one, keys go where Java's producer sends them"
 )
-_AGAIN: Final = "writing is tried again until kafka.delivery.timeout.ms"
+_AT_LEAST_ONCE: Final = "a write is at least once; make it idempotent, or deduplicate by key"
+_MECHANISMS: Final = (
+    "authentication is PLAIN, SCRAM or OAUTHBEARER with client credentials, without classes of Java"
+)
 
-_KAFKA: Final = {
+_REFUSED: Final = {
     "auto.offset.reset": "say startingOffsets instead",
-    "enable.auto.commit": _TRIGGERS,
-    "auto.commit.interval.ms": _TRIGGERS,
-    "max.poll.records": "set maxOffsetsPerTrigger, or maxRecordsPerPartition for the size of tasks",
-    "fetch.min.bytes": "tasks ask for records that are known to be there",
-    "client.rack": "partitions are read from their leaders",
-    "allow.auto.create.topics": (
-        "a read makes no topics; whether a write does is a setting of the brokers"
-    ),
-    "exclude.internal.topics": "a pattern never finds internal topics; name them in subscribe",
-    "group.protocol": "members speak the protocol that every broker has (classic)",
-    "group.remote.assignor": "set kafka.partition.assignment.strategy",
+    "enable.auto.commit": "the query commits by groupMode",
+    "interceptor.classes": "transform the columns in the query",
     "key.deserializer": _TEXT_OR_BYTES,
     "value.deserializer": _TEXT_OR_BYTES,
     "key.serializer": _TEXT_OR_BYTES,
     "value.serializer": _TEXT_OR_BYTES,
-    "linger.ms": _TASKS,
-    "transactional.id": "a write is at least once; make it idempotent, or deduplicate by key",
-    "transaction.timeout.ms": "a write is at least once; make it idempotent, or deduplicate by key",
-    "retries": _AGAIN,
-    "metadata.max.idle.ms": "set kafka.metadata.max.age.ms",
-    "reconnect.backoff.ms": "set kafka.retry.backoff.ms",
-    "reconnect.backoff.max.ms": "set kafka.retry.backoff.max.ms",
-    "socket.connection.setup.timeout.max.ms": "set kafka.socket.connection.setup.timeout.ms",
-    "client.dns.lookup": "all addresses of a name are tried",
-    "send.buffer.bytes": _SOCKETS,
-    "receive.buffer.bytes": _SOCKETS,
-    "sasl.kerberos.service.name": (
-        "set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
-    ),
-    "ssl.truststore.password": "PEM files of certificates have none",
-    "ssl.keystore.password": "the password of a PEM key is kafka.ssl.key.password",
-    "ssl.truststore.certificates": (
-        "write them to a PEM file, and name it in kafka.ssl.truststore.location"
-    ),
-    "ssl.keystore.certificate.chain": (
-        "write it to a PEM file, and name it in kafka.ssl.keystore.location"
-    ),
-    "ssl.keystore.key": "write it to a PEM file, and name it in kafka.ssl.key.location",
+    "partitioner.class": _PARTITIONER,
+    "partitioner.ignore.keys": _PARTITIONER,
+    "transactional.id": _AT_LEAST_ONCE,
+    "transaction.two.phase.commit.enable": _AT_LEAST_ONCE,
+    "config.providers": "resolve the values in the program",
+    "sasl.client.callback.handler.class": _MECHANISMS,
+    "sasl.login.class": _MECHANISMS,
+    "ssl.engine.factory.class": "name stores in kafka.ssl.truststore.* and kafka.ssl.keystore.*",
 }
-_FAMILIES: Final = {
-    "partitioner.": _PARTITIONER,
-    "compression.": "codecs work at their usual levels; set kafka.compression.type",
-    "interceptor.": _NO_JAVA,
-    "metric": _NO_JAVA,
-    "enable.metrics": _NO_JAVA,
-    "auto.include.jmx": _NO_JAVA,
-    "config.providers": _NO_JAVA,
-    "security.providers": _NO_JAVA,
-    "metadata.recovery.": (
-        "the brokers of kafka.bootstrap.servers are asked again when no other responds"
-    ),
-    "sasl.": (
-        "authentication is PLAIN or SCRAM: kafka.sasl.mechanism, kafka.sasl.username and "
-        "kafka.sasl.password"
-    ),
-    "ssl.": "versions and ciphers of TLS are those that Python chooses",
-}
-"""By how names begin, for what is not in the table above."""
+"""What would read, write or authenticate otherwise than was asked."""
 
+_COMMITS: Final = "the query commits by groupMode"
+_NO_JAVA: Final = "no Java client is at work"
+_SOCKETS: Final = "the system sizes the buffers of sockets"
+_LEVELS: Final = "codecs work at their usual levels"
+_NO_KEYS: Final = "rows without keys fill one batch after the other"
+_RECONNECT: Final = "see kafka.retry.backoff.ms"
+_METADATA: Final = "brokers are asked when it is needed"
+_NO_KERBEROS: Final = "the mechanism is not Kerberos"
+_TOKENS: Final = "a token is asked for when it is needed, and checked by the broker"
+_TLS: Final = "versions and ciphers of TLS are those that Python chooses"
 
-def advice(name: str) -> str | None:
-    """The alternative to Java's property `name`; None if it is not known as unsupported."""
-    return _KAFKA.get(name) or next(
-        (text for start, text in _FAMILIES.items() if name.startswith(start)), None
+_WITHOUT_EFFECT: Final = {
+    name: why
+    for why, names in (
+        (_COMMITS, "auto.commit.interval.ms"),
+        (_NO_JAVA, "auto.include.jmx.reporter enable.metrics.push metric.reporters"),
+        (_NO_JAVA, "metrics.num.samples metrics.recording.level metrics.sample.window.ms"),
+        (_NO_JAVA, "security.providers"),
+        (_SOCKETS, "receive.buffer.bytes send.buffer.bytes"),
+        (_LEVELS, "compression.gzip.level compression.lz4.level compression.zstd.level"),
+        (_NO_KEYS, "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms"),
+        (_RECONNECT, "reconnect.backoff.ms reconnect.backoff.max.ms"),
+        (_METADATA, "metadata.max.idle.ms metadata.recovery.strategy"),
+        (_METADATA, "metadata.recovery.rebootstrap.trigger.ms"),
+        (_NO_KERBEROS, "sasl.kerberos.service.name sasl.kerberos.kinit.cmd"),
+        (_NO_KERBEROS, "sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter"),
+        (_NO_KERBEROS, "sasl.kerberos.ticket.renew.window.factor"),
+        (_TOKENS, "sasl.login.connect.timeout.ms sasl.login.read.timeout.ms"),
+        (_TOKENS, "sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"),
+        (_TOKENS, "sasl.login.refresh.window.factor sasl.login.refresh.window.jitter"),
+        (_TOKENS, "sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms"),
+        (_TOKENS, "sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience"),
+        (_TOKENS, "sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.url"),
+        (_TOKENS, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+        (_TOKENS, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+        (_TOKENS, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+        (_TOKENS, "sasl.oauthbearer.jwt.validator.class"),
+        (_TOKENS, "sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name"),
+        (_TLS, "ssl.cipher.suites ssl.enabled.protocols ssl.protocol ssl.provider"),
+        (_TLS, "ssl.keymanager.algorithm ssl.trustmanager.algorithm"),
+        (_TLS, "ssl.secure.random.implementation"),
+        ("a read creates no topics", "allow.auto.create.topics"),
+        ("all addresses of a name are tried", "client.dns.lookup"),
+        ("a pattern never finds internal topics", "exclude.internal.topics"),
+        ("tasks ask for records that are known to be there", "fetch.min.bytes"),
+        ("members speak the protocol that every broker has (classic)", "group.protocol"),
+        ("see kafka.partition.assignment.strategy", "group.remote.assignor"),
+        ("a task sends batches when they are full, and the rest at its end", "linger.ms"),
+        ("see maxOffsetsPerTrigger and maxRecordsPerPartition", "max.poll.records"),
+        ("writing is tried again until kafka.delivery.timeout.ms", "retries"),
+        (
+            "see kafka.socket.connection.setup.timeout.ms",
+            "socket.connection.setup.timeout.max.ms",
+        ),
+        ("a write has no transaction", "transaction.timeout.ms"),
     )
+    for name in names.split()
+}
+"""What changes neither which records are read or written, nor who may do so."""
+
+
+def refusal(name: str) -> str | None:
+    """Why Java's property `name` is refused, and what to do; None if it is not."""
+    return _REFUSED.get(name)
+
+
+def without_effect(name: str) -> str | None:
+    """Why Java's property `name` does nothing here; None if it is not known as such."""
+    return _WITHOUT_EFFECT.get(name)
+
+
+def tell(found: Mapping[str, str]) -> None:
+    """Log the accepted options that do nothing, with the reasons, in one line."""
+    if found:
+        listed = ", ".join(f"{name} ({why})" for name, why in sorted(found.items()))
+        logger.warning("options without effect: %s", listed)

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from kohort.errors import ConfigError
+from kohort.spark.refusals import Refusals
 
 T = TypeVar("T")
 
@@ -12,6 +14,10 @@ PREFIX: Final = "kafka."
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 _FIELD: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+_UNITS_MS: Final = {
+    "": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
+}  # fmt: skip
+_DURATION: Final = re.compile(r"(\d+)(ms|s|m|min|h|d|)")
 
 
 def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
@@ -29,12 +35,26 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
 
 
 def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
-    """Map the fields of the given `kafka.*` options to numbers. Raises ConfigError."""
-    return {
-        field: number(PREFIX + name, given[name], least, INT32_MAX)
+    """Map the fields of the given `kafka.*` options to numbers. Raises RefusedOptionsError."""
+    refusals = Refusals()
+    found = {
+        field: refusals.of(partial(number, PREFIX + name, given[name], least, INT32_MAX), 0)
         for name, field in fields.items()
         if name in given
     }
+    refusals.end()
+    return found
+
+
+def duration_ms(option: str, text: str) -> int:
+    """A time as Spark writes it: `30s`, `15m`, `500ms`; without a unit it is in ms.
+
+    Raises ConfigError.
+    """
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ConfigError(f"option {option} is {text!r}; it has to be a time such as 30s or 15m")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def named(options: str, fields: Mapping[str, str], make: Callable[[], T]) -> T:

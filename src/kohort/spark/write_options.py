@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
 from kohort.client.produce import Producer
-from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 from kohort.spark import connecting
+from kohort.spark.options import READ
 from kohort.spark.raw_options import Pairs, RawOptions
+from kohort.spark.refusals import Refusals
 from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
@@ -32,6 +35,9 @@ _WRITE: Final = (
     "queryName",
 )
 """The last three are Spark's own; it hands them to the sink as well."""
+_ACKS: Final = ("all", "-1", "0", "1")
+_ANY_CLUSTER: Final = ClientConfig()
+"""Stands for one whose options are refused, while the others are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,8 @@ class WriteOptions:
     max_request_size: int
     max_block_ms: int
     """How long metadata of a topic is requested, and room is waited for."""
+    without_effect: tuple[tuple[str, str], ...] = ()
+    """Accepted options that do nothing in a write, and why."""
 
     def producer(self, cluster: Cluster) -> Producer:
         """A new one."""
@@ -61,42 +69,58 @@ class WriteOptions:
 
 
 def parse_write(options: Mapping[str, str]) -> WriteOptions:
-    """Validate the options of a write. Raises ConfigError."""
-    given = RawOptions(options)
-    given.refuse_unknown(_WRITE, {})
-    connecting.refuse_unknown(given.kafka, connecting.WRITES)
+    """Validate the options of a write.
+
+    Raises RefusedOptionsError, which names all that is wrong.
+    """
+    given, refusals = RawOptions(options), Refusals()
+    refusals.add(given.unknown((*_WRITE, *READ)))
+    refusals.add(connecting.unknown(given.kafka, connecting.WRITES))
     topic = given.get("topic")
     if topic is not None and not topic.strip():
-        raise ConfigError(
+        refusals.add([
             "option topic is empty; leave it out if each row has its own in a column topic"
-        )
-    config = connecting.client_config(given.kafka)
-    producing = _producing(given)
+        ])  # fmt: skip
+    config = refusals.of(lambda: connecting.client_config(given.kafka), _ANY_CLUSTER)
+    producing = _producing(given, refusals)
     fields = _NUMBERS | {"enable.idempotence": "enable_idempotence"}
-    producer = named("kafka.*", fields, lambda: Producer(Cluster(config), **producing)).config
+    make = partial(Producer, Cluster(config), **producing)
+    producer = refusals.of(lambda: named("kafka.*", fields, make).config, None)
+    headers = refusals.of(lambda: given.flag("includeHeaders", False), False)
+    timestamps = refusals.of(lambda: given.flag("includeTimestamp", False), False)
+    refusals.end()
+    assert producer is not None
     return WriteOptions(
         kafka=tuple(sorted(given.kafka.items())),
         topic=topic,
-        headers=None
-        if given.get("includeHeaders") is None
-        else given.flag("includeHeaders", False),
-        timestamps=given.flag("includeTimestamp", False),
+        headers=None if given.get("includeHeaders") is None else headers,
+        timestamps=timestamps,
         producing=tuple(sorted(producing.items())),
         batch_size=max(producer.batch_size, 1),
         max_request_size=producer.max_request_size,
         max_block_ms=producer.max_block_ms,
+        without_effect=tuple(sorted(_without_effect(given).items())),
     )
 
 
-def _producing(given: RawOptions) -> dict[str, Any]:
+def _without_effect(given: RawOptions) -> dict[str, str]:
+    reading = [name for name in READ if name not in _WRITE]
+    found = dict.fromkeys(given.among(reading), "it is for reads")
+    return found | connecting.without_effect(given.kafka, connecting.WRITES)
+
+
+def _producing(given: RawOptions, refusals: Refusals) -> dict[str, Any]:
+    codecs = tuple(codec.name.lower() for codec in Codec)
     found: dict[str, Any] = {
-        "acks": given.choice("kafka.acks", ("all", "-1", "0", "1"), "all"),
-        "compression": given.choice(
-            "kafka.compression.type", tuple(codec.name.lower() for codec in Codec), "none"
+        "acks": refusals.of(lambda: given.choice("kafka.acks", _ACKS, "all"), "all"),
+        "compression": refusals.of(
+            lambda: given.choice("kafka.compression.type", codecs, "none"), "none"
         ),
         "batch_size": BATCH_SIZE,
-        **numbers(given.kafka, _NUMBERS),
+        **refusals.of(lambda: numbers(given.kafka, _NUMBERS), {}),
     }
     if "enable.idempotence" in given.kafka:
-        found["enable_idempotence"] = given.flag("kafka.enable.idempotence", True)
+        found["enable_idempotence"] = refusals.of(
+            lambda: given.flag("kafka.enable.idempotence", True), True
+        )
     return found

@@ -14,11 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
 from kohort.spark.write_options import WriteOptions
@@ -130,20 +126,4 @@ class BatchWriter(DataSourceArrowWriter):
         self._writing.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        self._writing.abort()
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """The same for every micro-batch."""
-
-    def __init__(self, writing: Writing) -> None:
-        self._writing = writing
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return self._writing.task(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        self._writing.commit(messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         self._writing.abort()

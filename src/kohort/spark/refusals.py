@@ -1,0 +1,44 @@
+"""Gathers what is wrong with options, so that one error tells all of it."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from kohort.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class RefusedOptionsError(ConfigError):
+    """One or more options are refused; `texts` has a text for each of them."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = tuple(dict.fromkeys(texts))
+        first, *more = self.texts
+        super().__init__(
+            "\n  ".join((f"{len(self.texts)} options are refused:", *self.texts)) if more else first
+        )
+
+
+class Refusals:
+    """The refusals of one set of options."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, texts: Iterable[str]) -> None:
+        self._texts.extend(texts)
+
+    def of(self, make: Callable[[], T], otherwise: T) -> T:
+        """What `make` makes; `otherwise` if it raises ConfigError, whose text is kept."""
+        try:
+            return make()
+        except RefusedOptionsError as error:
+            self._texts.extend(error.texts)
+        except ConfigError as error:
+            self._texts.append(str(error))
+        return otherwise
+
+    def end(self) -> None:
+        """Raise RefusedOptionsError if there were any."""
+        if self._texts:
+            raise RefusedOptionsError(self._texts)

@@ -1,0 +1,24 @@
+"""`.writeStream.format("kohort")`: the writer of `writing`, for each micro-batch."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kohort.spark.writing import Writing
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`write` runs in the workers, `commit` and `abort` on the driver."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return self._writing.task(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self._writing.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self._writing.abort()
