@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from benchmarks import processes
@@ -20,11 +21,20 @@ PARTITIONS: Final = 6
 FORMATS: Final = ("kafka", "kohort")
 KEY: Final = 8
 PATIENCE_S: Final = 60.0
+TRIGGER: Final = "100 milliseconds"
 IDLE_S: Final = 1.0
 IDLE_TRIGGERS: Final = 5
 """Of the last ones; Spark tells of one every 0.1 s here."""
 _CHUNK: Final = 10_000
-_PRODUCED_BATCH: Final = 16 * 1024
+PRODUCED_BATCH: Final = 16 * 1024
+"""Bytes: the default of a Java producer."""
+SEVERAL: Final = 5
+"""Micro-batches of `read_several`."""
+RECOMMENDED: Final = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+}
+"""Settings that docs/spark.md recommends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +72,18 @@ Work: TypeAlias = Callable[[], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """Medians, in ms, from the trigger to the commit in the checkpoint."""
+    """In ms, from the trigger to the commit in the checkpoint; medians except for `first`."""
 
     small: float
     """Of micro-batches with a record from each partition."""
     idle: float
+    first: float
+    """Of the query's first trigger, whose micro-batch is as small."""
 
 
 @contextmanager
-def session(jars: str) -> Iterator[Any]:
-    """Spark with both formats, `local[2]`."""
+def session(jars: str, *, recommended: bool) -> Iterator[Any]:
+    """Spark with both formats, `local[2]`, with its default or the `RECOMMENDED` settings."""
     from pyspark.sql import SparkSession
 
     from kohort.spark import KohortDataSource
@@ -82,14 +94,12 @@ def session(jars: str) -> Iterator[Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.jars": jars,
-        # As docs/spark.md recommends:
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.noDataProgressEventInterval": "100",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **(RECOMMENDED if recommended else {}),
     }
     spark = (
         SparkSession.builder.master("local[2]")
@@ -117,12 +127,12 @@ def columns(size: int) -> Any:
     return pa.RecordBatch.from_pydict({"key": keys, "value": values})
 
 
-def fill(server: Server, case: Case) -> None:
-    """Write the case's records to a topic, in batches as a Java producer makes them by default."""
-    asyncio.run(_fill(server.address, case))
+def fill(server: Server, case: Case, batch_size: int) -> None:
+    """Write the case's records to a topic, in batches of at most `batch_size` bytes."""
+    asyncio.run(_fill(server.address, case, batch_size))
 
 
-async def _fill(address: str, case: Case) -> None:
+async def _fill(address: str, case: Case, batch_size: int) -> None:
     from kohort.client.admin import Admin
     from kohort.client.cluster import Cluster
     from kohort.client.config import ClientConfig
@@ -137,7 +147,7 @@ async def _fill(address: str, case: Case) -> None:
         chosen = chosen * 0 + [at % PARTITIONS for at in range(len(chosen))]
         encoded = [
             replace(each, records=memoryview(bytes(each.records)))
-            for each in encode(rows, chosen, batch_size=_PRODUCED_BATCH, max_size=1 << 20)
+            for each in encode(rows, chosen, batch_size=batch_size, max_size=1 << 20)
         ]
         async with Producer(cluster, compression=case.codec) as producer:
             for _ in range(case.count // _CHUNK):
@@ -193,12 +203,15 @@ def read_batch(spark: Any, form: str, server: Server, case: Case) -> None:
     _validate(case, *frame.selectExpr("count(*)", "sum(length(value))").collect()[0])
 
 
-def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
-    """Read all columns in one micro-batch (Trigger.AvailableNow) to the noop sink.
+def read_stream(spark: Any, form: str, server: Server, case: Case, batches: int = 1) -> float:
+    """Read all columns in `batches` micro-batches (Trigger.AvailableNow) to the noop sink.
 
     Returns the seconds that its triggers took.
     """
-    frame = spark.readStream.format(form).options(**options(server, case.topic)).load()
+    given = options(server, case.topic)
+    if batches > 1:
+        given["maxOffsetsPerTrigger"] = str(-(-case.count // batches))
+    frame = spark.readStream.format(form).options(**given).load()
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as checkpoint:
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
@@ -210,6 +223,10 @@ def read_stream(spark: Any, form: str, server: Server, case: Case) -> float:
         return (
             sum(float(each.durationMs["triggerExecution"]) for each in query.recentProgress) / 1000
         )
+
+
+read_several: Final = partial(read_stream, batches=SEVERAL)
+"""As `read_stream`, in several micro-batches, of which each costs the same again."""
 
 
 def _validate(case: Case, count: int, size: int) -> None:
@@ -243,34 +260,36 @@ def timed(spark: Any, count: int, work: Work) -> Pass:
 
 
 def small_batches(spark: Any, form: str, server: Server, topic: str, rounds: int) -> Triggers:
-    """Measure micro-batches of six records in turn, and triggers without records.
+    """Measure micro-batches of six records, at most ten a second, and triggers without records.
 
-    The topic is empty. The first half of `rounds` is not counted: the JVM compiles code that only
-    small micro-batches use.
+    The topic is empty at first. The first half of `rounds` is not counted: the JVM compiles code
+    that only small micro-batches use.
     """
     from kohort.client import ClientConfig, Producer
-
-    frame = spark.readStream.format(form).options(**options(server, topic)).load()
-    query = frame.writeStream.format("noop").trigger(processingTime="0 seconds").start()
 
     async def produce() -> None:
         async with Producer(ClientConfig(bootstrap=server.address)) as producer:
             for partition in range(PARTITIONS):
                 await producer.send(topic, b"small", partition=partition)
 
+    asyncio.run(produce())
+    frame = spark.readStream.format(form).options(**options(server, topic)).load()
+    query = frame.writeStream.format("noop").trigger(processingTime=TRIGGER).start()
     try:
         for number in range(rounds):
-            asyncio.run(produce())
             _await(query, (number + 1) * PARTITIONS)
+            asyncio.run(produce())
+        _await(query, (rounds + 1) * PARTITIONS)
         time.sleep(IDLE_S)
         progress = query.recentProgress
     finally:
         query.stop()
     taken = [(each.numInputRows, float(each.durationMs["triggerExecution"])) for each in progress]
-    small = [ms for rows, ms in taken if rows][rounds // 2 :]
+    small = [ms for rows, ms in taken if rows]
     return Triggers(
-        statistics.median(small),
+        statistics.median(small[rounds // 2 :]),
         statistics.median(ms for rows, ms in taken[-IDLE_TRIGGERS:] if not rows),
+        small[0],
     )
 
 
