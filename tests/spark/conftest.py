@@ -3,6 +3,7 @@ start.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -41,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.path in seen:
                 item.add_marker(pytest.mark.long)
             seen.add(item.path)
+
+
+@pytest.fixture(autouse=True)
+def sigterm() -> Iterator[None]:
+    """A member's source ignores SIGTERM once it ends, and so would all processes started later."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")
