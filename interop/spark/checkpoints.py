@@ -7,6 +7,7 @@ prints as a line of JSON the values that each micro-batch had, or null where the
 """
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -65,6 +66,7 @@ class Query:
 
 
 def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # which finds Kohort's source
     query = Query(dict(argument.split("=", 1) for argument in sys.argv[1:]))
     for value, (format_, works) in enumerate(STEPS):
         query.write(value)
