@@ -1,6 +1,5 @@
 """Compiles the kernels of `kohort.columnar` for a wheel, and for an editable copy."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,6 @@ class CompileKernels(BuildHookInterface[Any]):
         source = Path(self.root, "src")
         command = [sys.executable, "-m", "kohort.columnar.numba_compiler"]
         command.append(str(source / "kohort" / "columnar"))
-        # pip's build environment is a PYTHONPATH too.
-        path = os.pathsep.join([str(source), *filter(None, [os.environ.get("PYTHONPATH")])])
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+        # pip's build environment drops what an earlier editable copy put on the path: this very
+        # directory, also where PYTHONPATH names it. Python adds the current one later.
+        subprocess.run(command, check=True, cwd=source)
