@@ -13,6 +13,8 @@ class FakeLog:
         self.batches = []
         self.config = LogConfig()
         self.end_offset = 0
+        self.reads = 0
+        """Reads so far."""
         self.start_offset = 0
         self.failure = None
         """Raised by every append while it is set."""
@@ -77,6 +79,7 @@ class FakeLog:
         pass
 
     def read(self, offset, max_bytes, *, at_least_one=True, durable=False):
+        self.reads += 1
         found = b""
         for batch in self.batches:
             if read_header(batch).last_offset >= offset and (

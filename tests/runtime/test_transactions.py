@@ -323,8 +323,7 @@ async def test_no_marker_is_written_before_the_end_is_durable():
 
 
 @virtual_time
-async def test_a_dropped_shard_writes_no_more_markers():
-    """Its successor writes them again, and what came later could end the next transaction."""
+async def test_markers_are_written_once_also_if_the_shard_is_loaded_again_meanwhile():
     async with serving() as served:
         producer = await served.init()
         await served.add(producer, partitions={"orders": frozenset(range(250))})
@@ -333,11 +332,62 @@ async def test_a_dropped_shard_writes_no_more_markers():
         await settled()
         served.coordinator.log_reopened(served.logs[0])
         served.partitions.gate.set()
-        await settled()
-        assert len(marked(served.happened)) <= 100
         await asyncio.sleep(RELOAD_AFTER_S + 1)
-        assert set(marked(served.happened)) == {f"orders-{each}" for each in range(250)}
+        assert marked(served.happened) == [f"orders-{each}" for each in range(250)]
         assert await served.state() is TransactionState.COMPLETE_COMMIT
+
+
+@virtual_time
+async def test_markers_are_written_once_while_the_log_refuses_their_completion():
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer)
+        await served.end(producer, bumps_epoch=False)
+        served.logs[0].failure = OSError(28, "No space left on device")
+        await asyncio.sleep(600)
+        assert marked(served.happened) == ["orders-0", "orders-1"]
+        assert served.coordinator.statistics()["ending"] == 1
+        served.logs[0].failure = None
+        await asyncio.sleep(20)
+        assert await served.state() is TransactionState.COMPLETE_COMMIT
+        assert served.coordinator.statistics()["ending"] == 0
+        await served.add(producer)
+        await served.end(producer, bumps_epoch=False)
+        await settled()
+        assert marked(served.happened) == ["orders-0", "orders-1"] * 2
+
+
+@virtual_time
+async def test_a_log_that_refuses_appends_is_loaded_less_and_less_often(caplog):
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer)
+        await served.end(producer)
+        log = served.logs[0]
+        log.failure = OSError(28, "No space left on device")
+        loaded = log.reads
+        await asyncio.sleep(600)
+        assert log.reads - loaded <= 62
+        assert len(caplog.records) == 1
+
+
+@virtual_time
+async def test_a_log_without_the_end_of_a_transaction_gets_no_more_markers():
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer, partitions={"orders": frozenset(range(250))})
+        before = LoggedLog(served.happened)
+        for batch in served.logs[0].batches:
+            before.append(batch, 0)
+        served.partitions.gate.clear()
+        await served.end(producer)
+        await settled()
+        served.coordinator.log_reopened(before)
+        await asyncio.sleep(RELOAD_AFTER_S + 1)
+        served.partitions.gate.set()
+        await settled()
+        assert marked(served.happened) == []
+        assert await served.state() is TransactionState.ONGOING
 
 
 @virtual_time

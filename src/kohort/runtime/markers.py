@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -84,13 +84,10 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._renew)
 
 
-async def write_markers(
-    writer: MarkerWriter, markers: Markers, turns: Turns, is_wanted: Callable[[], bool]
-) -> bool:
+async def write_markers(writer: MarkerWriter, turns: Turns, markers: Markers) -> None:
     """Write a marker to every partition, and try again where that fails for now.
 
-    A partition whose topic is deleted, or that knows a later transaction, needs none. Returns False
-    if `is_wanted` says no: what comes late may end the next transaction.
+    A partition whose topic is deleted, or that knows a later transaction, needs none.
     """
     marker = Marker(
         markers.producer_id,
@@ -104,11 +101,9 @@ async def write_markers(
         failed: list[TopicPartition] = []
         while some := list(islice(remaining, _AT_ONCE)):
             await turns.take(len(some))
-            if not is_wanted():
-                return False
             failed += await _write_some(writer, some, marker)
         if not failed:
-            return is_wanted()
+            return
         if pause_s == _RETRY_AFTER_S:
             logger.warning(
                 "a transaction of %r cannot end yet in %s (partitions: %d)",

@@ -28,13 +28,15 @@ from kohort.types import Instant, Reply, RequestId, Timestamp
 
 _RELOAD_AFTER_AT_MOST_S: Final = 60.0
 """A log that can't be read is tried less and less often."""
+_REFUSED_FOR_AT_MOST_S: Final = 10.0
+"""So is one that refuses appends: this long its clients wait after the disk has room again."""
 
 
 class HostState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     FAILED = "failed"
-    """Its log failed; it is loaded again after a second."""
+    """Its log failed; it is loaded again after a while."""
     CLOSED = "closed"
 
 
@@ -113,7 +115,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._at_end_of_turn = at_end_of_turn
         self._first_reload_after_s = self._reload_after_s = reload_after_s
         self._failure: str | None = None
-        """Why the shard failed last, since it last served."""
+        """Why the shard failed last, since its last append."""
         self._waiting: dict[RequestId, RequestT] = {}
         self._unlogged: list[Sequence[RecordT]] = []
         self._after_append: list[News[EffectT]] = []
@@ -221,7 +223,6 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             self._fail(e)
         else:
             self.state = HostState.ACTIVE
-            self._reload_after_s, self._failure = self._first_reload_after_s, None
             await self._begin()
 
     def log_reopened(self, log: Log) -> None:
@@ -288,6 +289,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     def _flushed(self) -> None:
         self._flushing = False
+        # Loading proves nothing: what is read from a full disk fails again with the next append.
+        self._reload_after_s, self._failure = self._first_reload_after_s, None
         news, self._appended = self._appended, []
         self._tell(news)
         # A response that brought another request has begun the next append already.
@@ -323,9 +326,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 self.content,
                 error,
             )
+        was_loaded = self.state is HostState.ACTIVE
+        at_most_s = _REFUSED_FOR_AT_MOST_S if was_loaded else _RELOAD_AFTER_AT_MOST_S
         self.state = HostState.FAILED
         self._drop(append_error(error), SHARD_FAILED)
-        self._task = asyncio.ensure_future(self._reload())
+        self._task = asyncio.ensure_future(self._reload(at_most_s))
 
     def _drop(self, refused: ErrorCode, dropped: ErrorCode) -> None:
         """Discard decisions that are not logged, and send every waiting request an error.
@@ -346,8 +351,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             error = refused if request_id in of_failed else dropped
             _respond(request_id, self._refuse(request, error))
 
-    async def _reload(self) -> None:
-        await asyncio.sleep(self._reload_after_s)
+    async def _reload(self, at_most_s: float) -> None:
+        await asyncio.sleep(min(self._reload_after_s, at_most_s))
         self._reload_after_s = min(2 * self._reload_after_s, _RELOAD_AFTER_AT_MOST_S)
         self.state = HostState.LOADING
         await self.load()

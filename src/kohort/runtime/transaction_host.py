@@ -2,11 +2,15 @@
 
 After a failed append the shard is loaded from its log. Kafka goes back to the state before the
 request instead; in both, nobody is told of a transition that is not in the log.
+
+The end of a transaction outlives its shard: once it is in the log it has to be carried out, and a
+shard that is loaded again does not write the markers twice.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -14,14 +18,28 @@ from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
 from kohort.runtime.shard_host import ShardHost, replay_all
+from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transaction_log import append_records, read_records
 from kohort.transactions.records import TransactionRecord
-from kohort.transactions.requests import Request, Response, refuse
+from kohort.transactions.requests import MarkersWritten, Request, Response, refuse
 from kohort.transactions.result import Markers, Result, TransactionTimesOut
 from kohort.transactions.shard import Event, Shard
 from kohort.types import Instant
 
 _RESUMED_AT_ONCE: Final = 1_000
+
+
+class _Ending:
+    """A transaction that ends, until that is in the log."""
+
+    __slots__ = ("is_marked", "markers", "task")
+
+    def __init__(self, markers: Markers) -> None:
+        self.markers = markers
+        self.task: asyncio.Future[None]
+        """Writes the markers."""
+        self.is_marked = False
+        """Whether all markers are written."""
 
 
 class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Result]):
@@ -41,8 +59,12 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         reload_after_s: float,
         at_end_of_turn: Callable[[Callable[[], None]], None],
         on_timer: Callable[["TransactionHost", TransactionTimesOut, Instant | None], None],
-        on_markers: Callable[["TransactionHost", Markers], None],
+        write_markers: Callable[[Markers], Awaitable[None]],
     ) -> None:
+        """Host the shard of `log`, as `ShardHost` does.
+
+        `write_markers` returns when all of them are written.
+        """
         super().__init__(
             log,
             new_shard,
@@ -52,10 +74,32 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
             at_end_of_turn=at_end_of_turn,
         )
         self._on_timer = on_timer
-        self._on_markers = on_markers
+        self._write_markers = write_markers
+        self._ending: dict[str, _Ending] = {}
+
+    @property
+    def ending(self) -> int:
+        """The number of transactions that end."""
+        return len(self._ending)
+
+    async def ended(self, transactional_id: str, timeout_s: float) -> None:
+        """Return when the transaction that ends, if there is one, has its markers, or in time."""
+        ending = self._ending.get(transactional_id)
+        if ending is not None:
+            await asyncio.wait((ending.task,), timeout=timeout_s)
 
     async def _read_log(self) -> None:
         await replay_all(read_records(self.log), self.shard.replay)
+        await self._forget_lost_ends()
+
+    async def _forget_lost_ends(self) -> None:
+        """Write no more markers of transactions that do not end according to the log."""
+        slices = TimeSlices()
+        for transactional_id, ending in tuple(self._ending.items()):
+            if not self.shard.is_ending(ending.markers):
+                ending.task.cancel()
+                del self._ending[transactional_id]
+            await slices.give_way()
 
     async def _begin(self) -> None:
         # The ids that are there now: whatever changes later sets its own timers.
@@ -76,7 +120,33 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         append_records(self.log, chain.from_iterable(decided), self._clock.timestamp())
 
     def _carry_out(self, markers: Markers) -> None:
-        self._on_markers(self, markers)
+        known = self._ending.get(markers.transactional_id)
+        if known is None:
+            ending = self._ending[markers.transactional_id] = _Ending(markers)
+            ending.task = asyncio.ensure_future(self._end(ending))
+        elif known.is_marked:  # the shard was loaded again since
+            self._complete(known)
+
+    async def _end(self, ending: _Ending) -> None:
+        await self._write_markers(ending.markers)
+        ending.is_marked = True
+        self._complete(ending)
+
+    def _complete(self, ending: _Ending) -> None:
+        transactional_id, producer_id, producer_epoch, *_ = ending.markers
+        if self.post(MarkersWritten(transactional_id, producer_id, producer_epoch)) is not None:
+            self._once_logged(partial(self._completed, ending))
+
+    def _completed(self, ending: _Ending, failure: ErrorCode) -> None:
+        transactional_id = ending.markers.transactional_id
+        if not failure and self._ending.get(transactional_id) is ending:
+            del self._ending[transactional_id]
+
+    async def close(self) -> None:
+        """As of every shard; markers that are not written yet follow after the next start."""
+        await super().close()
+        for ending in self._ending.values():
+            ending.task.cancel()
 
     def _refuse(self, request: Request, error: ErrorCode) -> Response:
         return refuse(request, error)

@@ -18,12 +18,11 @@ from kohort.transactions.requests import (
     AddPartitions,
     AddPartitionsResponse,
     ExpireTransactionalIds,
-    MarkersWritten,
     Request,
     VerifyPartitions,
     VerifyPartitionsResponse,
 )
-from kohort.transactions.result import Markers, TransactionTimesOut
+from kohort.transactions.result import TransactionTimesOut
 from kohort.transactions.shard import Shard
 from kohort.transactions.transitions import BUMPS_EPOCH
 from kohort.types import TopicPartition
@@ -58,13 +57,10 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         `reload_after_s`: how long a failed shard waits first; doubled with every failure.
         """
         super().__init__(clock)
-        self._marker_writer = marker_writer
-        self._turns = Turns()
         self._expiration_s = expiration_interval_ms / 1_000
-        self._ending: dict[tuple[Shard, str], asyncio.Task[None]] = {}
-        """One task for each transaction whose markers are being written."""
         self._config = config
         self._new_producer_id = new_producer_id
+        write = partial(write_markers, marker_writer, Turns())
         self._hosts = [
             TransactionHost(
                 log,
@@ -74,7 +70,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
                 reload_after_s=reload_after_s,
                 at_end_of_turn=self._at_end_of_turn,
                 on_timer=self._move_timer,
-                on_markers=self._write_markers,
+                write_markers=write,
             )
             for log in logs
         ]
@@ -87,17 +83,6 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
 
     def _new_shard(self) -> Shard:
         return Shard(self._config, self._new_producer_id)
-
-    # --- life ---
-
-    async def close(self) -> None:
-        """Log the decisions made so far and send their responses.
-
-        Markers that are not written yet follow after the next start.
-        """
-        await super().close()
-        for task in self._ending.values():
-            task.cancel()
 
     # --- requests and events ---
 
@@ -153,9 +138,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         Kafka refuses with CONCURRENT_TRANSACTIONS at once; librdkafka then sends AddOffsetsToTxn
         again only after 100 ms, although the markers are written in a millisecond.
         """
-        ending = self._ending.get((self._host(transactional_id).shard, transactional_id))
-        if ending is not None:
-            await asyncio.wait((ending,), timeout=_MARKERS_AT_MOST_S)
+        await self._host(transactional_id).ended(transactional_id, _MARKERS_AT_MOST_S)
         producer = (transactional_id, producer_id, producer_epoch)
         return await self.add_partitions(*producer, partitions, client_version)
 
@@ -203,28 +186,6 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
                     host.post(ExpireTransactionalIds(ids[start : start + _EXPIRED_AT_ONCE]))
                     await host.appended()
 
-    # --- the end of transactions ---
-
-    def _write_markers(self, host: TransactionHost, markers: Markers) -> None:
-        key = (host.shard, markers.transactional_id)
-        task = self._ending[key] = asyncio.ensure_future(self._end(host, host.shard, markers))
-        task.add_done_callback(partial(self._ended, key))
-
-    def _ended(self, key: tuple[Shard, str], task: asyncio.Task[None]) -> None:
-        if self._ending.get(key) is task:  # else a later task writes markers for this id
-            del self._ending[key]
-
-    async def _end(self, host: TransactionHost, shard: Shard, markers: Markers) -> None:
-        # A shard that takes the place of this one has the markers written again.
-        if await write_markers(
-            self._marker_writer, markers, self._turns, lambda: host.shard is shard
-        ):
-            host.post(
-                MarkersWritten(
-                    markers.transactional_id, markers.producer_id, markers.producer_epoch
-                )
-            )
-
     def _fire(self, host: TransactionHost, timer: TransactionTimesOut) -> None:
         host.post(timer)
 
@@ -241,5 +202,5 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
             "shards": self._states(),
             "transactional_ids": sum(len(ids) for ids in self.shards()),
             "open": len(self._timers),
-            "ending": len(self._ending),
+            "ending": sum(host.ending for host in self._hosts),
         }

@@ -116,6 +116,11 @@ class Shard:
                 markers += _markers(transactional_id, before)
         return Result(timers=tuple(timers), markers=tuple(markers))
 
+    def is_ending(self, markers: Markers) -> bool:
+        """Whether the last record of the id is the beginning of that end."""
+        known = self.transactions.get(markers.transactional_id)
+        return known is not None and markers in _markers(markers.transactional_id, known)
+
     # --- the fold ---
 
     def replay(self, record: TransactionRecord) -> None:
