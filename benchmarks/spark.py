@@ -95,8 +95,8 @@ WHY = {
         "to decode it. The start of a query has 0.35 s of CPU time of the whole."
     ),
     "exactly-once write": (
-        "One process sends all rows, after all tasks have ended: one transaction has one writer "
-        "of each partition."
+        "One process sends all rows that tasks have encoded, after they have ended: one "
+        "transaction has one writer of each partition."
     ),
     "write": (
         "Large rows cost what moves them: Spark's JVM hands them to Python as Arrow "

@@ -6,16 +6,17 @@ With an option `to` it writes to that topic, exactly once; `dies` says at which 
 micro-batch it kills itself.
 """
 
+import asyncio
 import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kohort.spark import KohortDataSource, transaction
+from kohort.client.produce import Transaction
+from kohort.spark import KohortDataSource
 from kohort.spark.session import spark_session
 from kohort.spark.stream_writing import StreamWriter
 from spark.streams import Stream
@@ -36,8 +37,8 @@ def dying(point: str, jvm: int) -> type:
         os.kill(jvm, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def die_later(**_: object) -> None:
-        time.sleep(1)  # the broker has the rows
+    async def die_later(*_: object) -> None:
+        await asyncio.sleep(1)  # the broker has the rows
         die()
 
     class DyingWriter(StreamWriter):
@@ -45,7 +46,7 @@ def dying(point: str, jvm: int) -> type:
             if batchId == FATAL and point == "before":
                 die()
             if batchId == FATAL and point == "sent":
-                transaction.GroupMetadata = die_later
+                Transaction.commit_offsets = die_later
             super().commit(messages, batchId)
             if batchId == FATAL:
                 die()

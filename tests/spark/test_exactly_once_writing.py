@@ -22,7 +22,6 @@ from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.row_spool import SpoolDirectory
-from kohort.spark.transaction import MicroBatch, write
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import HELD_BYTES, Writing
 from spark.streams import wait_for
@@ -71,7 +70,17 @@ class Target:
         return replace(self.writing, spool_directory=SpoolDirectory(directory=("another",)))
 
     def write(self, first, last, number, query="a"):
-        write(self.writing.options, rows(first, last), MicroBatch(query, number))
+        self.commit(rows(first, last), number, query)
+
+    def commit(self, batches, number, query="a", **options):
+        writing = replace(self.writing, **options)
+        writing.commit([replace(writing.task(batches), query_id=query)], number)
+
+    async def begun(self, topics):
+        """The producer of another driver, with an open transaction."""
+        config = ClientConfig(bootstrap=topics.address)
+        producer = Producer(config, transactional_id=self.name)
+        return producer, await producer.transaction().__aenter__()
 
     def numbers(self, isolation="read_committed"):
         """{partition: the numbers of the rows, in the order of offsets}; by read_committed when no
@@ -138,20 +147,26 @@ class TestTasks:
 
 class TestAllOrNone:
     def test_a_partition_that_is_not_there(self, target):
-        messages = [
-            target.writing.task(rows(0, 3_000)),
-            target.writing.task(rows(3_000, 6_000, wrong=5_999)),
-        ]
+        target.writing.task(rows(0, 3_000))
         with pytest.raises(ConfigError, match="a row is for partition 7"):
-            target.writing.commit(messages)
-        assert target.numbers() == {}
+            target.writing.task(rows(3_000, 6_000, wrong=5_999))
+        assert target.numbers("read_uncommitted") == {}
 
     def test_a_record_that_is_too_large(self, target):
         small = target.sink(kafka__max__request__size="1500")
+        small.task(rows(0, 300))
         with pytest.raises(KohortError, match="MESSAGE_TOO_LARGE"):
-            small.commit([small.task(rows(0, 300)), small.task(rows(300, 301, 2_000))])
+            small.task(rows(300, 301, 2_000))
+        assert target.numbers("read_uncommitted") == {}
+
+    def test_a_record_that_the_topic_refuses(self, target, topics):
+        """Of which a task does not know."""
+        topics.configure(target.name, max_message_bytes="1500")
+        messages = [target.writing.task(rows(0, 30)), target.writing.task(rows(30, 31, 2_000))]
+        with pytest.raises(KohortError, match="MESSAGE_TOO_LARGE"):
+            target.writing.commit(messages)
         assert target.numbers() == {}
-        target.writing.commit([target.writing.task(rows(0, 30))])
+        target.writing.commit(messages[:1])
         assert target.numbers() == in_turn(30)
 
 
@@ -173,7 +188,7 @@ class TestMicroBatches:
         for number, name in ((0, target.name), (1, f"{target.name}-other"), (2, target.name)):
             batch = pa.record_batch({"value": ["000000"], "topic": [name]})
             for _ in range(2):
-                write(options, [batch], MicroBatch("a", number))
+                target.commit([batch], number, options=options, columns=("value", "topic"))
         assert sum(map(len, target.numbers().values())) == 2
 
 
@@ -182,9 +197,7 @@ class TestAnotherDriver:
         """Its transaction is open, with records that nobody reads."""
 
         async def dies():
-            config = ClientConfig(bootstrap=topics.address)
-            producer = Producer(config, transactional_id=target.name)
-            await producer.transaction().__aenter__()
+            producer, _ = await target.begun(topics)
             await producer.send_and_wait(target.name, b"999999", partition=0)
             await producer.close(timeout_ms=0)
 
@@ -193,15 +206,18 @@ class TestAnotherDriver:
         target.write(0, 30, 0)
         assert target.numbers() == in_turn(30)
 
-    def test_fences_one_that_still_runs(self, target):
+    def test_fences_one_that_still_runs(self, target, topics):
         """A driver that was believed dead goes on: its rows are not written."""
 
-        def suspended():
-            yield from rows(0, 30)
-            target.write(0, 30, 0)
+        async def goes_on():
+            producer, transaction = await target.begun(topics)
+            await producer.send_and_wait(target.name, b"999999", partition=0)
+            await asyncio.to_thread(target.write, 0, 30, 0)
+            with pytest.raises(ProducerFencedError):
+                await transaction.__aexit__(None, None, None)
+            await producer.close(timeout_ms=0)
 
-        with pytest.raises(ProducerFencedError):
-            write(target.writing.options, suspended(), MicroBatch("a", 0))
+        asyncio.run(goes_on())
         assert target.numbers() == in_turn(30)
 
     def test_knows_the_number_in_a_group(self, target, topics):

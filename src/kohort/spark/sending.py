@@ -27,14 +27,13 @@ _idle: dict[Cluster, Producer] = {}
 """
 
 
-class RowSender:
-    """Sends rows with a producer of the caller."""
+class RowEncoder:
+    """Encodes the rows of one task."""
 
-    def __init__(self, options: WriteOptions, cluster: Cluster, producer: Producer) -> None:
+    def __init__(self, options: WriteOptions, cluster: Cluster) -> None:
+        workers.settle()
         self._options = options
         self._cluster = cluster
-        self._producer = producer
-        self._under_way: Future[None] | None = None
         self._counts: dict[str, int] = {}
         self._filled: dict[str, int] = {}
 
@@ -46,10 +45,10 @@ class RowSender:
             )
         return self._counts[topic]
 
-    def send(self, topic: str, batch: Any) -> None:
-        """Encode rows, and send them in the background.
+    def encode(self, topic: str, batch: Any) -> Iterator[Encoded]:
+        """Batches that are valid as those of `kohort.columnar.encoding`, which raises the errors.
 
-        Raises KafkaError, also for rows of earlier calls.
+        Raises as `count`.
         """
         rows = Rows.of(batch, time.time_ns() // 1_000_000)
         given = batch["partition"] if "partition" in batch.schema.names else None
@@ -57,19 +56,56 @@ class RowSender:
         filled = self._filled.get(topic, random.randrange(count))
         chosen = partitions_of(rows, count, given, filled=filled, stay_bytes=size)
         self._filled[topic] = (filled + 1) % count
-        encoded = encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size)
-        self.wait()
+        return encode(rows, chosen, batch_size=size, max_size=self._options.max_request_size)
+
+
+class Sending:
+    """The sending of one task.
+
+    The context manager ends when every record is acknowledged, or with the first error.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._cluster = background.run(background.cluster(options.kafka))
+        self._encoder = RowEncoder(options, self._cluster)
+        self._producer = background.run(_taken(options, self._cluster))
+        self._under_way: Future[None] | None = None
+
+    def count(self, topic: str) -> int:
+        """How many partitions it has. Raises as `RowEncoder.count`."""
+        return self._encoder.count(topic)
+
+    def send(self, topic: str, batch: Any) -> None:
+        """Encode rows, and send them in the background.
+
+        Raises KafkaError, also for rows of earlier calls.
+        """
+        encoded = self._encoder.encode(topic, batch)
+        self._wait()
         self._under_way = background.start(self._send(topic, encoded))
 
-    def wait(self) -> None:
-        """Return when the producer has all rows. Raises as `send`."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        all_there = False
+        try:
+            if kind is None:
+                self._wait()
+                background.run(self._producer.flush())
+                all_there = True
+        finally:
+            if all_there:
+                _idle[self._cluster] = self._producer
+            else:
+                if self._under_way is not None:
+                    self._under_way.cancel()
+                with suppress(UndeliveredError):  # the task fails already
+                    background.run(self._producer.close(timeout_ms=0))
+
+    def _wait(self) -> None:
         if self._under_way is not None:
             self._under_way.result()
-
-    def cancel(self) -> None:
-        """Hand no more rows to the producer."""
-        if self._under_way is not None:
-            self._under_way.cancel()
 
     async def _send(self, topic: str, encoded: Iterator[Encoded]) -> None:
         for each in encoded:
@@ -80,36 +116,6 @@ class RowSender:
                 base_timestamp=each.base_timestamp,
                 max_timestamp=each.max_timestamp,
             )
-
-
-class Sending(RowSender):
-    """The sending of one task.
-
-    The context manager ends when every record is acknowledged, or with the first error.
-    """
-
-    def __init__(self, options: WriteOptions) -> None:
-        workers.settle()
-        cluster = background.run(background.cluster(options.kafka))
-        super().__init__(options, cluster, background.run(_taken(options, cluster)))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        all_there = False
-        try:
-            if kind is None:
-                self.wait()
-                background.run(self._producer.flush())
-                all_there = True
-        finally:
-            if all_there:
-                _idle[self._cluster] = self._producer
-            else:
-                self.cancel()
-                with suppress(UndeliveredError):  # the task fails already
-                    background.run(self._producer.close(timeout_ms=0))
 
 
 async def _taken(options: WriteOptions, cluster: Cluster) -> Producer:

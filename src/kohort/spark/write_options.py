@@ -59,6 +59,7 @@ class WriteOptions:
     """
     producing: tuple[tuple[str, Any], ...]
     """What a `Producer` is made with."""
+    codec: Codec
     batch_size: int
     max_request_size: int
     max_block_ms: int
@@ -110,6 +111,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         headers=None if given.get("includeHeaders") is None else headers,
         timestamps=timestamps,
         producing=tuple(sorted(producing.items())),
+        codec=producer.codec,
         batch_size=max(producer.batch_size, 1),
         max_request_size=producer.max_request_size,
         max_block_ms=producer.max_block_ms,

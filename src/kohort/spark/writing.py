@@ -9,8 +9,8 @@ tasks do not know of each other. They therefore pass their rows to the driver (`
 sends them when every task has checked its partitions: no record is written if a single one is
 wrong. Only a task with many rows on another machine than the driver's sends them itself.
 
-With `delivery=exactly_once` all tasks pass all their rows to the driver, which sends them in one
-transaction (`transaction`).
+With `delivery=exactly_once` all tasks pass all their rows to the driver, encoded
+(`encoded_batches`). The driver sends them in one transaction (`transaction`).
 """
 
 import sys
@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kohort.errors import KohortError
+from kohort.spark import background
 from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
 from kohort.spark.workers import TaskObject
 from kohort.spark.write_options import WriteOptions
@@ -147,15 +148,19 @@ class Writing:
             spool.add(batch)
 
     def _handed_over(self, batches: Iterable[Any]) -> Written:
-        """Hand all rows to the driver: by a file, or in the message from another machine.
+        """Hand all rows to the driver, encoded: by a file, or in the message from another machine.
 
-        The driver checks their partitions, before it commits.
+        Raises as `task`.
         """
+        from kohort.spark.encoded_batches import pack
+        from kohort.spark.sending import RowEncoder
+
+        encoder = RowEncoder(self.options, background.run(background.cluster(self.options.kafka)))
         is_near = self.spool_directory.reaches()
         query_id = _query_id()
         with RowSpool(HELD_BYTES if is_near else sys.maxsize, self.spool_directory) as spool:
             for batch in batches:
-                spool.add(batch)
+                spool.add(pack(encoder, self.options, batch))
             if spool.size > HELD_BYTES and is_near:
                 path = spool.handed_over()
                 return Written(file=path, spool_directory=self.spool_directory, query_id=query_id)

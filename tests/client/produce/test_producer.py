@@ -16,7 +16,7 @@ from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
-from kohort.protocol.compression import Codec
+from kohort.protocol.compression import Codec, compress
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
 
@@ -474,6 +474,20 @@ async def test_encoded_batches_of_several_partitions_share_requests(cluster: Clu
                 await producer.send_encoded(tp, payload, 1, **times)
         await producer.flush()
         assert producer.metrics().requests.count - before <= 7
+
+
+@pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
+async def test_encoded_batches_that_are_compressed_already(cluster: Cluster, codec: str) -> None:
+    content = [batches.Record(b"k", b"v" * 1000, (), 1000) for _ in range(50)]
+    payload = batches.build(content)[batches.HEADER_SIZE :]
+    compressed = compress(Codec[codec.upper()], payload)
+    times = {"base_timestamp": 1000, "max_timestamp": 1000}
+    async with Producer(cluster, compression=codec) as producer:
+        await producer.send_encoded(
+            TopicPartition("orders", 1), compressed, 50, uncompressed_size=len(payload), **times
+        )
+        assert producer.buffered_bytes >= len(payload)
+    assert [record.value for record in await everything(cluster)] == [b"v" * 1000] * 50
 
 
 async def test_what_cannot_be_compressed_leaves_nothing(cluster: Cluster) -> None:

@@ -280,12 +280,15 @@ class Producer(Generic[K_in, V_in]):
         *,
         base_timestamp: int,
         max_timestamp: int,
+        uncompressed_size: int | None = None,
     ) -> Delivery:
         """Queue a whole batch of `count` records that the caller has encoded.
 
-        The payload is in format v2, uncompressed, with deltas from 0 and from `base_timestamp`; it
-        may change after the return. The delivery is that of the first record. Raises as `send`.
+        The payload is in format v2, with deltas from 0 and from `base_timestamp`; it may change
+        after the return. It is uncompressed, or with `uncompressed_size` (bytes) it is compressed
+        as this producer does. The delivery is that of the first record. Raises as `send`.
         """
+        size = len(payload) if uncompressed_size is None else uncompressed_size
         if self._loop is not get_running_loop():
             self._take_loop()
         known = self.cluster.known_topic(tp.topic)
@@ -293,15 +296,19 @@ class Producer(Generic[K_in, V_in]):
             await self._find(tp.topic, tp.partition)
         if self._partition(tp).waiting:  # goes with a request before that of this batch
             await asyncio.sleep(0)
-        if not self._buffer_pool.has(len(payload)):
-            await self._wait_for_memory(tp, len(payload))
+        if not self._buffer_pool.has(size):
+            await self._wait_for_memory(tp, size)
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
-        compressed = compress(self.config.codec, payload, self.config.compression_level)
+        compressed = (
+            compress(self.config.codec, payload, self.config.compression_level)
+            if uncompressed_size is None
+            else bytes(payload)
+        )
         batch = self._new_batch(queue, base_timestamp)
-        delivery = batch.append_encoded(compressed, len(payload), count, max_timestamp)
-        self._buffer_pool.take(len(payload))
+        delivery = batch.append_encoded(compressed, size, count, max_timestamp)
+        self._buffer_pool.take(size)
         self._wake_sender()
         return delivery
 

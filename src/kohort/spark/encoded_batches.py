@@ -1,0 +1,87 @@
+"""Record batches of a topic as rows of Arrow: what tasks of an exactly-once write hand over.
+
+Encoding and compression take most of the time of a write. All tasks do that at once; the process
+that sends for them only has to move bytes.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from kohort.columnar.encoding import Encoded
+from kohort.protocol.compression import compress
+from kohort.spark.sending import RowEncoder
+from kohort.spark.write_options import WriteOptions
+from kohort.spark.write_rows import by_topic, validate_partitions
+from kohort.types import TopicPartition
+
+RecordBatch: TypeAlias = Any
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("records", pa.large_binary()),
+        ("size", pa.int64()),
+        ("rows", pa.int32()),
+        ("base_timestamp", pa.int64()),
+        ("max_timestamp", pa.int64()),
+    ]
+)
+
+
+class EncodedBatch(NamedTuple):
+    """A batch without a header, whose records are compressed."""
+
+    topic: str
+    partition: int
+    records: bytes
+    size: int
+    """Of the records, uncompressed."""
+    rows: int
+    base_timestamp: int
+    """ms, also of `max_timestamp`."""
+    max_timestamp: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def pack(encoder: RowEncoder, options: WriteOptions, rows: RecordBatch) -> RecordBatch:
+    """The rows as encoded batches.
+
+    Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
+    """
+    found = [
+        EncodedBatch(
+            topic,
+            each.partition,
+            compress(options.codec, each.records),
+            len(each.records),
+            each.count,
+            each.base_timestamp,
+            each.max_timestamp,
+        )
+        for topic, of_topic in by_topic(rows, options.topic)
+        for each in _encoded(encoder, topic, of_topic)
+    ]
+    columns = zip(*found, strict=True) if found else [()] * len(_SCHEMA)
+    return pa.record_batch(
+        [pa.array(column, each.type) for column, each in zip(columns, _SCHEMA, strict=True)],
+        schema=_SCHEMA,
+    )
+
+
+def _encoded(encoder: RowEncoder, topic: str, rows: RecordBatch) -> Iterator[Encoded]:
+    if "partition" in rows.schema.names:
+        validate_partitions(topic, rows, encoder.count)
+    return encoder.encode(topic, rows)
+
+
+def unpack(batches: Iterable[RecordBatch]) -> Iterator[EncodedBatch]:
+    """What `pack` packed."""
+    for batch in batches:
+        for at in range(batch.num_rows):
+            yield EncodedBatch(*(column[at].as_py() for column in batch.columns))
