@@ -66,6 +66,33 @@ def test_a_reader_learns_of_all(lengths, held, choices):
     assert list(index.entries()) == list(index.copy().entries()) == transactions
 
 
+class CountedStore(MemoryStore):
+    reads = 0
+
+    def read(self, position, size):
+        self.reads += 1
+        return super().read(position, size)
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_the_first_reader_of_very_many_reads_no_more_than_a_later_one(is_loaded):
+    # one transaction was open all the time, so that no entry tells that later ones are of no use
+    transactions = [AbortedTransaction(n, 2 * n + 1, 2 * n + 2, 0) for n in range(20_000)]
+    index = AbortedIndex(CountedStore())
+    for each in transactions:
+        index.add(each)
+    if is_loaded:
+        state, store = index.state(), index.store
+        index = AbortedIndex(store)
+        assert index.begins_with(state)
+    first, again = [], []
+    for found in (first, again):
+        before = index.store.reads
+        list(index.between(30_000, 30_100))
+        found.append(index.store.reads - before)
+    assert first == again
+
+
 @pytest.mark.parametrize("size", [0, 1, 512, 513])
 def test_state_cut_and_replacement(size):
     transactions = history([1] * 600, 0)

@@ -1,20 +1,33 @@
 """Producers of one log: clients choose their ids, and the memory of them is bounded."""
 
+import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import pytest
 
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.producers import MAX_PRODUCERS, Producers
+from kohort.log.producers import MAX_PRODUCERS, Producers, load_snapshot
 from kohort.log.segment import Segment
-from kohort.protocol.batches import Record, build, read_header
+from kohort.protocol.batches import (
+    TRANSACTIONAL,
+    EndTransactionMarker,
+    Header,
+    Record,
+    build,
+    read_header,
+)
 from kohort.types import Timestamp, TopicPartition
+from turns import BOUND_MS
 
 ORDERS = TopicPartition("orders", 0)
+TRANSACTIONAL_BATCH = read_header(
+    build([Record(None, b"v")], producer_id=1, producer_epoch=0, base_sequence=0)
+)._replace(attributes=TRANSACTIONAL)
 
 
 def test_those_idle_for_longest_are_forgotten() -> None:
@@ -32,6 +45,65 @@ def test_those_idle_for_longest_are_forgotten() -> None:
     assert producers.validate(header._replace(producer_id=5, base_sequence=0)) is None
     kept = header._replace(producer_id=MAX_PRODUCERS + 499)
     assert producers.validate(kept) is not None
+
+
+def changed_in_turn(producers: Producers, header: Header) -> Iterator[None]:
+    """Change a producer, in each way in which one can."""
+    for commit in (True, False):
+        producers.add(header, 1, 5, 6)
+        yield
+        marker = EndTransactionMarker(commit, 3)
+        producers.end(header, marker, 2, 7, 8)
+        yield
+        producers.add(header._replace(base_sequence=1), 3, 9, 10)
+        yield
+        header = header._replace(producer_epoch=header.producer_epoch + 1)
+
+
+def test_a_snapshot_has_what_changed_since_the_last_one() -> None:
+    producers = Producers()
+    producers.add(TRANSACTIONAL_BATCH._replace(producer_id=9), 0, 1, 2)
+    for _ in changed_in_turn(producers, TRANSACTIONAL_BATCH):
+        loaded = load_snapshot(bytes(producers.dump(10, {}))).producers
+        assert list(loaded.active()) == list(producers.active())
+        assert loaded.dump(10, {}) == producers.dump(10, {})
+
+
+def test_very_many_open_transactions_are_stored_and_described_in_bounded_time() -> None:
+    def changed(count: int, epoch: int) -> None:
+        for number in range(count):
+            header = TRANSACTIONAL_BATCH._replace(producer_id=number, producer_epoch=epoch)
+            producers.add(header, number, 0, number)
+
+    producers = Producers()
+    changed(100_000, 0)
+    producers.dump(0, {})
+    stored, described = [], []
+    for epoch in range(1, 4):
+        changed(20_000, epoch)
+        gc.collect()
+        begun = thread_time()
+        snapshot = producers.dump(0, {})
+        stored.append(thread_time() - begun)
+        begun = thread_time()
+        first = next(producers.active())
+        described.append(thread_time() - begun)
+    assert min(stored) * 1_000 < BOUND_MS
+    assert min(described) * 1_000 < BOUND_MS / 2
+    assert first.epoch == epoch
+    assert len(load_snapshot(bytes(snapshot)).producers) == 100_000
+
+
+def test_small_batches_bring_a_snapshot_before_there_are_too_many(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    log = directory.open(ORDERS, LogConfig())
+    batch = bytearray(build([Record(None, b"")], producer_id=0, producer_epoch=0, base_sequence=0))
+    for number in range(22_000):
+        batch[43:51] = number.to_bytes(8, "big")
+        log.append(batch, Timestamp(1))
+    snapshot = load_snapshot((tmp_path / "orders-0" / "producers").read_bytes())
+    assert snapshot.end_offset > 20_000
+    directory.close()
 
 
 @pytest.mark.parametrize("lost", [None, b"", b"half of a snap"])

@@ -109,7 +109,7 @@ class TestSnapshot:
         again = load_snapshot(producers.dump(77, indexes))
         assert (again.end_offset, again.indexes) == (77, indexes)
         assert again.producers.dump(77, indexes) == producers.dump(77, indexes)
-        assert again.producers.active() == producers.active()
+        assert list(again.producers.active()) == list(producers.active())
         assert again.producers.last_offsets() == producers.last_offsets()
         assert again.producers.first_unstable(10**9) == producers.first_unstable(10**9)
 

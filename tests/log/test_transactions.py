@@ -286,7 +286,7 @@ class TestVerification:
         for at in range(8):
             assert log.append(offsets, NOW, verified=guard).base_offset == at
         assert log.ongoing_transaction(1, 0) == 0
-        assert log.active_producers()[0].last_sequence == -1
+        assert next(log.active_producers()).last_sequence == -1
 
     def test_what_is_open(self, log):
         fill(log, 2)
@@ -305,13 +305,13 @@ class TestBounds:
         for producer_id in range(1, MAX_PRODUCERS + 1_500):
             log.append(from_producer(producer_id, 0, 0), NOW + producer_id)
         assert log.last_stable_offset == 0
-        assert len(log.active_producers()) <= MAX_PRODUCERS + 1
+        assert len(list(log.active_producers())) <= MAX_PRODUCERS + 1
         log.retain(NOW + 10 * DAY)
         (left,) = log.active_producers()
         assert (left.producer_id, log.last_stable_offset) == (0, 0)
         end(log, 0)
         log.retain(NOW + 10 * DAY)
-        assert log.active_producers() == []
+        assert list(log.active_producers()) == []
 
     def test_verifications_are_forgotten(self):
         log = memory_log(ORDERS)
@@ -329,7 +329,7 @@ def test_producers_as_they_are_described(log):
     write(log, 1, count=2)
     write(log, 2)
     end(log, 2, 1, coordinator_epoch=3, version=2)
-    assert log.active_producers() == [
+    assert list(log.active_producers()) == [
         ActiveProducer(1, 0, 1, NOW, -1, 0),
         ActiveProducer(2, 1, -1, NOW, 3, -1),
     ]

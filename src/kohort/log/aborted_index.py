@@ -25,7 +25,7 @@ _ENTRY = Struct(">hqqqq")
 _BLOCK: Final = 512
 """Entries that are read at once."""
 _BLOCK_BYTES: Final = _BLOCK * _ENTRY.size
-_FULL_BLOCK = Struct(">" + _BLOCK * "hqqqq")
+_FIRST_OFFSETS = Struct(">" + _BLOCK * "10x q 16x")
 
 
 class AbortedTransaction(NamedTuple):
@@ -52,7 +52,7 @@ class _Block(NamedTuple):
     first_offset: int
     """The smallest one."""
     last_stable_offset: int
-    """The largest one."""
+    """The largest one, that of the last entry: it never goes back."""
 
 
 class AbortedIndex:
@@ -65,14 +65,17 @@ class AbortedIndex:
         self._state: IndexState | None = None
         """None: not read yet."""
         self._blocks: dict[int, _Block] = {}
-        """The full blocks that were read, by number."""
+        """The full blocks, by number, except those that were not read yet."""
 
     def add(self, transaction: AbortedTransaction) -> None:
         """One more, with the last marker so far. Raises OSError."""
         size, crc = self.state()
         entry = _ENTRY.pack(_VERSION, *transaction)
         self.store.append((entry,))
-        self._state = IndexState(size + len(entry), crc32c(entry, crc))
+        size += len(entry)
+        self._state = IndexState(size, crc32c(entry, crc))
+        if not size % _BLOCK_BYTES:
+            self._measure(size // _BLOCK_BYTES - 1)
 
     def state(self) -> IndexState:
         """Size and CRC of the whole index. Raises OSError."""
@@ -82,10 +85,17 @@ class AbortedIndex:
         return self._state
 
     def begins_with(self, state: IndexState) -> bool:
-        """Whether the index was once in that state, and grew since. Raises OSError."""
+        """Whether the index was once in that state, and grew since. Raises OSError.
+
+        It is read for that, and measured, so that the first reader need not wait.
+        """
         if self.store.size < state.size:
             return False
-        return not state.size or crc32c(self.store.read(0, state.size)) == state.crc
+        if state.size and crc32c(self.store.read(0, state.size)) != state.crc:
+            return False
+        for number in range(state.size // _BLOCK_BYTES):
+            self._measure(number)
+        return True
 
     def entries(self) -> Iterator[AbortedTransaction]:
         """All of them. Raises OSError."""
@@ -125,8 +135,8 @@ class AbortedIndex:
         stored = self.store.read(number * _BLOCK_BYTES, _BLOCK_BYTES)
         if len(stored) < _BLOCK_BYTES:
             return None
-        fields = _FULL_BLOCK.unpack(stored)
-        measured = self._blocks[number] = _Block(min(fields[2::5]), max(fields[4::5]))
+        last = _ENTRY.unpack_from(stored, _BLOCK_BYTES - _ENTRY.size)
+        measured = self._blocks[number] = _Block(min(_FIRST_OFFSETS.unpack(stored)), last[-1])
         return measured
 
     def _first_ended_since(self, offset: int) -> int:

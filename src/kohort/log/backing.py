@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from kohort.log.segment import Segment
+from kohort.protocol.batches import Buffer
 
 
 class Checkpoint(NamedTuple):
@@ -81,7 +82,7 @@ class Backing(Protocol):
         """The records from `end_offset` on were removed."""
         ...
 
-    def save_producers(self, snapshot: bytes) -> None:
+    def save_producers(self, snapshot: Buffer) -> None:
         """Store it in place of the one before, at once and whole. Raises OSError."""
         ...
 

@@ -13,7 +13,7 @@ Implementations: `memory.MemoryDirectory`, `local.LocalDirectory`. Both keep seg
 `partition.PartitionLog`; they differ only in where the bytes of a segment are.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -265,8 +265,11 @@ class Log(Protocol):
         """
         ...
 
-    def active_producers(self) -> Sequence[ActiveProducer]:
-        """The producers that are remembered. Raises KafkaError, OSError."""
+    def active_producers(self) -> Iterator[ActiveProducer]:
+        """The producers that are remembered now. Raises KafkaError, OSError, but not later.
+
+        Each is given in the state that it has by then: very many are read in slices.
+        """
         ...
 
     def retain(self, now: Timestamp) -> int:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Protocol
 
+from kohort.protocol.batches import Buffer
+
 
 def sync_all(paths: Iterable[str]) -> None:
     """fsync files and directories, ignoring deleted ones.
@@ -37,7 +39,7 @@ def sync_all(paths: Iterable[str]) -> None:
         raise failure
 
 
-def write_whole(descriptor: int, content: bytes) -> None:
+def write_whole(descriptor: int, content: Buffer) -> None:
     """Write all of `content`, also where one call takes only a part. Raises OSError."""
     rest = memoryview(content)
     while rest:

@@ -27,6 +27,7 @@ from kohort.log.health import DiskHealth
 from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.segment import Segment
 from kohort.log.storage import LOG_SUFFIX, FileStore, OpenFiles, size_of
+from kohort.protocol.batches import Buffer
 
 logger = logging.getLogger("kohort.log")
 
@@ -74,7 +75,7 @@ def last_index_row(directory: str, base_offset: int) -> tuple[int, int] | None:
     return offset, position
 
 
-def replace_file(path: str, content: bytes, *, durable: bool) -> None:
+def replace_file(path: str, content: Buffer, *, durable: bool) -> None:
     """Make `content` the content of the file, whole or not at all. Raises OSError."""
     fd = os.open(path + NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -312,7 +313,7 @@ class FileBacking:
     def _store(self, checkpoint: Checkpoint) -> None:
         store_checkpoint(self._path, checkpoint, durable=self._is_durable)
 
-    def save_producers(self, snapshot: bytes) -> None:
+    def save_producers(self, snapshot: Buffer) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)
 
     def load_producers(self) -> bytes:

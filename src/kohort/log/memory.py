@@ -15,6 +15,7 @@ from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
+from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
 
 
@@ -165,7 +166,7 @@ class MemoryBacking:
     def taken_back(self, end_offset: int) -> None:
         pass
 
-    def save_producers(self, snapshot: bytes) -> None:
+    def save_producers(self, snapshot: Buffer) -> None:
         pass
 
     def load_producers(self) -> bytes:

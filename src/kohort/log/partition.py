@@ -6,7 +6,7 @@ The same code runs on files and on memory. A `Backing` stores segments and the o
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import chain
 
@@ -47,6 +47,8 @@ from kohort.types import Timestamp, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
+_SMALL_BATCH = 200
+"""Bytes as which a smaller batch counts for that: 20,000 producers take 20 ms of a snapshot."""
 _HEADERS_PER_STEP = 10_000
 _MOST_ABORTED = 5_000
 """Aborted transactions that one read names (some 5 ms), unless its first batch alone has more."""
@@ -211,7 +213,7 @@ class PartitionLog:
 
     def _stored(self, size: int) -> None:
         """Update sizes and waiters after an append."""
-        self._since_snapshot += size
+        self._since_snapshot += max(size, _SMALL_BATCH)
         if self._since_snapshot > _SNAPSHOT_BYTES:
             self._save_producers()
         if self._commit is not None:
@@ -504,7 +506,7 @@ class PartitionLog:
             self._commit.request()
         self._notify()
 
-    def active_producers(self) -> Sequence[ActiveProducer]:
+    def active_producers(self) -> Iterator[ActiveProducer]:
         self.ensure_open()
         return self._known_producers().active()
 
@@ -718,7 +720,7 @@ class PartitionLog:
             if self._backing.load_producers():
                 self._backing.save_producers(DISCARDED)
 
-    def _snapshot(self, producers: Producers) -> bytes:
+    def _snapshot(self, producers: Producers) -> bytearray:
         """Raises OSError."""
         indexes = {}
         if producers.is_transactional:

@@ -36,6 +36,7 @@ that only later batches are read.
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -107,7 +108,7 @@ class Verification:
 class ProducerStateEntry:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "seen", "timestamp")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "packed", "seen", "timestamp")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -118,6 +119,8 @@ class ProducerStateEntry:
         self.coordinator_epoch = _NO_COORDINATOR_EPOCH
         self.seen = 0
         """When its last batch or marker came (ms)."""
+        self.packed = b""
+        """How the last snapshot has it, b"" if it is another one since."""
 
     def move_to(self, epoch: int) -> None:
         """The producer has that epoch, in which sequences start again if it is a new one."""
@@ -215,6 +218,7 @@ class Producers:
             producer = self._entry(producer_id, header.producer_epoch)
         producer.timestamp = timestamp
         producer.seen = now
+        producer.packed = b""
         if header.base_sequence != _NO_SEQUENCE:
             last_offset = base_offset + header.last_offset_delta
             producer.batches.append(
@@ -298,7 +302,7 @@ class Producers:
         """
         producer_id = header.producer_id
         producer = self._entry(producer_id, header.producer_epoch)
-        producer.timestamp, producer.seen = timestamp, now
+        producer.timestamp, producer.seen, producer.packed = timestamp, now, b""
         producer.coordinator_epoch = marker.coordinator_epoch
         self.is_transactional = True
         self._verifying.pop(producer_id, None)
@@ -327,9 +331,12 @@ class Producers:
 
     # What is remembered
 
-    def active(self) -> list[ActiveProducer]:
-        """All producers, those whose first batch came first in front."""
-        return [
+    def active(self) -> Iterator[ActiveProducer]:
+        """All producers of now, those whose first batch came first in front.
+
+        Each has the state in which it is when it is given.
+        """
+        return (
             ActiveProducer(
                 producer_id,
                 each.epoch,
@@ -338,8 +345,10 @@ class Producers:
                 each.coordinator_epoch,
                 self._open.get(producer_id, NO_TRANSACTION),
             )
-            for producer_id, each in self._by_id.items()
-        ]
+            for producer_id, each in zip(
+                tuple(self._by_id), tuple(self._by_id.values()), strict=True
+            )
+        )
 
     def last_offsets(self) -> frozenset[int]:
         """The last offset of each producer's last batch.
@@ -371,28 +380,36 @@ class Producers:
     # Snapshots: a header with the offset up to which it holds, then each producer with its batches
     # and the state of each index of aborted transactions, all under one CRC.
 
-    def dump(self, end_offset: int, indexes: Mapping[int, IndexState]) -> bytes:
+    def dump(self, end_offset: int, indexes: Mapping[int, IndexState]) -> bytearray:
         """The snapshot of the state at `end_offset`.
 
-        `indexes` has the index of aborted transactions of each segment, by base offset.
+        `indexes` has the index of aborted transactions of each segment, by base offset. Only the
+        producers that changed since the last snapshot are packed.
         """
-        parts = [_HEAD.pack(end_offset, self.is_transactional, len(self._by_id), len(indexes))]
-        for number, producer in self._by_id.items():
-            parts.append(
-                _PRODUCER.pack(
-                    number,
-                    producer.epoch,
-                    producer.seen,
-                    producer.timestamp,
-                    producer.coordinator_epoch,
-                    self._open.get(number, NO_TRANSACTION),
-                    len(producer.batches),
-                )
-            )
-            parts += [_BATCH.pack(*sent) for sent in producer.batches]
+        parts = [
+            _MAGIC,
+            bytes(_CRC.size),
+            _HEAD.pack(end_offset, self.is_transactional, len(self._by_id), len(indexes)),
+        ]
+        parts += [each.packed or self._pack(number, each) for number, each in self._by_id.items()]
         parts += [_INDEX.pack(base_offset, *state) for base_offset, state in indexes.items()]
-        body = b"".join(parts)
-        return _MAGIC + _CRC.pack(crc32c(body)) + body
+        content = bytearray().join(parts)
+        _CRC.pack_into(content, len(_MAGIC), crc32c(memoryview(content)[_BODY:]))
+        return content
+
+    def _pack(self, number: int, producer: ProducerStateEntry) -> bytes:
+        batches = producer.batches
+        producer.packed = _PACK[len(batches)](
+            number,
+            producer.epoch,
+            producer.seen,
+            producer.timestamp,
+            producer.coordinator_epoch,
+            self._open.get(number, NO_TRANSACTION),
+            len(batches),
+            *chain.from_iterable(batches),
+        )
+        return producer.packed
 
 
 class Snapshot(NamedTuple):
@@ -408,15 +425,14 @@ class Snapshot(NamedTuple):
 
 def load_snapshot(content: bytes) -> Snapshot:
     """Decode what `Producers.dump` wrote. Raises ValueError if it is damaged."""
-    start = len(_MAGIC) + _CRC.size
-    if content[: len(_MAGIC)] != _MAGIC or len(content) < start + _HEAD.size:
+    if content[: len(_MAGIC)] != _MAGIC or len(content) < _BODY + _HEAD.size:
         raise ValueError("no snapshot of producers")
-    if _CRC.unpack_from(content, len(_MAGIC))[0] != crc32c(memoryview(content)[start:]):
+    if _CRC.unpack_from(content, len(_MAGIC))[0] != crc32c(memoryview(content)[_BODY:]):
         raise ValueError("a broken snapshot of producers")
-    end_offset, is_transactional, count, indexes = _HEAD.unpack_from(content, start)
+    end_offset, is_transactional, count, indexes = _HEAD.unpack_from(content, _BODY)
     producers = Producers()
     producers.is_transactional = is_transactional
-    opened = dict(_read_producers(producers._by_id, content, start + _HEAD.size, count))
+    opened = dict(_read_producers(producers._by_id, content, _BODY + _HEAD.size, count))
     producers._open.update(sorted(opened.items(), key=lambda each: each[1]))
     rows = _INDEX.iter_unpack(memoryview(content)[len(content) - indexes * _INDEX.size :])
     return Snapshot(
@@ -432,13 +448,14 @@ def _read_producers(
         number, epoch, seen, timestamp, coordinator_epoch, first_offset, batches = (
             _PRODUCER.unpack_from(content, position)
         )
-        position += _PRODUCER.size
+        begin, position = position, position + _PRODUCER.size
         producer = by_id[number] = ProducerStateEntry(epoch)
         producer.seen, producer.timestamp = seen, timestamp
         producer.coordinator_epoch = coordinator_epoch
         for _ in range(batches):
             producer.batches.append(SentBatch._make(_BATCH.unpack_from(content, position)))
             position += _BATCH.size
+        producer.packed = content[begin:position]
         if first_offset != NO_TRANSACTION:
             yield number, first_offset
 
@@ -472,7 +489,12 @@ _MAGIC = b"KPS2"
 DISCARDED: Final = b"-"
 """In the place of a snapshot that is not true any more."""
 _CRC = Struct(">I")
+_BODY: Final = len(_MAGIC) + _CRC.size
 _HEAD = Struct(">q?II")
 _PRODUCER = Struct(">qhqqiqB")
 _BATCH = Struct(">iiqqq")
+_PACK: Final = [
+    Struct(_PRODUCER.format + count * "iiqqq").pack for count in range(REMEMBERED_BATCHES + 1)
+]
+"""Packs a producer with so many batches."""
 _INDEX = Struct(">qqI")

@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002 - every request is refused, whatever it asks
 """A log that is not served, and not changed: it is damaged, or its files cannot be read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
@@ -103,7 +103,7 @@ class RefusedLog:
     def trim(self, before: int) -> None:
         self._refuse()
 
-    def active_producers(self) -> Sequence[ActiveProducer]:
+    def active_producers(self) -> Iterator[ActiveProducer]:
         self._refuse()
 
     def retain(self, now: Timestamp) -> int:

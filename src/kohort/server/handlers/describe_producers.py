@@ -1,6 +1,6 @@
 """DescribeProducers (61) v0: the producers that partitions remember (KIP-664)."""
 
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
@@ -64,7 +64,7 @@ def _described(
     return result | {"error_code": ErrorCode.none, "active_producers": active}
 
 
-def _log_producers(services: Services, name: str, index: int) -> Sequence[ActiveProducer]:
+def _log_producers(services: Services, name: str, index: int) -> Iterator[ActiveProducer]:
     validate_name(name)
     if services.topics.get(name) is None:
         raise KafkaError(
