@@ -1,16 +1,19 @@
 """Measure transactions with librdkafka: `python -m benchmarks.transactions`
 
-Each figure comes from a process of its own with confluent-kafka, for `--seconds`:
+Each figure comes from a process of its own with confluent-kafka, for `--seconds` (reads: once over
+the topic):
 
 - transactions of 10 records of 100 B, to 1 partition, to 10 partitions, and to 1 partition with the
   offset of a group,
-- reads of a topic of committed transactions of 1,000 records of 1 KiB, with `read_committed`,
+- reads of a topic of committed transactions of 1,000 records of 1 KiB, with `read_committed` and
+  with `read_uncommitted`, by a consumer that is connected and knows the topic. It does not pause
+  for librdkafka's default of a second whenever its queue is full (`fetch.queue.backoff.ms`),
 - consume-transform-produce: a record goes to one topic, is read, written to a second topic and
   committed with its offset in a transaction, and read there with `read_committed`; the latency is
   from the first `produce` to the last `poll`, one record at a time.
 
 Both servers keep records on disk. Prints figures, ratios to Apache Kafka, and each per CPU-second
-of the server.
+of the server. Five rounds take eight minutes.
 """
 
 import json
@@ -35,10 +38,11 @@ RECORDS = 10
 VALUE = b"." * 100
 SERVERS = ("kohort-data", "kafka")
 TOPICS = {"tx-1": 1, "tx-10": 10, "tx-read": 1, "tx-in": 1, "tx-out": 1}
-READ_BYTES = 200_000_000
 READ_VALUE = b"." * 1024
 READ_RECORDS = 1_000
 """Of each transaction of the topic that is read."""
+READ_TRANSACTIONS = 1_000
+READ_MB = READ_TRANSACTIONS * READ_RECORDS * len(READ_VALUE) / 1e6
 LIMIT_S = 60.0
 WARM_UP_S = 15.0
 GROUP = "tx"
@@ -46,7 +50,6 @@ KINDS = {
     "one": "transactions/s, 1 partition",
     "ten": "transactions/s, 10 partitions",
     "offsets": "transactions/s, with offsets",
-    "read": "read_committed MB/s",
     "pipeline": "consume-transform-produce/s",
 }
 
@@ -64,6 +67,36 @@ class Measured:
     """Time from begin to commit, or of the whole way of a record."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """Megabytes per second, and per CPU-second of the server, by isolation level."""
+
+    committed: float
+    committed_per_cpu_s: float
+    uncommitted: float
+    uncommitted_per_cpu_s: float
+
+
+WRITE_COLUMNS = (
+    Column("per s", "rate"),
+    Column("× Kafka", "rate", "kafka"),
+    Column("per CPU-second", "per_cpu_s"),
+    Column("× Kafka", "per_cpu_s", "kafka"),
+    Column("p50 ms", "p50_ms"),
+    Column("p99 ms", "p99_ms"),
+)
+READ_COLUMNS = (
+    Column("read_committed MB/s", "committed"),
+    Column("× Kafka", "committed", "kafka"),
+    Column("per CPU-second", "committed_per_cpu_s"),
+    Column("× Kafka", "committed_per_cpu_s", "kafka"),
+    Column("read_uncommitted MB/s", "uncommitted"),
+    Column("× Kafka", "uncommitted", "kafka"),
+    Column("per CPU-second", "uncommitted_per_cpu_s"),
+    Column("× Kafka", "uncommitted_per_cpu_s", "kafka"),
+)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, and write the section."""
     plan = rounds.plan(__doc__, servers=SERVERS, seconds=5, argv=argv)
@@ -73,24 +106,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         samples = rounds.interleaved(
             plan, _measure(kind, plan.seconds), warm_up=partial(_warm_up, kind)
         )
-        parts += [title, servers_table(samples, _columns(kind)), _targets(samples)]
+        parts += [
+            title,
+            servers_table(samples, WRITE_COLUMNS),
+            _targets(samples, "rate", "per_cpu_s"),
+        ]
+    print("reads", flush=True)
+    samples = rounds.interleaved(plan, _measure_reads, warm_up=_warm_up_reads)
+    parts += [
+        "reads",
+        servers_table(samples, READ_COLUMNS),
+        _targets(samples, "committed", "committed_per_cpu_s"),
+    ]
     publish("transactions", "Transactions", parts, write=plan.write)
 
 
-def _columns(kind: str) -> Sequence[Column]:
-    rates = (
-        Column("MB/s" if kind == "read" else "per s", "rate"),
-        Column("× Kafka", "rate", "kafka"),
-        Column("per CPU-second", "per_cpu_s"),
-        Column("× Kafka", "per_cpu_s", "kafka"),
-    )
-    if kind == "read":
-        return rates
-    return (*rates, Column("p50 ms", "p50_ms"), Column("p99 ms", "p99_ms"))
-
-
-def _targets(samples: rounds.Samples) -> str:
-    figures = {"rate": "Kohort / Kafka", "per_cpu_s": "Kohort / Kafka per CPU-second"}
+def _targets(samples: rounds.Samples, rate: str, per_cpu_s: str) -> str:
+    figures = {rate: "Kohort / Kafka", per_cpu_s: "Kohort / Kafka per CPU-second"}
     return "\n".join(
         str(Target(what, samples.ratio("kohort-data", "kafka", figure), 1))
         for figure, what in figures.items()
@@ -98,22 +130,29 @@ def _targets(samples: rounds.Samples) -> str:
 
 
 def _warm_up(kind: str, _key: str, server: Server) -> None:
+    _create_topics(server)
+    _measure(kind, WARM_UP_S)(server)
+
+
+def _warm_up_reads(_key: str, server: Server) -> None:
+    _create_topics(server)
+    _client("fill", server)
+    _measure_reads(server)
+
+
+def _create_topics(server: Server) -> None:
     admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
     topics = [NewTopic(name, partitions, 1) for name, partitions in TOPICS.items()]
     for future in admin.create_topics(topics).values():
         future.result(30)
-    if kind == "read":
-        _client("fill", server, WARM_UP_S)
-    _measure(kind, WARM_UP_S)(server)
 
 
 def _measure(kind: str, seconds: float) -> Callable[[Server], Measured]:
     def measure(server: Server) -> Measured:
         told = _client(kind, server, seconds)
-        cpu_s = told.pop("cpu_s")
         return Measured(
             rate=told["amount"] / told["seconds"],
-            per_cpu_s=told["amount"] / cpu_s,
+            per_cpu_s=told["amount"] / told["cpu_s"],
             p50_ms=told["p50_ms"],
             p99_ms=told["p99_ms"],
         )
@@ -121,7 +160,18 @@ def _measure(kind: str, seconds: float) -> Callable[[Server], Measured]:
     return measure
 
 
-def _client(kind: str, server: Server, seconds: float) -> dict[str, float]:
+def _measure_reads(server: Server) -> Reads:
+    committed = _client("read_committed", server)
+    uncommitted = _client("read_uncommitted", server)
+    return Reads(
+        committed=READ_MB / committed["seconds"],
+        committed_per_cpu_s=READ_MB / committed["cpu_s"],
+        uncommitted=READ_MB / uncommitted["seconds"],
+        uncommitted_per_cpu_s=READ_MB / uncommitted["cpu_s"],
+    )
+
+
+def _client(kind: str, server: Server, seconds: float = 0) -> dict[str, float]:
     """What the process of a client printed, with the server's CPU time in its measured part."""
     command = [
         sys.executable,
@@ -220,18 +270,26 @@ class Client:
     def fill(self) -> Iterator[Sequence[int]]:
         producer = self._producer()
         yield ()
-        for _ in range(READ_BYTES // len(READ_VALUE) // READ_RECORDS):
+        for _ in range(READ_TRANSACTIONS):
             producer.begin_transaction()
             for _ in range(READ_RECORDS):
                 producer.produce("tx-read", READ_VALUE)
             producer.commit_transaction(LIMIT_S)
         yield ()
 
-    def read(self) -> Iterator[Sequence[int]]:
-        consumer = self._consumer()
+    def read_committed(self) -> Iterator[Sequence[int]]:
+        return self._read("read_committed")
+
+    def read_uncommitted(self) -> Iterator[Sequence[int]]:
+        return self._read("read_uncommitted")
+
+    def _read(self, isolation: str) -> Iterator[Sequence[int]]:
+        consumer = self._consumer(isolation=isolation)
+        # Else librdkafka waits half a second for the topic's metadata.
+        consumer.get_watermark_offsets(TopicPartition("tx-read", 0), LIMIT_S)
         yield ()
         consumer.assign([TopicPartition("tx-read", 0, OFFSET_BEGINNING)])
-        missing = READ_BYTES // len(READ_VALUE) // READ_RECORDS * READ_RECORDS
+        missing = READ_TRANSACTIONS * READ_RECORDS
         while missing:
             records = consumer.consume(min(1_000, missing), LIMIT_S)
             if not records or any(each.error() for each in records):
@@ -253,14 +311,15 @@ class Client:
         producer.init_transactions(LIMIT_S)
         return producer
 
-    def _consumer(self, topic: str = "") -> Consumer:
+    def _consumer(self, topic: str = "", isolation: str = "read_committed") -> Consumer:
         """A consumer at the end of the topic's only partition."""
         consumer = Consumer(
             {
                 **self._common,
                 "group.id": GROUP,
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "enable.auto.commit": False,
+                "fetch.queue.backoff.ms": 1,
             }
         )
         if topic:
@@ -286,7 +345,7 @@ def client(kind: str, address: str, seconds: float) -> None:
     taken = sorted(next(work))
     passed = time.perf_counter() - began
     figures = {
-        "amount": len(taken) or READ_BYTES / 1e6,
+        "amount": len(taken),
         "seconds": passed,
         "p50_ms": taken[len(taken) // 2] / 1e6 if taken else float("nan"),
         "p99_ms": taken[len(taken) * 99 // 100] / 1e6 if taken else float("nan"),
