@@ -92,7 +92,7 @@ def compare(
 def as_markdown(reports: Sequence[Report]) -> str:
     """The rows of the table: score, and in which subjects most scenarios differ."""
     lines = [
-        "| server | scenarios alike | answers alike | where most scenarios differ |",
+        "| server | equal scenarios | equal responses | where most scenarios differ |",
         "|---|---|---|---|",
     ]
     for report in reports:
@@ -101,10 +101,10 @@ def as_markdown(reports: Sequence[Report]) -> str:
             one.scenario.subject for one in report.verdicts if one.outcome == "differs"
         )
         worst = ", ".join(f"{subject} {count}" for subject, count in differing.most_common(5))
-        argued = f" and {report.count('argued')} argued" if report.count("argued") else ""
-        scenarios = f"{same} of {total}{argued} ({percent(same, total)})"
+        argued = f", {report.count('argued')} on purpose" if report.count("argued") else ""
         lines.append(
-            f"| {report.address} | {scenarios} | {percent(*report.answers)} | {worst or 'none'} |"
+            f"| {report.address} | {same} of {total}{argued} | {percent(*report.responses)} "
+            f"| {worst or 'none'} |"
         )
     return "\n".join(lines)
 

