@@ -1,0 +1,49 @@
+"""Target assignments of consumer groups (KIP-848), as Kafka's assignors compute them.
+
+`assign` is a pure function. Its result is the same as Kafka's, in the order of Kafka's records, if
+the members come in Kafka's order (`MemberTable.assignment_order`). Racks have no influence.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kohort.assignors.server.base import MemberSpec, Target, Topics
+from kohort.assignors.server.heterogeneous import assign_heterogeneous
+from kohort.assignors.server.homogeneous import assign_homogeneous
+from kohort.assignors.server.range import assign_range
+from kohort.types import MemberId
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+
+
+def assign(
+    assignor: str, members: Mapping[MemberId, MemberSpec], topics: Topics, *, homogeneous: bool
+) -> Mapping[MemberId, Target]:
+    """The target assignment of every member, empty ones included.
+
+    A member whose target is not changed gets its old one, the same object. `topics` has at least
+    the topics of the subscriptions. `homogeneous` tells that all members name the same topics
+    without a regular expression, or use the same regular expression without names.
+    """
+    if not any(member.subscription.topic_ids for member in members.values()):
+        assigned: dict[MemberId, Target] = {member_id: {} for member_id in members}
+    elif assignor == RANGE:
+        assigned = assign_range(members, topics, homogeneous=homogeneous)
+    elif homogeneous:
+        assigned = assign_homogeneous(members, topics)
+    else:
+        assigned = assign_heterogeneous(members, topics)
+    return {
+        member_id: member.target
+        if _same(member.target, assigned[member_id])
+        else assigned[member_id]
+        for member_id, member in members.items()
+    }
+
+
+def _same(old: Target, new: Target) -> bool:
+    return old is new or (
+        old.keys() == new.keys()
+        and all(set(partitions) == set(new[topic_id]) for topic_id, partitions in old.items())
+    )

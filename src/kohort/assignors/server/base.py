@@ -1,0 +1,34 @@
+"""What the assignors of the server work on: members and their old target assignment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from kohort.types import InstanceId
+
+Target: TypeAlias = Mapping[UUID, tuple[int, ...]]
+"""Topic id -> partitions of one member. Both are ordered as in the record of the assignment."""
+
+Topics: TypeAlias = Mapping[UUID, int]
+"""Topic id -> how many partitions there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The topics that a member subscribes to by name and by regular expression."""
+
+    topic_ids: tuple[UUID, ...]
+    """Topics that exist, in Kafka's order (`subscription`)."""
+    names: int
+    """How many topics are subscribed to, existing or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """One member of a group whose target assignment is computed."""
+
+    subscription: Subscription
+    target: Target
+    """Its old target assignment. A static member that replaces another has that one's."""
+    instance_id: InstanceId | None = None

@@ -1,0 +1,86 @@
+"""Iteration orders of Java's hash tables, on which the assignments of Kafka's assignors depend.
+
+A `HashMap` or `HashSet` is iterated by bucket, and within a bucket by insertion. The bucket is the
+low bits of the spread hash, so the order depends on the capacity: a power of two that grows with
+the entries and never shrinks. Buckets with eight or more entries, which Java turns into trees, are
+taken as any other.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+from uuid import UUID
+
+from kohort.assignors.base import java_order
+
+K = TypeVar("K")
+
+DEFAULT_CAPACITY = 16
+_WORD = 0xFFFF_FFFF
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, as an unsigned number: over UTF-16 code units."""
+    result = 0
+    if text.isascii():
+        for unit in text.encode():
+            result = 31 * result + unit & _WORD
+    else:
+        units = java_order(text)
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            result = 31 * result + (high << 8 | low) & _WORD
+    return result
+
+
+def uuid_hash(value: UUID) -> int:
+    """`Uuid.hashCode` of Kafka, as an unsigned number."""
+    bits = value.int
+    return (bits ^ bits >> 32 ^ bits >> 64 ^ bits >> 96) & _WORD
+
+
+def table_capacity(wanted: int) -> int:
+    """Buckets of a table that is created for so many: `new HashMap(wanted)`."""
+    return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+
+
+def roomy_capacity(entries: int) -> int:
+    """Buckets of a table that is created not to grow: `new HashMap(entries / 0.75 + 1)`."""
+    return table_capacity(int(entries / 0.75 + 1))
+
+
+def copy_capacity(entries: int) -> int:
+    """Buckets of a set that is copied from a collection: `new HashSet(collection)`."""
+    return max(DEFAULT_CAPACITY, roomy_capacity(entries))
+
+
+def grown(capacity: int, entries: int) -> int:
+    """Buckets of a table after it has held so many entries."""
+    while 4 * entries > 3 * capacity:
+        capacity *= 2
+    return capacity
+
+
+def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int) -> list[K]:
+    """The keys, given in the order of their insertion, as a table of so many buckets has them."""
+
+    def bucket(key: K) -> int:
+        code = hash_of(key)
+        return (code ^ code >> 16) & capacity - 1
+
+    return sorted(keys, key=bucket)
+
+
+def string_set_order(strings: Iterable[str]) -> list[str]:
+    """Iteration order of `new HashSet<String>(list)`."""
+    unique = list(dict.fromkeys(strings))
+    return by_bucket(unique, string_hash, copy_capacity(len(unique)))
+
+
+def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]:
+    """Partitions, given in the order of their insertion, as a set of so many buckets has them."""
+    given = tuple(partitions)
+    if len(given) < 2:
+        return given
+    if max(given) < capacity:
+        return tuple(sorted(given))
+    mask = capacity - 1
+    return tuple(sorted(given, key=lambda partition: (partition ^ partition >> 16) & mask))

@@ -1,0 +1,68 @@
+"""The subscribers of one topic by load, while partitions are given to them or taken from them.
+
+Kafka's MemberAssignmentBalancer. The subscribers are sorted by load once. Both ends of this list
+are ranges of members that have reached the same level: the next partition goes to each member of
+the lower range in turn, and is taken from each member of the upper range in turn. When every member
+of a range had its turn, its level moves by one, and the range grows by the members at this level.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class Loads:
+    """Who gets the next partition of a topic, and who gives it."""
+
+    def __init__(self, loads: Sequence[int], subscribers: Iterable[int]) -> None:
+        """`loads`: of every member by its number, changed by the caller after each step."""
+        self._loads = loads
+        self._sorted = sorted(subscribers, key=loads.__getitem__)
+        """By load, then by number: subscribers come in the order of their numbers."""
+        least, most = loads[self._sorted[0]], loads[self._sorted[-1]]
+        self.spread = most - least
+        """Difference of the highest and the lowest load at first."""
+        self._low_level, self._low_end, self._low_next = least - 1, 0, 0
+        end = len(self._sorted)
+        self._high_level, self._high_start, self._high_end = most + 1, end, end
+        self._high_next = end - 1
+
+    @property
+    def balanced(self) -> bool:
+        """Whether moving one more partition improves nothing."""
+        return self._high_level - self._low_level <= 1
+
+    def next_least_loaded(self) -> int:
+        """The member that gets the next partition."""
+        if self._low_next >= self._low_end:
+            self._low_level += 1
+            while (
+                self._low_end < len(self._sorted)
+                and self._loads[self._sorted[self._low_end]] == self._low_level
+            ):
+                self._low_end += 1
+            self._low_next = 0
+        self._low_next += 1
+        return self._sorted[self._low_next - 1]
+
+    def next_most_loaded(self) -> int | None:
+        """The member that gives the next partition; None if all are excluded."""
+        if self._high_next < self._high_start:
+            if self._high_end <= self._high_start and self._high_start > 0:
+                self._high_level = self._loads[self._sorted[self._high_start - 1]]
+            else:
+                self._high_level -= 1
+            while (
+                self._high_start > 0
+                and self._loads[self._sorted[self._high_start - 1]] == self._high_level
+            ):
+                self._high_start -= 1
+            self._high_next = self._high_end - 1
+        if self._high_next < 0:
+            return None
+        self._high_next -= 1
+        return self._sorted[self._high_next + 1]
+
+    def exclude_most_loaded(self) -> None:
+        """Never return the last most loaded member again: it has no partition to give."""
+        place, last = self._high_next + 1, self._high_end - 1
+        self._sorted[place], self._sorted[last] = self._sorted[last], self._sorted[place]
+        self._high_end = last

@@ -1,0 +1,79 @@
+"""A target assignment while it is changed, with the orders of Kafka's copy of it."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from kohort.assignors.server.base import Target
+from kohort.assignors.server.java_tables import (
+    DEFAULT_CAPACITY,
+    by_bucket,
+    copy_capacity,
+    grown,
+    partition_order,
+    table_capacity,
+    uuid_hash,
+)
+
+
+def topic_order(target: Target) -> list[UUID]:
+    """Topics of a target assignment as Kafka iterates over them after replaying its record."""
+    if len(target) < 2:
+        return list(target)
+    return by_bucket(target, uuid_hash, grown(DEFAULT_CAPACITY, len(target)))
+
+
+def replayed(partitions: tuple[int, ...]) -> tuple[int, ...]:
+    """Partitions of a topic as Kafka iterates over them after replaying their record."""
+    return partition_order(partitions, copy_capacity(len(partitions)))
+
+
+class PartitionSet:
+    """Partitions of one topic, in the order of their insertion."""
+
+    __slots__ = ("capacity", "partitions")
+
+    def __init__(self, partitions: Iterable[int], capacity: int) -> None:
+        self.partitions = dict.fromkeys(partitions)
+        self.capacity = capacity
+
+    def add(self, partition: int) -> None:
+        self.partitions[partition] = None
+        if 4 * len(self.partitions) > 3 * self.capacity:
+            self.capacity *= 2
+
+    def order(self) -> tuple[int, ...]:
+        return partition_order(self.partitions, self.capacity)
+
+
+class MutableTarget:
+    """A copy of a target assignment."""
+
+    __slots__ = ("_capacity", "_created", "topics")
+
+    def __init__(self, target: Target) -> None:
+        self.topics = {
+            topic_id: PartitionSet(replayed(target[topic_id]), copy_capacity(len(target[topic_id])))
+            for topic_id in topic_order(target)
+        }
+        self._created: dict[UUID, None] = {}
+        self._capacity = grown(table_capacity(len(target)), len(target))
+
+    def add(
+        self, topic_id: UUID, partitions: Iterable[int], capacity: int = DEFAULT_CAPACITY
+    ) -> None:
+        """Add partitions of a topic; a set of so many buckets is created if there are none."""
+        for partition in partitions:
+            # `computeIfAbsent` grows the table before it inserts, and inserts at a bucket's front.
+            self._capacity = grown(self._capacity, len(self.topics))
+            found = self.topics.get(topic_id)
+            if found is None:
+                found = self.topics[topic_id] = PartitionSet((), capacity)
+                self._created.pop(topic_id, None)
+                self._created[topic_id] = None
+            found.add(partition)
+
+    def result(self) -> Target:
+        created = [each for each in reversed(self._created) if each in self.topics]
+        others = [each for each in self.topics if each not in self._created]
+        ordered = by_bucket(created + others, uuid_hash, self._capacity)
+        return {topic_id: self.topics[topic_id].order() for topic_id in ordered}

@@ -1,0 +1,35 @@
+"""The assignors of Kafka's server as the measure: the same targets, in the order of its records."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from peers import kafka
+
+from .histories import History
+from .java import Java
+
+pytestmark = pytest.mark.interop
+
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def java() -> Iterator[Java]:
+    if (reason := kafka.missing_tools()) is not None:
+        pytest.skip(reason)
+    try:
+        running = Java()
+    except kafka.KafkaUnavailableError as error:
+        pytest.skip(str(error))
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 400), marks=pytest.mark.long)], ids=["some", "many"]
+)
+def test_the_same_targets(seeds: range, java: Java) -> None:
+    for seed in seeds:
+        for question in History(seed).questions(STEPS):
+            java.assign(question).check(question)

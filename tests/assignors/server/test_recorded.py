@@ -1,0 +1,12 @@
+"""Answers of Kafka's assignors that `record` has recorded."""
+
+import json
+
+from .java import Answer, decoded
+from .record import RECORDED
+
+
+def test_the_same_answers() -> None:
+    for line in RECORDED.read_text().splitlines():
+        question, answer = json.loads(line)
+        Answer.decoded(answer).check(decoded(question))
