@@ -331,7 +331,11 @@ class PartitionLog:
         producers = self._known_producers()
         if not producers.is_transactional:
             producers.is_transactional = True
-            self._backing.save_producers(self._snapshot(producers))
+            try:
+                self._backing.save_producers(self._snapshot(producers))
+            except OSError:
+                producers.is_transactional = False
+                raise
         self._is_transactional = True
 
     def read_committed(
