@@ -530,6 +530,8 @@ async def test_list(tx):
 async def test_states_that_do_not_exist_are_named(tx):
     response = await tx.ask("list_transactions", 0, state_filters=["Odd", "Empty", "Odd"])
     assert list(response.unknown_state_filters) == ["Odd"]
+    refused = {"state_filters": ["Odd"], "transactional_id_pattern": "("}
+    assert not (await tx.ask("list_transactions", 2, **refused)).unknown_state_filters
 
 
 # --- bounds ---

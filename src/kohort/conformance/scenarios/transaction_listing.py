@@ -116,6 +116,8 @@ async def listed_by_pattern(stage: Stage) -> None:
     ):
         await list_(client, ids, transactional_id_pattern=pattern)
     await list_(client, ids, transactional_id_pattern=".*", state_filters=["Empty"])
+    for pattern in (".*", "["):
+        await list_(client, ids, transactional_id_pattern=pattern, state_filters=["Odd"])
 
 
 @scenario

@@ -1,6 +1,6 @@
 """ListTransactions (66) v0-2: the transactional ids, their states and producers (KIP-664).
 
-States that do not exist are named in the response. v1 filters by duration (KIP-994), v2 by a
+States that do not exist are named in the response, unless it is an error. v1 filters by duration (KIP-994), v2 by a
 pattern (KIP-1152).
 """
 
@@ -44,13 +44,17 @@ class Filter(NamedTuple):
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    unknown = await in_slices(_unknown_states(request))
-    fields: dict[str, Any] = {"unknown_state_filters": unknown, "transaction_states": []}
+    fields: dict[str, Any] = {}
+    unknown: Sequence[str] = ()
+    rows: Sequence[dict[str, Any]] = ()
     try:
-        rows = fields["transaction_states"] = await _list(services, _filter(services, request))
+        if not services.transactions.is_loaded:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        rows = await _list(services, _filter(services, request))
+        unknown = await in_slices(_unknown_states(request))
     except KafkaError as error:
-        rows = []
         fields["error_code"] = error.code
+    fields |= {"unknown_state_filters": unknown, "transaction_states": rows}
     await respond_large(services, exchange, fields, len(rows) + len(unknown))
 
 
@@ -77,8 +81,6 @@ def _filter(services: Services, request: Any) -> Filter:
 
 
 async def _list(services: Services, wanted: Filter) -> list[dict[str, Any]]:
-    if not services.transactions.is_loaded:
-        raise KafkaError(ErrorCode.coordinator_load_in_progress)
     rows = []
     slices = TimeSlices()
     for shard in services.transactions.shards():
