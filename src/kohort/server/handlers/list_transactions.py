@@ -1,7 +1,7 @@
 """ListTransactions (66) v0-2: the transactional ids, their states and producers (KIP-664).
 
-States that do not exist are named in the response, unless it is an error. v1 filters by duration (KIP-994), v2 by a
-pattern (KIP-1152).
+States that do not exist are named in the response, unless it is an error. v1 filters by duration
+(KIP-994), v2 by a pattern (KIP-1152).
 """
 
 from collections.abc import Callable, Generator, Sequence
