@@ -4,6 +4,7 @@
 `KOHORT_INTEROP_PEER=HOST:PORT` against a server that runs already (which is then not restarted).
 """
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from kohort.conformance.runner import warm_up
 from kohort.testing.server_process import ServerProcess, ServerProcessError
 from peers.kafka import QUICK_START, VERSION, Kafka, free_port
 
@@ -88,6 +90,10 @@ class ApacheKafka:
     def address(self) -> str:
         return self._node.address
 
+    def warm_up(self) -> None:
+        """Wait until the coordinators of all groups and transactional ids have started."""
+        asyncio.run(warm_up(self._node.host, self._node.port))
+
     @property
     def data(self) -> Path:
         """The directory of its logs."""
@@ -122,8 +128,11 @@ class Running:
 
 
 def start(directory: Path) -> Target:
+    """The server under test, ready for all requests."""
     if not PEER:
         return KohortServe(directory)
     if PEER == "kafka":
-        return ApacheKafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
+        node = ApacheKafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
+        node.warm_up()
+        return node
     return Running(PEER)

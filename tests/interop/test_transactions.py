@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from interop import targets
 from interop.built import BUILT, GO, NODE
 from interop.programs import java, java_missing
+from interop.targets import ApacheKafka
 
 STEP_SECONDS = 60.0
 pytestmark = pytest.mark.interop
@@ -153,13 +153,21 @@ def new_producer(request):
 
 
 class World:
-    """A server, and a topic of two partitions on it."""
+    """A server, and a topic of two partitions on it, which is the transactional id, too."""
 
     def __init__(self, target, topic):
         self.target = target
         self.address = target.address
         self.topic = topic
         self.group = f"{topic}-group"
+
+    def restart(self):
+        """Kill the server and start it again; back when its coordinators have started, whose error
+        until then kafkajs does not retry.
+        """
+        self.target.restart(signal.SIGKILL)
+        if isinstance(self.target, ApacheKafka):
+            self.target.warm_up()
 
     def read(self, isolation="read_committed"):
         """The values of each partition, up to its last stable offset or its end."""
@@ -202,17 +210,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
+def world(restartable):
     from confluent_kafka.admin import AdminClient, NewTopic
 
     if reason := missing_librdkafka():
         pytest.skip(reason)
-    target = targets.start(tmp_path)
     topic = f"tx-{uuid4()}"
-    admin = AdminClient({"bootstrap.servers": target.address})
+    admin = AdminClient({"bootstrap.servers": restartable.address})
     admin.create_topics([NewTopic(topic, 2)])[topic].result(STEP_SECONDS)
-    yield World(target, topic)
-    target.stop()
+    return World(restartable, topic)
 
 
 def run(producer, *steps):
@@ -230,7 +236,7 @@ def transaction(world, value, end, offset=None):
 
 
 def test_committed_and_aborted(world, new_producer):
-    producer = new_producer(world.address, "tx")
+    producer = new_producer(world.address, world.topic)
     run(producer, "init", *transaction(world, "a", "commit", 5))
     run(producer, *transaction(world, "b", "abort", 6))
     run(producer, *transaction(world, "c", "commit"))
@@ -241,9 +247,9 @@ def test_committed_and_aborted(world, new_producer):
 
 
 def test_a_second_instance_fences_the_first(world, new_producer):
-    first = new_producer(world.address, "tx")
+    first = new_producer(world.address, world.topic)
     run(first, "init", "begin", f"send {world.topic} 0 first")
-    second = new_producer(world.address, "tx")
+    second = new_producer(world.address, world.topic)
     run(second, "init", *transaction(world, "second", "commit"))
     said = first.step("commit")
     assert any(name in said for name in first.fenced), said
@@ -251,19 +257,19 @@ def test_a_second_instance_fences_the_first(world, new_producer):
 
 
 def test_a_killed_producer(world, new_producer):
-    killed = new_producer(world.address, "tx")
+    killed = new_producer(world.address, world.topic)
     run(killed, "init", *transaction(world, "lost", "commit", 1)[:-1])
     killed.kill()
     assert world.read() == {0: [], 1: []}
-    run(new_producer(world.address, "tx"), "init", *transaction(world, "next", "commit", 2))
+    run(new_producer(world.address, world.topic), "init", *transaction(world, "next", "commit", 2))
     assert world.read() == {0: ["next"], 1: ["next"]}
     assert world.committed() == 2
 
 
 def test_a_transaction_that_times_out(world, new_producer):
-    late = new_producer(world.address, "tx", timeout_ms=1_000)
+    late = new_producer(world.address, world.topic, timeout_ms=1_000)
     run(late, "init", "begin", f"send {world.topic} 0 late")
-    other = new_producer(world.address, "other")
+    other = new_producer(world.address, f"{world.topic}-other")
     run(other, "init", *transaction(world, "other", "commit"))
     while world.read()[0] != ["other"]:
         pass  # the read waits for its server, and the test has a time limit
@@ -277,10 +283,10 @@ def test_a_killed_server(world, new_producer, stage):
     The later transactions commit no offsets: after a restart of any broker, librdkafka 2.x never
     sends them to the coordinator of a group that it knew before.
     """
-    producer = new_producer(world.address, "tx")
+    producer = new_producer(world.address, world.topic)
     steps = ["init", *transaction(world, "a", "commit", 5)]
     run(producer, *steps[:stage])
-    world.target.restart(signal.SIGKILL)
+    world.restart()
     run(producer, *steps[stage:])
     run(producer, *transaction(world, "b", "abort"), *transaction(world, "c", "commit"))
     assert world.read() == {0: ["a", "c"], 1: ["a", "c"]}
