@@ -2,9 +2,10 @@
 
     PYTHONPATH=tests python -m live.chaos.bank [--kills 100] [--seed N] [--peer kafka]
 
-Tellers of Apache Kafka's client and of librdkafka (`teller.py`) move amounts between the partitions
-of a topic, in transactions that also commit their offsets, while the server and tellers are ended
-by SIGKILL. A reader with `read_committed` reads all the time. Then the tellers are killed, too:
+Tellers of Kohort's client, of Apache Kafka's and of librdkafka (`teller.py`) move amounts between
+the partitions of a topic, in transactions that also commit their offsets, while the server and
+tellers are ended by SIGKILL. A reader with `read_committed` reads all the time. Then the tellers
+are killed, too:
 
 - what was read stays, and nothing else comes before it,
 - the sum of all accounts is constant whenever the reader has no half of a transfer, and at the end,
@@ -38,8 +39,7 @@ from peers.kafka import free_port
 
 ACCOUNTS = 4
 """Partitions with one account each."""
-TELLERS = 4
-"""Those with even numbers are Java's."""
+TELLERS = 5
 GROUP = "tellers"
 ORDERS_A_KILL = 400
 """Of each teller: more than it carries out from one kill to the next."""
@@ -143,6 +143,15 @@ class Balance:
 # --- the run
 
 
+def _programs() -> tuple[list[str], ...]:
+    """The command line of a teller of each client."""
+    here = Path(__file__).parent
+    kohort, librdkafka = (
+        [sys.executable, str(here / name)] for name in ("kohort_teller.py", "teller.py")
+    )
+    return kohort, java("TellerProgram"), librdkafka
+
+
 class Teller:
     """A teller's process, and the next one after it has ended."""
 
@@ -158,8 +167,7 @@ class Teller:
 
     def _start(self) -> Process:
         words = (self._address, self.number, TRANSACTION_TIMEOUT_MS, GROUP, PAUSE_MS)
-        python = [sys.executable, str(Path(__file__).with_name("teller.py"))]
-        program = python if self.number % 2 else java("TellerProgram")
+        program = _programs()[self.number % 3]
         log = self._directory / f"teller-{self.number}.log"
         return Process(f"teller {self.number}", [*program, *map(str, words)], log, self._heard)
 
