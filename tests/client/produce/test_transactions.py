@@ -1,15 +1,19 @@
 """Transactions against our own server: what commits, what aborts, and who is fenced."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from kohort.client import (
     Admin,
+    BrokerUnreachableError,
     ClientConfig,
     Cluster,
+    CommitUnknownError,
     Consumer,
     GroupMetadata,
     KafkaError,
@@ -311,6 +315,101 @@ async def test_closing_inside_a_transaction_aborts(producer, config) -> None:
     async with Producer(config, transactional_id="shop") as next_one, next_one.transaction():
         await next_one.send("orders", b"yes")
     assert await committed(config) == [b"yes"]
+
+
+class LostResponses:
+    """Loses the responses to an API while it is set; counts the requests that were handled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
+        from kohort.client.net import Connection
+
+        self.lost = True
+        self.handled = 0
+        send = Connection.send
+
+        async def lossy(connection: Connection, name: str, /, **fields: Any) -> Any:
+            response = await send(connection, name, **fields)
+            if name == api:
+                self.handled += 1
+                if self.lost:
+                    raise BrokerUnreachableError("the response is lost")
+            return response
+
+        monkeypatch.setattr(Connection, "send", lossy)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_an_end_whose_response_is_lost_is_repeated(
+    producer, config, monkeypatch, commit
+) -> None:
+    responses = LostResponses(monkeypatch, "end_txn")
+    for value in (b"0", b"1"):
+        responses.lost = True
+        asyncio.get_running_loop().call_later(0.1, setattr, responses, "lost", False)
+        async with producer.transaction() as transaction:
+            await producer.send_and_wait("orders", value)
+            if not commit:
+                await transaction.abort()
+    assert responses.handled >= 4
+    assert await committed(config) == ([b"0", b"1"] if commit else [])
+
+
+async def test_a_commit_without_a_known_outcome_is_repeated(protocol, config, monkeypatch) -> None:
+    options = {"transactional_id": "shop", "linger_ms": 0, "max_block_ms": 1_000}
+    async with Producer(config, **options) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        transaction = producer.transaction()
+        with pytest.raises(CommitUnknownError, match=r"call transaction\.commit"):
+            async with transaction:
+                await producer.send("orders", b"yes")
+        with pytest.raises(KohortError, match="only commit may be repeated"):
+            await transaction.abort()
+        with pytest.raises(KohortError, match="another transaction of this producer is open"):
+            async with producer.transaction():
+                pass
+        with pytest.raises(KohortError, match="not ending"):
+            await producer.send("orders", b"between")
+        responses.lost = False
+        await transaction.commit()
+        async with producer.transaction():
+            await producer.send("orders", b"next")
+    assert await committed(config) == [b"next", b"yes"]
+
+
+async def test_a_producer_may_be_closed_when_the_outcome_is_not_known(
+    protocol, config, monkeypatch
+) -> None:
+    options = {"transactional_id": "shop", "linger_ms": 0, "max_block_ms": 1_000}
+    responses = LostResponses(monkeypatch, "end_txn")
+    with pytest.raises(CommitUnknownError):
+        async with Producer(config, **options) as producer, producer.transaction():
+            await producer.send("orders", b"yes")
+    responses.lost = False
+    async with Producer(config, **options) as successor, successor.transaction():
+        await successor.send("orders", b"next")
+    assert await committed(config) == [b"next", b"yes"]
+
+
+async def test_a_running_producer_goes_over_to_the_second_protocol(config, monkeypatch) -> None:
+    from kohort.client.net import Connection
+
+    level = 0
+    monkeypatch.setattr(Connection, "feature", lambda _self, _name: level)
+    async with Producer(config, transactional_id="shop") as producer, Cluster(config) as cluster:
+        for number, level in enumerate([0, 2, 2, 2]):  # noqa: B007 - the lambda reads it
+            with contextlib.suppress(ZeroDivisionError):
+                async with producer.transaction() as transaction:
+                    await producer.send("orders", b"%d" % number, partition=0)
+                    await transaction.commit_offsets({FIRST: number}, GroupMetadata(group_id="g"))
+                    if number == 2:
+                        raise ZeroDivisionError
+        (found,) = (await Admin(cluster).describe_producers([FIRST]))[FIRST]
+        # one by the change of the protocol, and one by each end of the second one
+        assert found.producer_epoch == 3
+        assert await Admin(cluster).committed(["g"], require_stable=True) == {
+            "g": {FIRST: OffsetAndMetadata(offset=3)}
+        }
+    assert await committed(config) == [b"0", b"1", b"3"]
 
 
 async def test_metrics_and_log_lines(producer, caplog) -> None:
