@@ -12,8 +12,8 @@ with _engine.instrumented():
     from uuid import UUID
 
     from kohort.coordinator.config import GroupCoordinatorConfig
+    from kohort.coordinator.record_reader import CorruptRecordError
     from kohort.coordinator.records import (
-        CorruptRecordError,
         GroupMetadataKey,
         GroupMetadataRecord,
         GroupMetadataValue,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
+from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
-    CorruptRecordError,
     GroupMetadataKey,
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -137,20 +137,7 @@ WRITTEN_BY_KAFKA = {
 }
 
 OF_OTHER_PROTOCOLS = {
-    "3: epoch of a KIP-848 group": ("000300066b6970383438", "00000000000201000858c265680402056f"),
-    "5: its member": (
-        "000500066b69703834380016545178626271366153564f53434c4d5048446c467451",
-        "00000000076d6f6465726e0b2f3132372e302e302e3102076f726465727301000493e00001000100",
-    ),
-    "6: its target epoch": ("000600066b6970383438", "000000000002010008000001a1fdd18fee"),
-    "7: its target assignment": (
-        "000700066b69703834380016545178626271366153564f53434c4d5048446c467451",
-        "000002b0ed944eed804fd8a874b54e2d2487ea040000000000000001000000020000",
-    ),
-    "8: tombstone of its current assignment": (
-        "000800066b69703834380016545178626271366153564f53434c4d5048446c467451",
-        None,
-    ),
+    "10: of share groups": ("000a000161", "0000"),
     "23: of streams groups": ("0017000161", "0000"),
     "a type of the future": ("7fff", "00"),
     "a negative type": ("ffff00", None),
@@ -245,7 +232,7 @@ def test_what_kafka_wrote_is_read_and_written_byte_for_byte(key, value, record):
 
 
 @pytest.mark.parametrize(("key", "value"), OF_OTHER_PROTOCOLS.values(), ids=OF_OTHER_PROTOCOLS)
-def test_types_that_are_not_of_the_classic_protocol_are_no_records(key, value):
+def test_types_of_protocols_that_are_not_served_are_no_records(key, value):
     assert decode(unhex(key), unhex(value)) is None
 
 

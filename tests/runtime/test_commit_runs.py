@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
-    CorruptRecordError,
     GroupMetadataKey,
     GroupMetadataRecord,
     GroupMetadataValue,
@@ -109,7 +109,7 @@ ANY = st.one_of(
             )
         )
     ]),
-    st.just([(b"\x00\x05other protocol", b"value")]),
+    st.just([(b"\x00\x0aother protocol", b"value")]),
     st.just([(b"\x00\x00\x00\x01g\x00\x01t\x00\x00\x00\x09", encode(
         OffsetCommitRecord(OffsetCommitKey("g", "t", 9), USUAL))[1])]),
 )  # fmt: skip

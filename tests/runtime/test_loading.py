@@ -273,7 +273,7 @@ async def test_markers_and_records_of_other_protocols_are_passed_over():
     log = log_of(group_record())
     marker = Record(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", (), NOW, 0)
     log.append(build([marker], attributes=CONTROL), NOW)
-    log.append(pack([(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x02\x00")], NOW), NOW)
+    log.append(pack([(b"\x00\x0a\x00\x01g", b"\x00\x00\x00\x00\x00\x02\x00")], NOW), NOW)
     async with serving(log) as served:
         assert served.heartbeat("g", "m0", 3).error == "none"
 

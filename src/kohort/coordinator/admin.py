@@ -8,6 +8,14 @@ from itertools import chain
 
 from kohort.coordinator.classic import Group, MemberSession, State
 from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer_records import (
+    ConsumerGroupMetadataRecord,
+    GroupKey,
+    PartitionMetadataRecord,
+    TargetAssignmentMetadataRecord,
+)
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord
 from kohort.coordinator.requests import (
@@ -27,20 +35,20 @@ from kohort.coordinator.responses import (
 from kohort.coordinator.step import Step
 from kohort.errors import ErrorCode
 
-GROUP_TYPE = "classic"
 GROUP_ID_NOT_FOUND_SINCE = 6
 
 
-def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroupResponse:
+def describe_group(group: AnyGroup | None, request: DescribeGroup) -> DescribeGroupResponse:
     """Describe a group: its state, and metadata of members only while it is Stable.
 
     The members' assignments are part of the description in every state.
     """
-    if group is None:
+    if not isinstance(group, Group):
         newer = request.version >= GROUP_ID_NOT_FOUND_SINCE
+        why = "not found" if group is None else "is not a classic group"
         return DescribeGroupResponse(
             error=ErrorCode.group_id_not_found if newer else ErrorCode.none,
-            error_message=f"Group {request.group} not found." if newer else None,
+            error_message=f"Group {request.group} {why}." if newer else None,
             group=request.group,
             state=State.DEAD,
         )
@@ -54,29 +62,27 @@ def describe_group(group: Group | None, request: DescribeGroup) -> DescribeGroup
     )
 
 
-def list_groups(groups: Iterable[Group], request: ListGroups) -> ListGroupsResponse:
+def list_groups(groups: Iterable[AnyGroup], request: ListGroups) -> ListGroupsResponse:
     """List the groups in the requested states and of the requested types, or all of them.
 
     Names of states and types are compared without regard to case.
     """
     states = {state.lower() for state in request.states}
     types = {type_.lower() for type_ in request.types}
-    if types and GROUP_TYPE not in types:
-        return ListGroupsResponse()
     return ListGroupsResponse(
         groups=tuple(
-            ListedGroup(group.id, group.protocol_type, group.state, GROUP_TYPE)
+            ListedGroup(group.id, group.protocol_type, group.state, group.TYPE)
             for group in groups
-            if not states or group.state.lower() in states
+            if (not types or group.TYPE in types) and (not states or group.state.lower() in states)
         )
     )
 
 
-def delete_group(group: Group | None, request: DeleteGroup, step: Step) -> None:
+def delete_group(group: AnyGroup | None, request: DeleteGroup, step: Step) -> None:
     """Delete an Empty group with all its offsets; ids that were handed out for it are forgotten."""
     if group is None:
         error = ErrorCode.group_id_not_found
-    elif group.state is not State.EMPTY:
+    elif not group.is_empty:
         error = ErrorCode.non_empty_group
     else:
         error = ErrorCode.none
@@ -87,7 +93,7 @@ def delete_group(group: Group | None, request: DeleteGroup, step: Step) -> None:
     step.reply(request.request_id, DeleteGroupResponse(error))
 
 
-def _delete_large_group(group: Group, request: DeleteGroup, step: Step) -> None:
+def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> None:
     """Delete the group at once, and its offsets in slices.
 
     A group that is made under the same id meanwhile is another one: it has none of these offsets.
@@ -97,7 +103,7 @@ def _delete_large_group(group: Group, request: DeleteGroup, step: Step) -> None:
     step.go_on_with(DiscardOffsets(request_id=request.request_id, group=group.id, offsets=offsets))
 
 
-def discard_offsets(group: Group | None, event: DiscardOffsets, step: Step) -> None:
+def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -> None:
     """Write some of the tombstones; `group` is one that was made since."""
     for partition in event.offsets.take(TOMBSTONES_AT_ONCE):
         if group is None or partition not in group.offsets:
@@ -108,11 +114,22 @@ def discard_offsets(group: Group | None, event: DiscardOffsets, step: Step) -> N
         step.reply(event.request_id, DeleteGroupResponse())
 
 
-def tombstones(group: Group, step: Step) -> None:
+def tombstones(group: AnyGroup, step: Step) -> None:
     """Unmake the group: a tombstone for each offset, pending ones too, then one for the group."""
     for partition in chain(group.offsets, group.offsets.only_pending()):
         step.record(offset_tombstone(group.id, partition))
-    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), None))
+    group_tombstones(group, step)
+
+
+def group_tombstones(group: AnyGroup, step: Step) -> None:
+    """Unmake the group, and leave its offsets."""
+    if isinstance(group, ConsumerGroup):
+        key = GroupKey(group.id)
+        step.record(TargetAssignmentMetadataRecord(key, None))
+        step.record(PartitionMetadataRecord(key, None))
+        step.record(ConsumerGroupMetadataRecord(key, None))
+    else:
+        step.record(GroupMetadataRecord(GroupMetadataKey(group.id), None))
 
 
 def _described(group: Group, session: MemberSession, stable: bool) -> DescribedMember:

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.pending import PendingMembers
@@ -149,6 +149,8 @@ class MemberSession:
 class Group:
     """One group of the shard."""
 
+    TYPE: ClassVar = "classic"
+
     __slots__ = (
         "id",
         "instances",
@@ -161,10 +163,10 @@ class Group:
         "unsynced",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
         self.id = group_id
         self.logged: ClassicGroup | None = None
-        self.offsets = CommittedOffsets()
+        self.offsets = CommittedOffsets() if offsets is None else offsets
         self.sessions: dict[str, MemberSession] = {}
         self.instances: dict[str, str] = {}
         """Instance id → member id of the static members."""
@@ -182,6 +184,10 @@ class Group:
         )
 
     # --- derived ---
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is _EMPTY
 
     @property
     def state(self) -> State:

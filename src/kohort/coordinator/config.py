@@ -1,12 +1,23 @@
 """Configuration of the coordinator, by Kafka's names and with Kafka's defaults."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 MAX_MESSAGE_BYTES: Final = 1_048_588
 """Default of `message.max.bytes`."""
 
 PENDING_GROUP_WEIGHT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupConfig:
+    """Settings of one consumer group (KIP-848), in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    """Shortest time between two computations of the target assignment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +48,14 @@ class GroupCoordinatorConfig:
     max_record_bytes: int = MAX_MESSAGE_BYTES
     """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
     """
+    consumer: ConsumerGroupConfig = ConsumerGroupConfig()
+    """Settings of consumer groups that have none of their own."""
+    consumer_of: Mapping[str, ConsumerGroupConfig] = field(default_factory=dict)
+    """Group → its own settings."""
+    consumer_max_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The assignors that a member may name; the first one is the default."""
+
+    def consumer_group(self, group: str) -> ConsumerGroupConfig:
+        """The settings of a consumer group."""
+        return self.consumer_of.get(group, self.consumer)

@@ -6,6 +6,7 @@
 | Stable, of type consumer | the same since the commit, and no member subscribes to the topic |
 | rebalancing, or with members of another type | never |
 | simple (no protocol type) | the retention has passed since the commit |
+| consumer group (KIP-848) | the same, and no member subscribes to the topic; also if it is Empty |
 
 A commit with an expiry of its own (OffsetCommit v2-4) expires at that time instead. An Empty group
 without offsets expires too, unless it has a pending member id. If the time at which a group became
@@ -13,11 +14,13 @@ Empty is unknown, the time of the commit counts. While a transaction is open tha
 offset for a partition, neither that partition's offset nor the group expires.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TypeAlias
 
 from kohort.coordinator.admin import tombstones
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.offsets import group_subscription, offset_tombstone
 from kohort.coordinator.records import NO_TIMESTAMP, OffsetCommitValue
 from kohort.coordinator.step import Step
@@ -26,18 +29,19 @@ from kohort.types import TopicPartition
 _Offsets: TypeAlias = Iterable[tuple[TopicPartition, OffsetCommitValue]]
 
 
-def expire_offsets(group: Group, step: Step) -> None:
+def expire_offsets(group: AnyGroup, step: Step) -> None:
     """Write tombstones for the expired offsets of one group, and for the group if it expired."""
     due = _due(group, group.offsets.items(), step)
-    unused = not group.pending and group.offsets.pending is None
-    if group.state is State.EMPTY and unused and len(due) == len(group.offsets):
+    awaits = isinstance(group, Group) and bool(group.pending)
+    unused = not awaits and group.offsets.pending is None
+    if group.is_empty and unused and len(due) == len(group.offsets):
         tombstones(group, step)
         return
     for partition in due:
         step.record(offset_tombstone(group.id, partition))
 
 
-def expire_some_offsets(group: Group, partitions: Iterable[TopicPartition], step: Step) -> None:
+def expire_some_offsets(group: AnyGroup, partitions: Iterable[TopicPartition], step: Step) -> None:
     """Write tombstones for those of these offsets that are expired."""
     offsets = group.offsets
     committed = (
@@ -47,10 +51,14 @@ def expire_some_offsets(group: Group, partitions: Iterable[TopicPartition], step
         step.record(offset_tombstone(group.id, partition))
 
 
-def _due(group: Group, offsets: _Offsets, step: Step) -> list[TopicPartition]:
+def _due(group: AnyGroup, offsets: _Offsets, step: Step) -> list[TopicPartition]:
     """The partitions of those offsets of the group that are expired."""
-    find = _due_when_empty if group.state is State.EMPTY else _due_when_stable
-    due = find(group, offsets, step)
+    if isinstance(group, ConsumerGroup):
+        due = _due_of_others(group.subscribed_topics(), offsets, step)
+    elif group.is_empty:
+        due = _due_when_empty(group, offsets, step)
+    else:
+        due = _due_when_stable(group, offsets, step)
     pending = group.offsets.pending
     return due if pending is None else pending.stable(due)
 
@@ -70,8 +78,11 @@ def _due_when_stable(group: Group, offsets: _Offsets, step: Step) -> list[TopicP
     if group.state is not State.STABLE or group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return []
     subscribed = group_subscription(group)
-    if subscribed is None:
-        return []
+    return [] if subscribed is None else _due_of_others(subscribed, offsets, step)
+
+
+def _due_of_others(subscribed: Set[str], offsets: _Offsets, step: Step) -> list[TopicPartition]:
+    """Those of topics that no member subscribes to."""
     return [
         partition
         for partition, value in offsets

@@ -21,6 +21,13 @@ from uuid import UUID
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, State
 from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.offsets import (
+    validate_commit,
+    validate_fetch,
+    validate_transactional_commit,
+)
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.records import (
     NO_TIMESTAMP,
     OffsetCommitKey,
@@ -68,19 +75,28 @@ _COMPLETING_REBALANCE = State.COMPLETING_REBALANCE
 
 
 def commit_offsets(
-    group: Group | None,
+    group: AnyGroup | None,
     request: OffsetCommit,
     config: GroupCoordinatorConfig,
     now: Instant,
     timestamp: Timestamp,
 ) -> Result:
     """Decide one OffsetCommit."""
-    error = validate_offset_commit(group, request, request.version)
+    if isinstance(group, ConsumerGroup):
+        error = validate_commit(
+            group,
+            request.member_id,
+            request.generation,
+            request.version,
+            _partitions_by_id(request.offsets),
+        )
+    else:
+        error = validate_offset_commit(group, request, request.version)
     if error is NONE:
         error = _validate_size(request, config)
     if error is not NONE:
         return _refused(request, error)
-    if group is not None and request.member_id:
+    if isinstance(group, Group) and request.member_id:
         _keep_alive(group, request.member_id, now)
     expires = (
         NO_TIMESTAMP
@@ -92,14 +108,23 @@ def commit_offsets(
 
 
 def commit_transactional_offsets(
-    group: Group | None,
+    group: AnyGroup | None,
     request: TxnOffsetCommit,
     config: GroupCoordinatorConfig,
     timestamp: Timestamp,
     pending: int,
 ) -> Result:
     """Decide one TxnOffsetCommit; the producer has `pending` offsets already."""
-    error = validate_transactional_offset_commit(group, request)
+    if isinstance(group, ConsumerGroup):
+        error = validate_transactional_commit(
+            group,
+            request.member_id,
+            request.instance_id,
+            request.generation,
+            _partitions_by_id(request.offsets),
+        )
+    else:
+        error = validate_transactional_offset_commit(group, request)
     if error is NONE:
         error = _validate_size(request, config)
     if error is NONE and pending + len(request.offsets) > config.max_pending_offsets:
@@ -117,6 +142,12 @@ def commit_transactional_offsets(
 def _refused(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> Result:
     results = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
     return Result(replies=(Reply(request.request_id, OffsetCommitResponse(results)),))
+
+
+def _partitions_by_id(
+    offsets: Iterable[OffsetToCommit],
+) -> Iterator[tuple[UUID | None, tuple[int]]]:
+    return ((each.topic_id, (each.partition,)) for each in offsets)
 
 
 def _decide_offsets(
@@ -162,7 +193,7 @@ def _decide_offsets(
 
 
 def commit_columns(
-    group: Group | None,
+    group: AnyGroup | None,
     committer: Committer,
     version: int,
     topics: Sequence[OffsetColumns],
@@ -174,12 +205,18 @@ def commit_columns(
 
     The result is that of `commit_offsets`.
     """
-    error = validate_offset_commit(group, committer, version)
-    if error is not NONE:
-        return error
-    group_id, _, member_id, _ = committer
-    if member_id and group is not None:
-        _keep_alive(group, member_id, now)
+    group_id, epoch, member_id, _ = committer
+    if isinstance(group, ConsumerGroup):
+        by_id = ((UUID(bytes=topic_id), partitions) for _, topic_id, partitions, _ in topics)
+        error = validate_commit(group, member_id, epoch, version, by_id)
+        if error is not NONE:
+            return error
+    else:
+        error = validate_offset_commit(group, committer, version)
+        if error is not NONE:
+            return error
+        if member_id and group is not None:
+            _keep_alive(group, member_id, now)
     records = []
     for topic, topic_id, partitions, positions in topics:
         records.append(
@@ -218,7 +255,7 @@ def _keep_alive(group: Group, member_id: str, now: Instant) -> None:
 def validate_offset_commit(
     group: Group | None, request: OffsetCommit | Committer, version: int
 ) -> ErrorCode:
-    """Whether this member, of this generation, may commit."""
+    """Whether this member, of this generation of a classic group, may commit."""
     if group is None:
         if too_long(request.group):
             return ErrorCode.invalid_group_id
@@ -243,7 +280,7 @@ def validate_offset_commit(
 def validate_transactional_offset_commit(
     group: Group | None, request: TxnOffsetCommit
 ) -> ErrorCode:
-    """Whether this member, of this generation, may commit in a transaction."""
+    """Whether this member, of this generation of a classic group, may commit in a transaction."""
     if not request.group or too_long(request.group):
         return ErrorCode.invalid_group_id
     if group is None:
@@ -258,8 +295,12 @@ def validate_transactional_offset_commit(
     return error
 
 
-def fetch_offsets(group: Group | None, request: OffsetFetch) -> OffsetFetchResponse:
+def fetch_offsets(group: AnyGroup | None, request: OffsetFetch) -> OffsetFetchResponse:
     """Decide one OffsetFetch of one group; it restarts no session."""
+    if isinstance(group, ConsumerGroup):
+        error = validate_fetch(group, request.member_id, request.member_epoch)
+        if error is not NONE:
+            return OffsetFetchResponse(error=error)
     offsets = CommittedOffsets() if group is None else group.offsets
     ids, unstable = request.topic_ids, _unstable(offsets, request)
     if request.partitions is None:
@@ -311,14 +352,18 @@ class _Everything:
                 yield _fetched(partition, value)
 
 
-def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> None:
+def delete_offsets(group: AnyGroup | None, request: OffsetDelete, step: Step) -> None:
     """Decide one OffsetDelete."""
     error = _validate_offset_delete(group, request)
     if group is None or error is not ErrorCode.none:
         step.reply(request.request_id, OffsetDeleteResponse(error=error))
         return
     subscribed = group_subscription(group)
-    if group.logged is None and group.offsets.keys() <= set(request.partitions):
+    if (
+        isinstance(group, Group)
+        and group.logged is None
+        and group.offsets.keys() <= set(request.partitions)
+    ):
         # A simple group that loses its last offset stays until the next check for expired groups,
         # as in Kafka.
         step.record(new_empty_group_record(group.id, step.timestamp))
@@ -333,11 +378,13 @@ def delete_offsets(group: Group | None, request: OffsetDelete, step: Step) -> No
     step.reply(request.request_id, OffsetDeleteResponse(results=tuple(results)))
 
 
-def group_subscription(group: Group) -> frozenset[str] | None:
+def group_subscription(group: AnyGroup) -> Set[str] | None:
     """Topics that the members of the current generation subscribe to; None if they cannot be read.
 
-    Only groups of type consumer have subscriptions.
+    Of classic groups, only those of type consumer have subscriptions.
     """
+    if isinstance(group, ConsumerGroup):
+        return group.subscribed_topics()
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return frozenset()
     topics: set[str] = set()
@@ -363,12 +410,12 @@ def _subscriptions(group: Group) -> list[bytes]:
     )
 
 
-def _validate_offset_delete(group: Group | None, request: OffsetDelete) -> ErrorCode:
+def _validate_offset_delete(group: AnyGroup | None, request: OffsetDelete) -> ErrorCode:
     if not request.group:
         return ErrorCode.invalid_group_id
     if group is None:
         return ErrorCode.group_id_not_found
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.non_empty_group
     return ErrorCode.none
 

@@ -1,7 +1,7 @@
 """The schema of `__consumer_offsets`: record types of the group log, and their bytes.
 
 A record is a key `[int16 type][body]` and a value `[int16 version][body]`; a null value is a
-tombstone. These are the types of the classic protocol:
+tombstone. These are the types of committed offsets and of the classic protocol:
 
 | type | key | value |
 |---|---|---|
@@ -9,9 +9,11 @@ tombstone. These are the types of the classic protocol:
 | 2 | `GroupMetadataKey` | `GroupMetadataValue` v0-v4 |
 
 Every version is read. As in Kafka 4.3, GroupMetadataValue v3 and OffsetCommitValue v4 are written.
-A commit with an expiry of its own is written as v1, the only version that can hold one. The other
-key types belong to protocols that are not served; `decode` returns None for them, so a log that
-Kafka wrote can be loaded.
+A commit with an expiry of its own is written as v1, the only version that can hold one.
+
+`consumer_records` has the types of consumer groups (KIP-848). The other key types belong to
+protocols that are not served; `decode` returns None for them, so a log that Kafka wrote can be
+loaded.
 
 Source: OffsetCommitKey/Value.json and GroupMetadataKey/Value.json of Kafka's group-coordinator.
 """
@@ -22,8 +24,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kohort.protocol.framing import MalformedError
-from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint, read_varint
+from kohort.coordinator import consumer_records
+from kohort.coordinator.consumer_records import ConsumerGroupRecord
+from kohort.coordinator.record_reader import CorruptRecordError, RecordReader
+from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint
 
 NO_TIMESTAMP: Final = -1
 
@@ -124,7 +128,7 @@ class TransactionMarker(NamedTuple):
     commit: bool
 
 
-Row: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+Row: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
 """One record of the log."""
 Record: TypeAlias = Row | OffsetCommits
 """A record that a shard decides and replays."""
@@ -137,10 +141,6 @@ def new_empty_group_record(group: str, now: int) -> GroupMetadataRecord:
     return GroupMetadataRecord(
         GroupMetadataKey(group), GroupMetadataValue("", 0, None, None, now, ())
     )
-
-
-class CorruptRecordError(ValueError):
-    """The bytes of a record do not follow the schema."""
 
 
 # --- writing ---
@@ -181,10 +181,11 @@ def encode(record: Row) -> tuple[bytes, bytes | None]:
         (group, topic, partition), value = record
         key = offset_key_start(group, topic) + pack_int32(partition)
         return key, None if value is None else pack_offset(*value)
-    metadata = record.value
-    return _group_metadata_key(
-        record.key.group
-    ), None if metadata is None else _group_metadata_value(metadata)
+    if isinstance(record, GroupMetadataRecord):
+        metadata = record.value
+        key = _group_metadata_key(record.key.group)
+        return key, None if metadata is None else _group_metadata_value(metadata)
+    return consumer_records.encode(record)
 
 
 def encoded_size(value: GroupMetadataValue) -> int:
@@ -283,13 +284,13 @@ def _group_metadata_value(value: GroupMetadataValue) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> Row | None:
-    """The record that `encode` or Kafka wrote, None for a type that is not of the classic protocol.
+    """The record that `encode` or Kafka wrote, None for a type of a protocol that is not served.
 
     Raises CorruptRecordError if the bytes do not follow the schema.
     """
     try:
-        reader = _Reader(key)
-        match reader.int16():
+        reader = RecordReader(key)
+        match type_ := reader.int16():
             case 0 | 1:
                 offset_key = OffsetCommitKey(reader.string(), reader.string(), reader.int32())
                 return OffsetCommitRecord(
@@ -298,10 +299,10 @@ def decode(key: bytes, value: bytes | None) -> Row | None:
             case 2:
                 group_key = GroupMetadataKey(reader.string())
                 return GroupMetadataRecord(
-                    group_key, None if value is None else _read_group_metadata(_Reader(value))
+                    group_key, None if value is None else _read_group_metadata(RecordReader(value))
                 )
             case _:
-                return None
+                return consumer_records.decode(type_, reader, value)
     except (struct.error, UnicodeDecodeError) as e:
         raise CorruptRecordError(f"record of __consumer_offsets with key {key[:64]!r}: {e}") from e
 
@@ -318,12 +319,12 @@ def unpack_offset(data: bytes) -> OffsetCommitValue:
                 offset, leader_epoch, "", timestamp, NO_TIMESTAMP, _id(topic_id)
             )
     try:
-        return _read_offset_commit(_Reader(data))
+        return _read_offset_commit(RecordReader(data))
     except (struct.error, UnicodeDecodeError) as e:
         raise CorruptRecordError(f"committed offset {data[:64]!r}: {e}") from e
 
 
-def _read_offset_commit(reader: "_Reader") -> OffsetCommitValue:
+def _read_offset_commit(reader: RecordReader) -> OffsetCommitValue:
     version = reader.version(4)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else -1
@@ -346,7 +347,7 @@ def _id(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
-def _read_group_metadata(reader: "_Reader") -> GroupMetadataValue:
+def _read_group_metadata(reader: RecordReader) -> GroupMetadataValue:
     version = reader.version(4)
     protocol_type, generation = reader.string(), reader.int32()
     protocol, leader = reader.nullable_string(), reader.nullable_string()
@@ -356,7 +357,7 @@ def _read_group_metadata(reader: "_Reader") -> GroupMetadataValue:
     return GroupMetadataValue(protocol_type, generation, protocol, leader, timestamp, members)
 
 
-def _read_member(reader: "_Reader", version: int) -> MemberMetadata:
+def _read_member(reader: RecordReader, version: int) -> MemberMetadata:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
@@ -374,78 +375,3 @@ def _read_member(reader: "_Reader", version: int) -> MemberMetadata:
         subscription,
         assignment,
     )
-
-
-class _Reader:
-    """Reader of the primitive types of Kafka's message format.
-
-    It reads compact types after `version` has met a flexible version.
-    """
-
-    __slots__ = ("_data", "_flexible", "_position")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-        self._flexible = False
-
-    def version(self, flexible_since: int) -> int:
-        version = self.int16()
-        if not 0 <= version <= flexible_since:
-            raise CorruptRecordError(
-                f"value version {version} is newer than this program (0-{flexible_since})"
-            )
-        self._flexible = version >= flexible_since
-        return version
-
-    def int16(self) -> int:
-        return self._unpack(">h", 2)
-
-    def int32(self) -> int:
-        return self._unpack(">i", 4)
-
-    def int64(self) -> int:
-        return self._unpack(">q", 8)
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise CorruptRecordError("null where a string must stand")
-        return text
-
-    def nullable_string(self) -> str | None:
-        length = self._varint() - 1 if self._flexible else self.int16()
-        return None if length < 0 else self._take(length).decode()
-
-    def data(self) -> bytes:
-        length = self._varint() - 1 if self._flexible else self.int32()
-        return self._take(max(length, 0))
-
-    def array_length(self) -> int:
-        return self._varint() - 1 if self._flexible else self.int32()
-
-    def tags(self) -> dict[int, bytes]:
-        if not self._flexible:
-            return {}
-        return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
-
-    def _varint(self) -> int:
-        try:
-            value, self._position = read_varint(self._data, self._position)
-        except (IndexError, MalformedError) as error:
-            raise CorruptRecordError(f"no varint at byte {self._position}: {error}") from None
-        return value
-
-    def _unpack(self, form: str, size: int) -> int:
-        value: int = struct.unpack(form, self._take(size))[0]
-        return value
-
-    def _take(self, size: int) -> bytes:
-        end = self._position + size
-        if end > len(self._data):
-            raise CorruptRecordError(
-                f"ends after {len(self._data)} bytes where {end} are announced"
-            )
-        data = self._data[self._position : end]
-        self._position = end
-        return data

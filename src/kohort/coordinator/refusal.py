@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kohort.coordinator.requests import (
+    ConsumerGroupHeartbeat,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     Heartbeat,
     JoinGroup,
@@ -22,7 +24,9 @@ from kohort.coordinator.requests import (
     TxnOffsetCommit,
 )
 from kohort.coordinator.responses import (
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupResponse,
+    DescribeConsumerGroupResponse,
     DescribeGroupResponse,
     HeartbeatResponse,
     JoinGroupResponse,
@@ -79,4 +83,8 @@ _REFUSALS: Final[Mapping[type, Callable[[Any, ErrorCode], Response]]] = {
     ListGroups: lambda _, error: ListGroupsResponse(error=error),
     DeleteGroup: lambda _, error: DeleteGroupResponse(error),
     OffsetDelete: lambda _, error: OffsetDeleteResponse(error=error),
+    ConsumerGroupHeartbeat: lambda _, error: ConsumerGroupHeartbeatResponse(error=error),
+    DescribeConsumerGroup: lambda request, error: DescribeConsumerGroupResponse(
+        error=error, group=request.group
+    ),
 }

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.consumer_records import Partitions
 from kohort.types import ConnectionId, RequestId, TopicPartition
 
 
@@ -73,6 +74,33 @@ class LeaveGroup:
     version: int
     group: str
     members: tuple[LeavingMember, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupHeartbeat:
+    """A heartbeat of the consumer protocol (KIP-848); None and -1 leave a field as it was."""
+
+    request_id: RequestId
+    group: str
+    member_id: str
+    member_epoch: int
+    """0 to join, -1 to leave, -2 for a static member that leaves and will return."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Partitions | None = None
+    """TopicPartitions: what the member owns."""
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConsumerGroup:
+    request_id: RequestId
+    group: str
 
 
 class OffsetToCommit(NamedTuple):
@@ -144,6 +172,9 @@ class OffsetFetch:
 
     Offsets committed for a topic with another id are left out (KIP-848).
     """
+    member_id: str | None = None
+    member_epoch: int = -1
+    """Of a member of a consumer group, if it names itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +229,8 @@ Request: TypeAlias = (
     | ListGroups
     | DeleteGroup
     | OffsetDelete
+    | ConsumerGroupHeartbeat
+    | DescribeConsumerGroup
 )
 
 

@@ -5,8 +5,10 @@ Responses are immutable by convention, for speed, as `requests` are.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
+from kohort.coordinator.consumer_records import ConsumerGroupMemberMetadataValue, Partitions
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 
@@ -135,6 +137,47 @@ class OffsetDeleteResponse:
     results: tuple[tuple[TopicPartition, ErrorCode], ...] = field(default=())
 
 
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupHeartbeatResponse:
+    error: ErrorCode = NONE
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Partitions | None = None
+    """None: as in an earlier response."""
+
+
+class TopicAssignment(NamedTuple):
+    """Partitions of one topic."""
+
+    topic_id: UUID
+    topic: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumerMember:
+    member_id: str
+    epoch: int
+    metadata: ConsumerGroupMemberMetadataValue
+    assignment: tuple[TopicAssignment, ...]
+    """What it owns, also what it has yet to revoke."""
+    target: tuple[TopicAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConsumerGroupResponse:
+    error: ErrorCode = NONE
+    error_message: str | None = None
+    group: str
+    state: str = ""
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumerMember, ...] = ()
+
+
 Response: TypeAlias = (
     JoinGroupResponse
     | SyncGroupResponse
@@ -146,4 +189,6 @@ Response: TypeAlias = (
     | ListGroupsResponse
     | DeleteGroupResponse
     | OffsetDeleteResponse
+    | ConsumerGroupHeartbeatResponse
+    | DescribeConsumerGroupResponse
 )

@@ -35,7 +35,15 @@ class SyncPhaseEnds:
     group: str
 
 
-TimerKey: TypeAlias = SessionExpires | JoinPhaseEnds | SyncPhaseEnds
+@dataclass(frozen=True, slots=True)
+class RevocationExpires:
+    """The rebalance timeout of a consumer group's member that has to revoke partitions is over."""
+
+    group: str
+    member_id: str
+
+
+TimerKey: TypeAlias = SessionExpires | JoinPhaseEnds | SyncPhaseEnds | RevocationExpires
 """Not named tuples: the two phases of one group would be equal, and one's timer the other's."""
 
 
@@ -59,6 +67,16 @@ class TimerFired:
     key: TimerKey
 
 
+class ResolveRegexes(NamedTuple):
+    """Match regular expressions with the names of all topics, in the background.
+
+    The result comes back as an event.
+    """
+
+    group: str
+    regexes: tuple[str, ...]
+
+
 class Result(NamedTuple):
     """The whole effect of one event."""
 
@@ -72,3 +90,5 @@ class Result(NamedTuple):
     """To append instead of `records`, as one batch of the producer's transaction."""
     rest: object = None
     """Event to handle in a later turn, once the records are appended: work in slices."""
+    jobs: tuple[ResolveRegexes, ...] = ()
+    """Work to do in the background."""

@@ -18,9 +18,27 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.coordinator import expiration
-from kohort.coordinator.admin import delete_group, describe_group, discard_offsets, list_groups
+from kohort.coordinator.admin import (
+    delete_group,
+    describe_group,
+    discard_offsets,
+    group_tombstones,
+    list_groups,
+)
 from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
-from kohort.coordinator.config import PENDING_GROUP_WEIGHT, GroupCoordinatorConfig
+from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer import leaving
+from kohort.coordinator.consumer.describing import describe_consumer_group
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.heartbeat import heartbeat as consumer_group_heartbeat
+from kohort.coordinator.consumer.heartbeat import (
+    not_a_consumer_group,
+    not_found,
+    validate_heartbeat,
+)
+from kohort.coordinator.consumer.regular_expressions import RegexesResolved, regexes_resolved
+from kohort.coordinator.consumer.timers import restore_timers
+from kohort.coordinator.fold import Fold
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
@@ -34,22 +52,18 @@ from kohort.coordinator.offsets import (
 )
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
 from kohort.coordinator.records import (
-    Entry,
-    GroupMetadataRecord,
     MemberMetadata,
-    OffsetCommitRecord,
     OffsetCommits,
-    TransactionalOffsets,
-    TransactionMarker,
     new_empty_group_record,
-    pack_offset,
 )
 from kohort.coordinator.refusal import refuse
 from kohort.coordinator.requests import (
     TOMBSTONES_AT_ONCE,
     Committer,
     ConnectionClosed,
+    ConsumerGroupHeartbeat,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     DiscardOffsets,
     ExpireOffsets,
@@ -67,19 +81,23 @@ from kohort.coordinator.requests import (
     TopicsDeleted,
     TxnOffsetCommit,
 )
-from kohort.coordinator.responses import JoinGroupResponse
+from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse, JoinGroupResponse
 from kohort.coordinator.result import (
     JoinPhaseEnds,
     Result,
+    RevocationExpires,
     SessionExpires,
+    SyncPhaseEnds,
     TimerFired,
     TimerKey,
 )
 from kohort.coordinator.step import Step
 from kohort.coordinator.sync import sync_group, sync_phase_ends
-from kohort.errors import ErrorCode
-from kohort.types import ConnectionId, Instant, Reply, Timestamp, TopicPartition
+from kohort.coordinator.topics import NO_TOPICS, TopicsView
+from kohort.errors import ErrorCode, KafkaError
+from kohort.types import ConnectionId, Instant, Reply, Timestamp
 
+_UNKNOWN_MEMBER_ID: Final = ErrorCode.unknown_member_id
 PENDING_OVERHEAD: Final = 1_000
 """Memory of a pending id beside its strings: its timer and its places in tables."""
 
@@ -91,22 +109,22 @@ Event = (
     | ExpireOffsets
     | ExpireSomeOffsets
     | DiscardOffsets
+    | RegexesResolved
 )
 
 
-class Shard:
+class Shard(Fold):
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, config: GroupCoordinatorConfig) -> None:
+    def __init__(self, config: GroupCoordinatorConfig, topics: TopicsView = NO_TOPICS) -> None:
+        super().__init__()
         self.config = config
-        self.groups: dict[str, Group] = {}
+        self.topics = topics
         self._awaiting: dict[ConnectionId, frozenset[str]] = {}
         """Connection → groups that wait for an id which was handed out by it."""
         self._handed_out: deque[tuple[str, str, int]] = deque()
         """(group, member id, its memory) of pending ids, oldest first, and of some that joined."""
         self._handed_out_bytes = 0
-        self._transactions: dict[int, set[str]] = {}
-        """Producer id → groups that its open transaction has, or had, pending offsets of."""
         self._deleting: Counter[str] = Counter()
         """Group → deletions whose tombstones are still to come."""
 
@@ -129,7 +147,10 @@ class Shard:
 
         It logs nothing, sets no timer and never waits.
         """
-        return keep_alive(self.groups.get(group), group, generation, member_id, instance_id, now)
+        found = self.groups.get(group)
+        if isinstance(found, ConsumerGroup):
+            return _UNKNOWN_MEMBER_ID
+        return keep_alive(found, group, generation, member_id, instance_id, now)
 
     def commit(
         self,
@@ -157,74 +178,22 @@ class Shard:
         """End the replay of the log: members get fresh sessions, groups over capacity rebalance."""
         step = Step(self.config, now, timestamp)
         for group in self.groups.values():
-            if group.logged is not None:
+            if isinstance(group, ConsumerGroup):
+                restore_timers(group, step)
+            elif group.logged is not None:
                 _restore_sessions(group, group.logged, step)
                 if len(group.sessions) > self.config.max_size:
                     rebalance(group, [Cause("loaded over capacity", "")], step)
         return step.result()
 
-    # --- the fold ---
-
-    def replay(self, record: Entry) -> None:
-        """Apply one entry of the log."""
-        if isinstance(record, OffsetCommits):
-            group_id, topic, partitions, values = record
-            group = self.groups.get(group_id)
-            if group is None:
-                group = self.groups[group_id] = Group(group_id)
-            group.offsets.store(topic, partitions, values)
-            return
-        if isinstance(record, TransactionalOffsets):
-            self._replay_pending(record)
-            return
-        if isinstance(record, TransactionMarker):
-            self._replay_marker(record)
-            return
-        group = self.groups.get(record.key.group)
-        if group is None:
-            if record.value is None:
-                return
-            group = self.groups[record.key.group] = Group(record.key.group)
-        if isinstance(record, OffsetCommitRecord):
-            _replay_offset(group, record)
-        else:
-            _replay_group(group, record)
-        if not group.exists:
-            del self.groups[group.id]
-
-    def _replay_pending(self, record: TransactionalOffsets) -> None:
-        producer_id, _, (group_id, topic, partitions, values) = record
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = Group(group_id)
-        group.offsets.store_pending(producer_id, topic, partitions, values)
-        self._transactions.setdefault(producer_id, set()).add(group.id)
-
-    def _replay_marker(self, record: TransactionMarker) -> None:
-        # A group that has nothing now stays until the next check for expired groups, as in Kafka.
-        for group_id in self._transactions.pop(record.producer_id, ()):
-            group = self.groups.get(group_id)
-            if group is not None:
-                group.offsets.end_transaction(record.producer_id, commit=record.commit)
-
-    def logged_state(
-        self,
-    ) -> Mapping[str, tuple[ClassicGroup | None, Mapping[TopicPartition, Any], Any]]:
-        """Everything that the log determines, by group: generation, offsets, pending offsets."""
-        return {
-            group.id: (group.logged, dict(group.offsets), pending.state() if pending else {})
-            for group in self.groups.values()
-            for pending in (group.offsets.pending,)
-            if group.logged is not None or group.offsets or pending
-        }
-
     def statistics(self) -> Mapping[str, Any]:
         """Counts: groups by state, members, pending ids, parked requests, offsets."""
-        rounds = [group.round for group in self.groups.values() if group.round is not None]
+        classic = [group for group in self.groups.values() if isinstance(group, Group)]
+        rounds = [group.round for group in classic if group.round is not None]
         return {
             "groups": Counter(str(group.state) for group in self.groups.values()),
             "members": sum(len(group.sessions) for group in self.groups.values()),
-            "pending": sum(len(group.pending) for group in self.groups.values()),
+            "pending": sum(len(group.pending) for group in classic),
             "parked": sum(len(round_.joins) + len(round_.syncs) for round_ in rounds),
             "offsets": sum(len(group.offsets) for group in self.groups.values()),
         }
@@ -235,13 +204,9 @@ class Shard:
         step = Step(self.config, now, timestamp)
         error = validate_join(request, step)
         group = self.groups.get(request.group)
-        if error is ErrorCode.none and group is None:
-            if request.member_id:
-                error = ErrorCode.unknown_member_id
-            else:
-                group = self.groups[request.group] = Group(request.group)
-                step.record(new_empty_group_record(request.group, timestamp))
-        if group is None or error is not ErrorCode.none:
+        if error is ErrorCode.none and not isinstance(group, Group):
+            error, group = self._new_classic_group(group, request, step)
+        if not isinstance(group, Group) or error is not ErrorCode.none:
             step.reply(
                 request.request_id, JoinGroupResponse(error=error, member_id=request.member_id)
             )
@@ -251,6 +216,21 @@ class Shard:
             if not request.member_id:
                 self._note_handed_out(group, request, step)
         return step.result()
+
+    def _new_classic_group(
+        self, former: ConsumerGroup | None, request: JoinGroup, step: Step
+    ) -> tuple[ErrorCode, Group | None]:
+        """A group for a new member, perhaps in place of an empty consumer group."""
+        if former is not None and not former.is_empty:
+            return ErrorCode.inconsistent_group_protocol, None
+        if request.member_id:
+            return ErrorCode.unknown_member_id, None
+        if former is not None:
+            group_tombstones(former, step)
+        group = Group(request.group, None if former is None else former.offsets)
+        self.groups[group.id] = group
+        step.record(new_empty_group_record(request.group, step.timestamp))
+        return ErrorCode.none, group
 
     def _note_awaiting(self, group: Group, connection: ConnectionId) -> None:
         groups = self._awaiting.get(connection, frozenset())
@@ -279,13 +259,13 @@ class Shard:
             group_id, member_id, size = self._handed_out.popleft()
             self._handed_out_bytes -= size
             forgotten = self.groups.get(group_id)
-            if forgotten is not None and forgotten.pending.pop(member_id) is not None:
+            if isinstance(forgotten, Group) and forgotten.pending.pop(member_id) is not None:
                 step.cancel_timer(SessionExpires(group_id, member_id))
                 maybe_complete_join(forgotten, step)
 
     def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        sync_group(self.groups.get(request.group), request, step)
+        sync_group(self._classic_group(request.group), request, step)
         return step.result()
 
     def _heartbeat(
@@ -294,11 +274,67 @@ class Shard:
         now: Instant,
         timestamp: Timestamp,  # noqa: ARG002
     ) -> Result:
-        return heartbeat(self.groups.get(request.group), request, now)
+        return heartbeat(self._classic_group(request.group), request, now)
 
     def _leave_group(self, request: LeaveGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        leave_group(self.groups.get(request.group), request, step)
+        group = self.groups.get(request.group)
+        if isinstance(group, ConsumerGroup):
+            leaving.leave_group(group, request, self.topics, step)
+        else:
+            leave_group(group, request, step)
+        return step.result()
+
+    def _classic_group(self, group_id: str) -> Group | None:
+        """The group, None if it is not a classic one."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, Group) else None
+
+    def _consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, now: Instant, timestamp: Timestamp
+    ) -> Result:
+        step = Step(self.config, now, timestamp)
+        try:
+            validate_heartbeat(request, self.config)
+            group = self._consumer_group(request, step)
+            consumer_group_heartbeat(group, request, self.topics, step)
+        except KafkaError as error:
+            refused = ConsumerGroupHeartbeatResponse(error=error.code, error_message=error.message)
+            return Result(replies=(Reply(request.request_id, refused),))
+        self.groups[group.id] = group
+        return step.result()
+
+    def _consumer_group(self, request: ConsumerGroupHeartbeat, step: Step) -> ConsumerGroup:
+        """The group, a new one if a member joins. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(request.group)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch:
+            raise not_found(request)
+        if group is None:
+            return ConsumerGroup(request.group)
+        if not group.is_empty:
+            raise not_a_consumer_group(request.group)
+        group_tombstones(group, step)
+        return ConsumerGroup(request.group, group.offsets)
+
+    def _describe_consumer_group(
+        self,
+        request: DescribeConsumerGroup,
+        now: Instant,  # noqa: ARG002
+        timestamp: Timestamp,  # noqa: ARG002
+    ) -> Result:
+        group = self.groups.get(request.group)
+        described = describe_consumer_group(group, request, self.topics, self.config)
+        return _respond(request, described)
+
+    def _regexes_resolved(
+        self, event: RegexesResolved, now: Instant, timestamp: Timestamp
+    ) -> Result:
+        step = Step(self.config, now, timestamp)
+        group = self.groups.get(event.group)
+        if isinstance(group, ConsumerGroup):
+            regexes_resolved(group, event, self.topics, step)
         return step.result()
 
     def _offset_commit(self, request: OffsetCommit, now: Instant, timestamp: Timestamp) -> Result:
@@ -314,15 +350,9 @@ class Shard:
             # A tombstone of the former group's offset would drop a pending one of this group.
             error = ErrorCode.coordinator_load_in_progress
             return Result(replies=(Reply(request.request_id, refuse(request, error)),))
-        pending = self._count_pending(request.producer_id)
+        pending = self.count_pending(request.producer_id)
         group = self.groups.get(request.group)
         return commit_transactional_offsets(group, request, self.config, timestamp, pending)
-
-    def _count_pending(self, producer_id: int) -> int:
-        groups = map(self.groups.get, self._transactions.get(producer_id, ()))
-        every = (group.offsets.pending for group in groups if group is not None)
-        counts = [pending.count(producer_id) for pending in every if pending is not None]
-        return len(counts) * PENDING_GROUP_WEIGHT + sum(counts)
 
     def _offset_fetch(self, request: OffsetFetch, now: Instant, timestamp: Timestamp) -> Result:  # noqa: ARG002
         return _respond(request, fetch_offsets(self.groups.get(request.group), request))
@@ -350,12 +380,17 @@ class Shard:
         step = Step(self.config, now, timestamp)
         key: TimerKey = event.key
         group = self.groups.get(key.group)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
+            if isinstance(key, SessionExpires):
+                leaving.session_expires(group, key.member_id, self.topics, step)
+            elif isinstance(key, RevocationExpires):
+                leaving.revocation_expires(group, key.member_id, self.topics, step)
+        elif group is not None:
             if isinstance(key, SessionExpires):
                 session_expires(group, key.member_id, step)
             elif isinstance(key, JoinPhaseEnds):
                 join_phase_ends(group, step)
-            else:
+            elif isinstance(key, SyncPhaseEnds):
                 sync_phase_ends(group, step)
         return step.result()
 
@@ -365,7 +400,7 @@ class Shard:
         step = Step(self.config, now, timestamp)
         for group_id in sorted(self._awaiting.pop(event.connection, ())):
             group = self.groups.get(group_id)
-            if group is not None:
+            if isinstance(group, Group):
                 group.pending.connection_closed(event.connection)
                 maybe_complete_join(group, step)
         return step.result()
@@ -426,27 +461,16 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result
     ExpireOffsets: Shard._expire_offsets,
     ExpireSomeOffsets: Shard._expire_some_offsets,
     DiscardOffsets: Shard._discard_offsets,
+    ConsumerGroupHeartbeat: Shard._consumer_group_heartbeat,
+    DescribeConsumerGroup: Shard._describe_consumer_group,
+    RegexesResolved: Shard._regexes_resolved,
 }
 
 
-def _respond(request: OffsetFetch | DescribeGroup | ListGroups, response: Any) -> Result:
+def _respond(
+    request: OffsetFetch | DescribeGroup | ListGroups | DescribeConsumerGroup, response: Any
+) -> Result:
     return Result(replies=(Reply(request.request_id, response),))
-
-
-def _replay_offset(group: Group, record: OffsetCommitRecord) -> None:
-    _, topic, partition = record.key
-    if record.value is None:
-        group.offsets.discard(topic, partition)
-    else:
-        group.offsets.store(topic, (partition,), (pack_offset(*record.value),))
-
-
-def _replay_group(group: Group, record: GroupMetadataRecord) -> None:
-    if record.value is None:
-        group.logged = None
-        group.pending.clear()
-    else:
-        group.logged = ClassicGroup.of(record.value)
 
 
 def _restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:

@@ -5,7 +5,14 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
-from kohort.coordinator.result import Cancel, Result, SessionExpires, Timer, TimerKey
+from kohort.coordinator.result import (
+    Cancel,
+    ResolveRegexes,
+    Result,
+    SessionExpires,
+    Timer,
+    TimerKey,
+)
 from kohort.types import Instant, Reply, RequestId, Timestamp
 
 
@@ -13,7 +20,7 @@ class Step:
     """Collects a `Result`; besides the group, decisions depend on `now` and `config` alone."""
 
     __slots__ = (
-        "_journal", "_records", "_replies", "_rest", "_timers",
+        "_jobs", "_journal", "_records", "_replies", "_rest", "_timers",
         "config", "now", "timestamp",
     )  # fmt: skip
 
@@ -27,6 +34,7 @@ class Step:
         self._timers: list[Timer | Cancel] = []
         self._journal: list[Rebalance] = []
         self._rest: object = None
+        self._jobs: list[ResolveRegexes] = []
 
     def record(self, record: Record) -> None:
         self._records.append(record)
@@ -46,6 +54,10 @@ class Step:
     def go_on_with(self, event: object) -> None:
         """Handle `event` in a later turn, once the records are appended."""
         self._rest = event
+
+    def start(self, job: ResolveRegexes) -> None:
+        """Have a job done in the background."""
+        self._jobs.append(job)
 
     def restart_session(
         self, group: Group, session: MemberSession, timeout_ms: int | None = None
@@ -72,4 +84,5 @@ class Step:
             tuple(self._timers),
             tuple(self._journal),
             rest=self._rest,
+            jobs=tuple(self._jobs),
         )

@@ -12,9 +12,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     USUAL_OFFSET_SIZE,
-    CorruptRecordError,
     OffsetCommitRecord,
     OffsetCommits,
     Record,

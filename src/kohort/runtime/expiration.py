@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.coordinator.classic import Group
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.requests import ExpireOffsets, ExpireSomeOffsets
 
 EXPIRED_TOGETHER: Final = 4_000
@@ -13,7 +13,7 @@ EXPIRED_AT_ONCE: Final = 1_000
 """Offsets of a larger group that are checked in one turn: all of them may be due."""
 
 
-def turns(groups: Iterable[Group]) -> Iterator[ExpireOffsets | ExpireSomeOffsets]:
+def turns(groups: Iterable[AnyGroup]) -> Iterator[ExpireOffsets | ExpireSomeOffsets]:
     """The events of each turn: several small groups, or a part of a large one.
 
     The turns are taken while this goes on: a large group may have few offsets after its parts.
@@ -36,7 +36,7 @@ def turns(groups: Iterable[Group]) -> Iterator[ExpireOffsets | ExpireSomeOffsets
         yield ExpireOffsets(tuple(ids))
 
 
-def _parts(group: Group) -> Iterator[ExpireSomeOffsets]:
+def _parts(group: AnyGroup) -> Iterator[ExpireSomeOffsets]:
     partitions = iter(group.offsets.snapshot())
     while some := tuple(islice(partitions, EXPIRED_AT_ONCE)):
         yield ExpireSomeOffsets(group.id, some)

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any, cast
 
 from kohort.coordinator.admin import list_groups
-from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.requests import (
     Committer,
@@ -270,11 +270,11 @@ class Groups(Shards[GroupHost, TimerKey]):
 
     # --- what is known ---
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> AnyGroup | None:
         """A group for reading only; None if it does not exist or its shard is not loaded."""
         return self._host(group_id).shard.groups.get(group_id)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[AnyGroup]:
         """Every group, for reading only."""
         for host in self._hosts:
             yield from host.shard.groups.values()

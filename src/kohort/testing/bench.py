@@ -17,10 +17,14 @@ from uuid import UUID
 
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
+from kohort.coordinator.consumer_records import Partitions
 from kohort.coordinator.records import Entry, OffsetCommits, TransactionMarker
 from kohort.coordinator.requests import (
     ConnectionClosed,
+    ConsumerGroupHeartbeat,
     DeleteGroup,
+    DescribeConsumerGroup,
     DescribeGroup,
     ExpireOffsets,
     Heartbeat,
@@ -39,6 +43,7 @@ from kohort.coordinator.requests import (
 )
 from kohort.coordinator.result import Cancel, Result, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
+from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.runtime.timers import TimerHeap
 from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 
@@ -79,9 +84,15 @@ class Bench:
     """One shard, its log, its timers and its clients."""
 
     def __init__(
-        self, config: GroupCoordinatorConfig = DEFAULT, *, log: Iterable[Entry] = ()
+        self,
+        config: GroupCoordinatorConfig = DEFAULT,
+        *,
+        topics: TopicsView = NO_TOPICS,
+        log: Iterable[Entry] = (),
     ) -> None:
         self.config = config
+        self.topics = topics
+        """The topics; a test may set other ones."""
         self.now = Instant(1_700_000_000_000)
         self._ahead_ms = 0
         self.log: list[Entry] = list(log)
@@ -95,7 +106,7 @@ class Bench:
         """Load a new shard from the log; parked requests of the old one are lost with it."""
         self.timers: TimerHeap[TimerKey] = TimerHeap()
         self._deadlines: dict[TimerKey, Instant] = {}
-        self.shard = Shard(self.config)
+        self.shard = Shard(self.config, self.topics)
         for record in self.log:
             self.shard.replay(record)
         self._apply(self.shard.loaded(self.now, self.timestamp))
@@ -110,10 +121,14 @@ class Bench:
         self._ahead_ms += ms
 
     def group(self, group: str = "g") -> Group:
-        """The group. Raises KeyError if it does not exist."""
-        return self.shard.groups[group]
+        """The classic group. Raises KeyError if it does not exist."""
+        return cast("Group", self.shard.groups[group])
 
-    def state(self, group: str = "g") -> State:
+    def consumer_group(self, group: str = "g") -> ConsumerGroup:
+        """The consumer group. Raises KeyError if it does not exist."""
+        return cast("ConsumerGroup", self.shard.groups[group])
+
+    def state(self, group: str = "g") -> State | ConsumerGroupState:
         """The group's state, Dead if it does not exist."""
         return self.shard.groups[group].state if group in self.shard.groups else State.DEAD
 
@@ -123,6 +138,7 @@ class Bench:
 
     def post(self, event: Event) -> Result:
         """Have the shard decide on an event."""
+        self.shard.topics = self.topics
         result = self.shard.handle(event, self.now, self.timestamp)
         self._apply(result)
         if result.rest is not None:
@@ -246,6 +262,37 @@ class Bench:
                 instance_id=instance_id,
             )
         )
+
+    def consumer_heartbeat(
+        self,
+        group: str,
+        member_id: str,
+        member_epoch: int,
+        *,
+        topics: Sequence[str] | None = None,
+        owned: Partitions | None = None,
+        **options: Any,
+    ) -> Call:
+        """ConsumerGroupHeartbeat; one with epoch 0 says what a first one has to."""
+        if member_epoch == 0:
+            options = {"rebalance_timeout_ms": 60_000, **options}
+            owned = {} if owned is None else owned
+        return self._call(
+            ConsumerGroupHeartbeat(
+                request_id=next(self._ids),
+                group=group,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                topics=None if topics is None else tuple(topics),
+                owned=owned,
+                client_id="client",
+                client_host="/127.0.0.1",
+                **options,
+            )
+        )
+
+    def describe_consumer_group(self, group: str) -> Call:
+        return self._call(DescribeConsumerGroup(request_id=next(self._ids), group=group))
 
     def leave(
         self,

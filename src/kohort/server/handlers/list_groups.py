@@ -8,15 +8,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from kohort.coordinator.admin import GROUP_TYPE
-from kohort.coordinator.classic import State
+from kohort.coordinator.classic import Group, State
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListedGroup
 from kohort.server.handlers.in_steps import ask, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
-KNOWN: Final = (*(state.lower() for state in State), GROUP_TYPE)
+KNOWN: Final = (
+    *dict.fromkeys(state.lower() for state in (*State, *ConsumerGroupState)),
+    Group.TYPE,
+    ConsumerGroup.TYPE,
+)
 """Names of states and types that a group may have."""
 
 

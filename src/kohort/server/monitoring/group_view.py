@@ -6,9 +6,12 @@ Reads what the coordinator holds, on the loop thread, and changes nothing.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group
+from kohort.coordinator.consumer.group import ConsumerGroup, member_state
+from kohort.coordinator.consumer_records import AssignedPartitions, Partitions
+from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
@@ -17,37 +20,41 @@ from kohort.runtime.time_slice import TimeSlices
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 
-TYPE: Final = "classic"
 
-
-def summary(group: Group) -> dict[str, Any]:
+def summary(group: AnyGroup) -> dict[str, Any]:
     """One line of the list of groups."""
     return {
         "group_id": group.id,
         "state": str(group.state),
         "protocol_type": group.protocol_type,
-        "type": TYPE,
+        "type": group.TYPE,
     }
 
 
 async def details(
-    group: Group, topics: Topics, journal: Sequence[Rebalance]
+    group: AnyGroup, topics: Topics, journal: Sequence[Rebalance]
 ) -> Callable[[], dict[str, Any]]:
     """Everything about one group, by a function that computes for long: a thread calls it.
 
     The group itself and its members are shown as they are at one moment. The offsets are looked at
     in slices, giving way to others.
     """
-    shown = {
-        "group_id": group.id,
-        "state": str(group.state),
-        "type": TYPE,
-        "protocol_type": group.protocol_type,
-        "protocol": group.protocol or None,
-        "generation": group.generation,
-        "leader": group.leader or None,
-    }
-    found = members(group)
+    shown = summary(group)
+    found: Callable[[], list[dict[str, Any]]]
+    if isinstance(group, Group):
+        shown |= {
+            "protocol": group.protocol or None,
+            "generation": group.generation,
+            "leader": group.leader or None,
+        }
+        found = partial(_assigned, group.protocol_type, members(group))
+    else:
+        shown |= {
+            "epoch": group.epoch,
+            "assignment_epoch": group.target_epoch,
+            "assignor": group.assignor,
+        }
+        found = partial(list, consumer_members(group, topics))
     slices, offsets = TimeSlices(), []
     for partition in tuple(group.offsets):
         value = group.offsets.get(partition)
@@ -59,20 +66,23 @@ async def details(
 
 def _details(
     shown: Mapping[str, Any],
-    found: Sequence[tuple[dict[str, Any], bytes]],
+    found: Callable[[], list[dict[str, Any]]],
     offsets: Sequence[dict[str, Any]],
     journal: Sequence[Rebalance],
 ) -> dict[str, Any]:
     return {
         **shown,
-        "members": [
-            member | {"assignment": assignment(shown["protocol_type"], data)}
-            for member, data in found
-        ],
+        "members": found(),
         "offsets": sorted(offsets, key=itemgetter("topic", "partition")),
         "lag": sum(one["lag"] or 0 for one in offsets),
         "journal": [rebalance(one) for one in journal],
     }
+
+
+def _assigned(
+    protocol_type: str, found: Sequence[tuple[dict[str, Any], bytes]]
+) -> list[dict[str, Any]]:
+    return [member | {"assignment": assignment(protocol_type, data)} for member, data in found]
 
 
 def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
@@ -90,6 +100,37 @@ def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
         )
         for member_id, session in group.sessions.items()
     ]
+
+
+def consumer_members(group: ConsumerGroup, topics: Topics) -> list[dict[str, Any]]:
+    """The members of a consumer group with what they have and with what the target gives them."""
+    return [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.metadata.instance_id,
+            "client_id": member.metadata.client_id,
+            "client_host": member.metadata.client_host,
+            "epoch": member.current.epoch,
+            "state": member_state(member.current),
+            "assignment": _named(member.current.assigned, topics),
+            "to_revoke": _named(member.current.pending_revocation, topics),
+            "target": _named(group.targets.get(member.member_id, {}), topics),
+        }
+        for member in group.members.values()
+    ]
+
+
+def _named(partitions: AssignedPartitions | Partitions, topics: Topics) -> list[dict[str, Any]]:
+    """Partitions by the name of their topic, without those of deleted topics."""
+    found = {topics.by_id(topic_id): each for topic_id, each in partitions.items()}
+    return sorted(
+        (
+            {"topic": topic.name, "partitions": sorted(each)}
+            for topic, each in found.items()
+            if topic is not None
+        ),
+        key=itemgetter("topic"),
+    )
 
 
 def assignment(protocol_type: str, data: bytes) -> list[dict[str, Any]] | None:

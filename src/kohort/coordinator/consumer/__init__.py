@@ -1,0 +1,25 @@
+"""Consumer groups (KIP-848): members walk, one by one, to a target that the server computes.
+
+No rebalance is a barrier here. Three epochs tell how far a group is:
+
+| epoch | of | bumped, or set, when |
+|---|---|---|
+| group epoch | group | members, subscriptions or their topics change |
+| assignment epoch | target assignment | the target is computed for the group epoch |
+| member epoch | member | the member has revoked what the target takes from it |
+
+A member's next assignment is decided in its own heartbeat. A partition that is assigned to a
+member, or that it has yet to revoke, is owned: no other member gets it.
+
+| module | content |
+|---|---|
+| `group` | logged and soft state of a group, and its fold |
+| `heartbeat` | ConsumerGroupHeartbeat: checks and effect |
+| `reconciliation` | the next assignment of one member |
+| `target` | the target assignment of all members |
+| `leaving` | leaving, expiry, static members that return |
+| `regular_expressions` | subscriptions by regular expression |
+| `describing` | ConsumerGroupDescribe |
+
+Source: GroupMetadataManager, ConsumerGroup and CurrentAssignmentBuilder of Kafka 4.3.
+"""

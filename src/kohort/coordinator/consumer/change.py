@@ -1,0 +1,82 @@
+"""The change of one member that a request makes, before its records are replayed."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember, most_named
+from kohort.coordinator.consumer_records import ConsumerGroupMemberMetadataValue, Partitions
+from kohort.coordinator.topics import TopicsView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberChange:
+    """A group in which `after` takes the place of `before`."""
+
+    group: ConsumerGroup
+    before: ConsumerMember
+    """The member as it was, or as it was taken over from the static member that it replaces."""
+    after: ConsumerMember
+    replaced: str | None = None
+    """Member id of the static member that it replaces."""
+
+    @property
+    def member_id(self) -> str:
+        return self.after.member_id
+
+    @property
+    def names_changed(self) -> bool:
+        return self.before.metadata.topics != self.after.metadata.topics
+
+    @property
+    def regex_changed(self) -> bool:
+        return self.before.metadata.regex != self.after.metadata.regex
+
+    @property
+    def target(self) -> Partitions | None:
+        """The member's target assignment so far."""
+        member_id = self.member_id if self.replaced is None else self.replaced
+        return self.group.targets.get(member_id)
+
+    def regex_subscribers(self, regex: str) -> int:
+        """Number of members with this regular expression after the change."""
+        before = self.before.metadata.regex == regex
+        return self.group.regex_members[regex] - before + (self.after.metadata.regex == regex)
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics that members subscribe to, by name or by a resolved regular expression."""
+        group, after = self.group, self.after.metadata.topics
+        before = frozenset(self.before.metadata.topics)
+        names = {name for name, members in group.names.items() if members > 1 or name not in before}
+        resolved = (
+            value.topics
+            for regex, value in group.regexes.items()
+            if self.regex_subscribers(regex) > 0
+        )
+        return names.union(after, *resolved)
+
+    @property
+    def assignor(self) -> str | None:
+        """The assignor that most members name after the change, None without one or with a tie."""
+        counts = self.group.assignors.copy()
+        counts.subtract((self.before.metadata.assignor or "",))
+        counts.update((self.after.metadata.assignor or "",))
+        del counts[""]
+        return most_named(counts)
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        """Whether no other member owns the partition."""
+        owner = self.group.owner(topic_id, partition)
+        return owner is None or owner == self.member_id or owner == self.replaced
+
+
+def subscribed_ids(
+    group: ConsumerGroup, metadata: ConsumerGroupMemberMetadataValue, topics: TopicsView
+) -> frozenset[UUID]:
+    """Ids of the existing topics that a member subscribes to.
+
+    A regular expression that is not resolved yet matches no topic.
+    """
+    resolved = group.regexes.get(metadata.regex)
+    names = metadata.topics if resolved is None else (*metadata.topics, *resolved.topics)
+    found = map(topics.by_name, names)
+    return frozenset(topic.id for topic in found if topic is not None)

@@ -1,0 +1,333 @@
+"""One consumer group: its logged part and its fold, its soft part, and the state of the group.
+
+`ConsumerGroup.replay` is the only writer of what is logged. The state is derived, in this order:
+
+| state | when |
+|---|---|
+| Empty | there are no members |
+| Assigning | the target assignment is older than the group epoch |
+| Reconciling | a member is not STABLE at the assignment epoch |
+| Stable | else |
+
+Source: Kafka's ConsumerGroup, ModernGroup and ConsumerGroupMember.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any, ClassVar, Final, NamedTuple
+from uuid import UUID
+
+from kohort.assignors.server import MemberTable
+from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.consumer_records import (
+    AssignedPartitions,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupRecord,
+    CurrentMemberAssignmentRecord,
+    CurrentMemberAssignmentValue,
+    PartitionMetadataRecord,
+    Partitions,
+    RegularExpressionRecord,
+    RegularExpressionValue,
+    TargetAssignmentMemberRecord,
+    TargetAssignmentMetadataRecord,
+)
+from kohort.types import Instant, MemberId
+
+FIRST_EPOCH: Final = 1
+"""Epoch of a group and of its target assignment before they have a record."""
+LEFT: Final = -1
+"""Epoch in the heartbeat of a member that leaves."""
+LEFT_STATIC: Final = -2
+"""Epoch of a static member that left and will return."""
+
+
+class ConsumerGroupState(StrEnum):
+    """A group's state, by Kafka's names."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class MemberState(IntEnum):
+    """A member's state, by the code in its record."""
+
+    STABLE = 0
+    """At its epoch it has all that the target gives it."""
+    UNREVOKED_PARTITIONS = 1
+    """It must revoke partitions before its epoch moves on."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not revoked yet."""
+
+
+NEW_MEMBER: Final = CurrentMemberAssignmentValue(0, 0, MemberState.STABLE, {}, {})
+"""The assignment of a member without a record."""
+
+
+class ConsumerMember(NamedTuple):
+    """One member as its records have it."""
+
+    member_id: str
+    metadata: ConsumerGroupMemberMetadataValue = ConsumerGroupMemberMetadataValue()
+    current: CurrentMemberAssignmentValue = NEW_MEMBER
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it is a static member that left and will return."""
+        return self.current.epoch == LEFT_STATIC
+
+
+@dataclass(slots=True)
+class ConsumerSession:
+    """The soft state of one member: its timers."""
+
+    deadline: Instant
+    """Time at which the session expires unless a heartbeat moves it."""
+    timer: Instant | None = None
+    """Time at which the timer of the session fires; it may be earlier than the deadline."""
+    revoking_at: int | None = None
+    """Member epoch for which the timer of the rebalance timeout is set, None if it is not."""
+
+
+class ConsumerGroup:
+    """One consumer group of the shard."""
+
+    TYPE: ClassVar = "consumer"
+    protocol_type: ClassVar = "consumer"
+
+    __slots__ = (
+        "assignors", "checked_version", "epoch", "has_partition_metadata", "id", "instances",
+        "is_resolving", "members", "metadata_hash", "names", "offsets", "owners", "regex_members",
+        "regexes", "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
+        self.id = group_id
+        self.offsets = CommittedOffsets() if offsets is None else offsets
+        # Logged
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.has_partition_metadata = False
+        """Whether there is a record of type 4, which Kafka before 4.1 wrote."""
+        self.target_epoch = FIRST_EPOCH
+        self.target_timestamp = 0
+        self.targets: dict[str, Partitions] = {}
+        self.members: dict[str, ConsumerMember] = {}
+        self.regexes: dict[str, RegularExpressionValue] = {}
+        """The regular expressions that are resolved."""
+        # Derived from what is logged
+        self.instances: dict[str, str] = {}
+        """Instance id → member id of the static members."""
+        self.owners: dict[UUID, dict[int, str]] = {}
+        """Topic id → partition → the member that has it assigned or has to revoke it."""
+        self.names: Counter[str] = Counter()
+        """Subscribed name → number of members."""
+        self.regex_members: Counter[str] = Counter()
+        """Regular expression → number of members."""
+        self.assignors: Counter[str] = Counter()
+        self.standings: Counter[tuple[int, int]] = Counter()
+        """(state, epoch) → number of members."""
+        self.table = MemberTable()
+        # Soft
+        self.sessions: dict[str, ConsumerSession] = {}
+        self.checked_version: int | None = None
+        """Version of the topics that the metadata hash was last computed with."""
+        self.is_resolving = False
+        """Whether its regular expressions are being resolved."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<ConsumerGroup {self.id} {self.state} epoch={self.epoch} "
+            f"assignment epoch={self.target_epoch} members={len(self.members)} "
+            f"offsets={len(self.offsets)}>"
+        )
+
+    # --- derived ---
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if self.standings[MemberState.STABLE, self.target_epoch] != len(self.members):
+            return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.STABLE
+
+    @property
+    def assignor(self) -> str | None:
+        """The assignor that most members name, None without one or with a tie."""
+        return most_named(self.assignors)
+
+    def owner(self, topic_id: UUID, partition: int) -> str | None:
+        """The member that has the partition assigned or has yet to revoke it."""
+        owned = self.owners.get(topic_id)
+        return None if owned is None else owned.get(partition)
+
+    def subscribed_topics(self) -> set[str]:
+        """The topics that members subscribe to, by name or by a resolved regular expression."""
+        return set(self.names).union(*(value.topics for value in self.regexes.values()))
+
+    def logged_state(self) -> tuple[Any, ...]:
+        """What the log determines, beside offsets."""
+        return (
+            (self.epoch, self.metadata_hash, self.has_partition_metadata),
+            (self.target_epoch, self.target_timestamp, dict(self.targets)),
+            dict(self.members),
+            dict(self.regexes),
+        )
+
+    # --- the fold ---
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        """Apply one record of this group; the tombstone of type 3 is the shard's."""
+        _REPLAY[type(record)](self, record)
+
+    def _replay_group(self, record: ConsumerGroupMetadataRecord) -> None:
+        if record.value is not None:
+            self.epoch, self.metadata_hash = record.value
+
+    def _replay_partition_metadata(self, record: PartitionMetadataRecord) -> None:
+        self.has_partition_metadata = record.value is not None
+
+    def _replay_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
+        member_id, metadata = record.key.member_id, record.value
+        member = self.members.get(member_id)
+        if member is not None:
+            self._withdraw(member_id, member.metadata)
+        if metadata is not None:
+            self._store(member or ConsumerMember(member_id), metadata)
+        elif member is not None:
+            self._stand(member.current, -1)
+            self._disown(member_id, member.current)
+            del self.members[member_id]
+            self.table.remove(MemberId(member_id))
+
+    def _store(self, member: ConsumerMember, metadata: ConsumerGroupMemberMetadataValue) -> None:
+        if member.member_id not in self.members:
+            self._stand(member.current, 1)
+        self.members[member.member_id] = member._replace(metadata=metadata)
+        self.table.put(MemberId(member.member_id))
+        self.names.update(metadata.topics)
+        if metadata.regex:
+            self.regex_members[metadata.regex] += 1
+        if metadata.assignor is not None:
+            self.assignors[metadata.assignor] += 1
+        if metadata.instance_id is not None:
+            self.instances[metadata.instance_id] = member.member_id
+
+    def _withdraw(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> None:
+        _subtract(self.names, metadata.topics)
+        if metadata.regex:
+            _subtract(self.regex_members, (metadata.regex,))
+        if metadata.assignor is not None:
+            _subtract(self.assignors, (metadata.assignor,))
+        instance_id = metadata.instance_id
+        if instance_id is not None and self.instances.get(instance_id) == member_id:
+            del self.instances[instance_id]
+
+    def _replay_target_metadata(self, record: TargetAssignmentMetadataRecord) -> None:
+        if record.value is not None:
+            self.target_epoch, self.target_timestamp = record.value
+
+    def _replay_target(self, record: TargetAssignmentMemberRecord) -> None:
+        if record.value is None:
+            self.targets.pop(record.key.member_id, None)
+        else:
+            self.targets[record.key.member_id] = record.value.partitions
+
+    def _replay_current(self, record: CurrentMemberAssignmentRecord) -> None:
+        member_id = record.key.member_id
+        member = self.members.get(member_id)
+        if member is None:
+            if record.value is None:
+                return
+            # A compacted log can have a member's subscription behind its assignment.
+            self._store(ConsumerMember(member_id), ConsumerGroupMemberMetadataValue())
+            member = self.members[member_id]
+        current = record.value or NEW_MEMBER
+        self._stand(member.current, -1)
+        self._disown(member_id, member.current)
+        self._stand(current, 1)
+        self._own(member_id, current)
+        self.members[member_id] = member._replace(current=current)
+        self.table.put(MemberId(member_id))
+
+    def _replay_regex(self, record: RegularExpressionRecord) -> None:
+        if record.value is None:
+            self.regexes.pop(record.key.regex, None)
+        else:
+            self.regexes[record.key.regex] = record.value
+
+    def _stand(self, current: CurrentMemberAssignmentValue, change: int) -> None:
+        standing = current.state, current.epoch
+        self.standings[standing] += change
+        if not self.standings[standing]:
+            del self.standings[standing]
+
+    def _own(self, member_id: str, current: CurrentMemberAssignmentValue) -> None:
+        for topic_id, partitions in _held(current):
+            self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+    def _disown(self, member_id: str, current: CurrentMemberAssignmentValue) -> None:
+        for topic_id, partitions in _held(current):
+            owned = self.owners.get(topic_id, {})
+            for partition in partitions:
+                if owned.get(partition) == member_id:
+                    del owned[partition]
+            if not owned:
+                self.owners.pop(topic_id, None)
+
+
+_REPLAY: Final[Mapping[type, Callable[[ConsumerGroup, Any], None]]] = {
+    ConsumerGroupMetadataRecord: ConsumerGroup._replay_group,
+    PartitionMetadataRecord: ConsumerGroup._replay_partition_metadata,
+    ConsumerGroupMemberMetadataRecord: ConsumerGroup._replay_member,
+    TargetAssignmentMetadataRecord: ConsumerGroup._replay_target_metadata,
+    TargetAssignmentMemberRecord: ConsumerGroup._replay_target,
+    CurrentMemberAssignmentRecord: ConsumerGroup._replay_current,
+    RegularExpressionRecord: ConsumerGroup._replay_regex,
+}
+
+
+def _held(current: CurrentMemberAssignmentValue) -> Iterator[tuple[UUID, Mapping[int, int]]]:
+    """What is assigned to the member, then what it has yet to revoke."""
+    yield from current.assigned.items()
+    yield from current.pending_revocation.items()
+
+
+def _subtract(counter: "Counter[str]", items: tuple[str, ...]) -> None:
+    """Clients choose these names: those that no member has must not accumulate."""
+    counter.subtract(items)
+    for item in items:
+        if counter[item] <= 0:
+            del counter[item]
+
+
+def most_named(assignors: "Counter[str]") -> str | None:
+    """The assignor with the highest count, None without one or with a tie."""
+    most = [each for each in assignors.most_common(2) if each[1] > 0]
+    if not most or (len(most) == 2 and most[0][1] == most[1][1]):
+        return None
+    return most[0][0]
+
+
+def member_state(current: CurrentMemberAssignmentValue) -> str:
+    """Kafka's name of a member's state."""
+    known = current.state in MemberState._value2member_map_
+    return MemberState(current.state).name if known else "UNKNOWN"
+
+
+def partitions_of(assigned: AssignedPartitions) -> dict[UUID, tuple[int, ...]]:
+    """The same without epochs."""
+    return {topic_id: tuple(epochs) for topic_id, epochs in assigned.items()}

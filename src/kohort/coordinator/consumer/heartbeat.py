@@ -1,0 +1,310 @@
+"""ConsumerGroupHeartbeat (API 68): a member joins, lives, and walks to its target assignment.
+
+The effect of an accepted heartbeat is one atomic batch, in this order:
+
+1. the member's record, if what it says of itself has changed
+2. tombstones of regular expressions that lost their last member
+3. the group epoch, if subscriptions or the metadata of subscribed topics have changed
+4. the target assignment, if it is older than the group epoch and the assignment interval is over
+5. the member's current assignment, if reconciling has changed it
+
+Then its session restarts. A heartbeat that is refused changes nothing.
+
+Source: consumerGroupHeartbeat of Kafka's GroupMetadataManager.
+"""
+
+from typing import Any, Final
+
+from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer.change import MemberChange, subscribed_ids
+from kohort.coordinator.consumer.group import (
+    LEFT,
+    LEFT_STATIC,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    partitions_of,
+)
+from kohort.coordinator.consumer.leaving import (
+    bump_epoch,
+    find_member,
+    forget_regexes,
+    leave,
+    take_over,
+)
+from kohort.coordinator.consumer.metadata_hash import metadata_hash
+from kohort.coordinator.consumer.reconciliation import Goal, reconcile
+from kohort.coordinator.consumer.regular_expressions import maybe_resolve, validate_regex
+from kohort.coordinator.consumer.target import compute_target, is_due
+from kohort.coordinator.consumer_records import (
+    AssignedPartitions,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMemberMetadataValue,
+    CurrentMemberAssignmentRecord,
+    MemberKey,
+    Partitions,
+)
+from kohort.coordinator.records import too_long
+from kohort.coordinator.requests import ConsumerGroupHeartbeat
+from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse
+from kohort.coordinator.step import Step
+from kohort.coordinator.topics import TopicsView
+from kohort.errors import ErrorCode, KafkaError
+
+_KNOWN_STATES: Final = frozenset(MemberState)
+
+
+def validate_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> None:
+    """Raises KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; looks at the request alone."""
+    names = (request.group, request.member_id, request.instance_id, request.rack_id)
+    for name, value in zip(("GroupId", "MemberId", "InstanceId", "RackId"), names, strict=True):
+        if value is not None and not value.strip():
+            raise _invalid(f"{name} can't be empty.")
+        if value is not None and too_long(value):
+            raise _invalid(f"{name} is too long.")
+    if request.member_epoch == 0:
+        _validate_first(request)
+    elif request.member_epoch == LEFT_STATIC and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < LEFT_STATIC:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.assignor is not None and request.assignor not in config.consumer_assignors:
+        raise KafkaError(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.assignor} is not supported. "
+            f"Supported assignors: {', '.join(config.consumer_assignors)}.",
+        )
+
+
+def _validate_first(request: ConsumerGroupHeartbeat) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.owned is None or request.owned:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.topics is None and request.regex is None:
+        raise _invalid(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
+def heartbeat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicsView, step: Step
+) -> None:
+    """Decide a valid heartbeat. Raises KafkaError if the member or its epoch is refused."""
+    if request.member_epoch in (LEFT, LEFT_STATIC):
+        leave(group, request, topics, step)
+        return
+    if (
+        request.member_id not in group.members
+        and len(group.members) >= step.config.consumer_max_size
+    ):
+        raise KafkaError(
+            ErrorCode.group_max_size_reached,
+            f"The consumer group has reached its maximum capacity of "
+            f"{step.config.consumer_max_size} members.",
+        )
+    change = _change(group, request, step)
+    _validate_state(change.after, request)
+    _validate_regex(change)
+    if change.replaced is not None:
+        timers.forget(group, change.replaced, step)
+    if change.after.metadata != change.before.metadata:
+        key = MemberKey(group.id, change.member_id)
+        step.record(ConsumerGroupMemberMetadataRecord(key, change.after.metadata))
+    epoch = _group_epoch(change, topics, step)
+    maybe_resolve(change, topics, step)
+    target_epoch, target = group.target_epoch, change.target or {}
+    if epoch > target_epoch and is_due(group, step):
+        target_epoch, target = epoch, compute_target(change, epoch, topics, step)
+    member = _reconcile(change, request, target_epoch, target, topics)
+    timers.restart_session(group, member.member_id, step)
+    if member.current != change.before.current:
+        key = MemberKey(group.id, member.member_id)
+        step.record(CurrentMemberAssignmentRecord(key, member.current))
+        timers.restart_revocation(group, member, step)
+    step.reply(request.request_id, _response(change, member, request, step))
+
+
+def not_found(request: ConsumerGroupHeartbeat) -> KafkaError:
+    """The error of a group that does not exist."""
+    what = "Group" if request.member_epoch < 0 else "Consumer group"
+    return KafkaError(ErrorCode.group_id_not_found, f"{what} {request.group} not found.")
+
+
+def not_a_consumer_group(group: str) -> KafkaError:
+    """The error of a group of another type that has members."""
+    return KafkaError(ErrorCode.group_id_not_found, f"Group {group} is not a consumer group.")
+
+
+# --- the member ---
+
+
+def _change(group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step) -> MemberChange:
+    """The member of the request, as it was and as it says it is."""
+    before, replaced = _find(group, request, step)
+    after = before._replace(metadata=_updated(before.metadata, request))
+    return MemberChange(group=group, before=before, after=after, replaced=replaced)
+
+
+def _find(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step
+) -> tuple[ConsumerMember, str | None]:
+    """The member, and the id of the static member that it replaces."""
+    if request.member_epoch:
+        member = find_member(group, request.member_id, request.instance_id)
+        _validate_epoch(member, request)
+        return member, None
+    owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
+    if owner is None:
+        known = group.members.get(request.member_id)
+        return ConsumerMember(request.member_id) if known is None else known, None
+    static = group.members[owner]
+    if not static.has_left:
+        raise KafkaError(
+            ErrorCode.unreleased_instance_id,
+            f"Static member {request.member_id} with instance id {request.instance_id} cannot "
+            f"join the group because the instance id is owned by {owner} member.",
+        )
+    return take_over(group, static, request.member_id, step), owner
+
+
+def _validate_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
+    """Only the current epoch passes, and the previous one of a member that missed a response."""
+    epoch, current = request.member_epoch, member.current
+    if epoch == current.epoch:
+        return
+    if (
+        epoch == current.previous_epoch
+        and epoch < current.epoch
+        and request.owned is not None
+        and _is_subset(request.owned, current.assigned)
+    ):
+        return
+    greater = "greater" if epoch > current.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.fenced_member_epoch,
+        f"The consumer group member has a {greater} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({current.epoch}). The member must abandon all its partitions and "
+        "rejoin.",
+    )
+
+
+def _validate_state(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
+    """A member in a state of a later version goes on only if it owns nothing."""
+    if member.current.state not in _KNOWN_STATES and (request.owned is None or request.owned):
+        raise KafkaError(
+            ErrorCode.fenced_member_epoch,
+            "The consumer group member is in a unknown state. "
+            "The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _is_subset(owned: Partitions, assigned: AssignedPartitions) -> bool:
+    return all(
+        topic in assigned and assigned[topic].keys() >= set(partitions)
+        for topic, partitions in owned.items()
+    )
+
+
+def _updated(
+    metadata: ConsumerGroupMemberMetadataValue, request: ConsumerGroupHeartbeat
+) -> ConsumerGroupMemberMetadataValue:
+    """The metadata with what the request tells; `metadata` itself if that changes nothing."""
+    told: dict[str, Any] = {
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+        "topics": None if request.topics is None else tuple(sorted(set(request.topics))),
+        "regex": request.regex,
+        "assignor": request.assignor,
+    }
+    if request.rebalance_timeout_ms != -1:
+        told["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    changed = {
+        name: value
+        for name, value in told.items()
+        if value is not None and value != getattr(metadata, name)
+    }
+    return metadata._replace(**changed) if changed else metadata
+
+
+# --- the group ---
+
+
+def _validate_regex(change: MemberChange) -> None:
+    regex = change.after.metadata.regex
+    if regex and change.regex_changed and not change.group.regex_members[regex]:
+        validate_regex(regex)
+
+
+def _group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
+    """The group epoch; it is bumped if subscriptions or the topics' metadata have changed."""
+    group = change.group
+    bumps = change.names_changed
+    if change.regex_changed:
+        old, new = change.before.metadata.regex, change.after.metadata.regex
+        if old and not change.regex_subscribers(old):
+            forget_regexes(group, (old,), step)
+        bumps = bumps or not new or new in group.regexes
+    if not bumps and group.checked_version == topics.version:
+        return group.epoch
+    subscribed = change.subscribed_topics()
+    if bumps or metadata_hash(subscribed, topics) != group.metadata_hash:
+        return bump_epoch(group, subscribed, topics, step)
+    group.checked_version = topics.version
+    return group.epoch
+
+
+def _reconcile(
+    change: MemberChange,
+    request: ConsumerGroupHeartbeat,
+    target_epoch: int,
+    target: Partitions,
+    topics: TopicsView,
+) -> ConsumerMember:
+    current = change.after.current
+    changed = change.names_changed or change.regex_changed
+    if not changed and current.state == MemberState.STABLE and current.epoch == target_epoch:
+        return change.after
+    subscribed = subscribed_ids(change.group, change.after.metadata, topics)
+    goal = Goal(
+        epoch=target_epoch,
+        target={topic: each for topic, each in target.items() if topic in subscribed},
+        is_subscribed=subscribed.__contains__,
+        subscription_changed=changed,
+        owned=request.owned,
+        is_free=change.is_free,
+    )
+    return change.after._replace(current=reconcile(current, goal))
+
+
+def _response(
+    change: MemberChange, member: ConsumerMember, request: ConsumerGroupHeartbeat, step: Step
+) -> ConsumerGroupHeartbeatResponse:
+    tells = (
+        not request.member_epoch
+        or _is_full(request)
+        or member.current.assigned != change.before.current.assigned
+    )
+    return ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.current.epoch,
+        heartbeat_interval_ms=step.config.consumer_group(change.group.id).heartbeat_interval_ms,
+        assignment=partitions_of(member.current.assigned) if tells else None,
+    )
+
+
+def _is_full(request: ConsumerGroupHeartbeat) -> bool:
+    """Whether the member tells everything, as after a response that was lost."""
+    return (
+        request.rebalance_timeout_ms != -1
+        and (request.topics is not None or request.regex is not None)
+        and request.owned is not None
+    )

@@ -1,0 +1,214 @@
+"""How members leave a consumer group, and how static members return.
+
+| event | records |
+|---|---|
+| epoch -1, LeaveGroup, expiry | the member's are deleted, the group epoch is bumped |
+| epoch -2 of a static member | its assignment at epoch -2; what it had yet to revoke is released |
+| its instance id returns | the old member's are deleted, the new member has what it had |
+
+Source: consumerGroupLeave, consumerGroupFenceMembers and replaceMember of Kafka.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer.group import (
+    LEFT_STATIC,
+    NEW_MEMBER,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from kohort.coordinator.consumer.metadata_hash import metadata_hash
+from kohort.coordinator.consumer_records import (
+    AssignedPartitions,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupMetadataValue,
+    CurrentMemberAssignmentRecord,
+    GroupKey,
+    MemberKey,
+    PartitionMetadataRecord,
+    RegularExpressionKey,
+    RegularExpressionRecord,
+    TargetAssignmentMemberRecord,
+    TargetAssignmentMemberValue,
+)
+from kohort.coordinator.requests import ConsumerGroupHeartbeat, LeaveGroup, LeavingMember
+from kohort.coordinator.responses import (
+    ConsumerGroupHeartbeatResponse,
+    LeaveGroupResponse,
+    LeftMember,
+)
+from kohort.coordinator.step import Step
+from kohort.coordinator.topics import TopicsView
+from kohort.errors import ErrorCode, KafkaError
+
+
+def leave(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicsView, step: Step
+) -> None:
+    """Decide a heartbeat with epoch -1 or -2.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    member = find_member(group, request.member_id, request.instance_id)
+    if request.member_epoch == LEFT_STATIC:
+        current = member.current._replace(
+            epoch=LEFT_STATIC,
+            assigned=_without_epochs(member.current.assigned),
+            pending_revocation={},
+        )
+        step.record(CurrentMemberAssignmentRecord(MemberKey(group.id, member.member_id), current))
+    else:
+        remove_members(group, (member,), topics, step)
+    step.reply(
+        request.request_id,
+        ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        ),
+    )
+
+
+def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member of this id, which is also that of the instance id if there is one.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
+    """
+    if instance_id is not None:
+        owner = group.instances.get(instance_id)
+        if owner is None:
+            raise KafkaError(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
+        if owner != member_id:
+            raise KafkaError(
+                ErrorCode.fenced_instance_id,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{owner}.",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.unknown_member_id,
+            f"Member {member_id} is not a member of group {group.id}.",
+        )
+    return member
+
+
+def leave_group(group: ConsumerGroup, request: LeaveGroup, topics: TopicsView, step: Step) -> None:
+    """Decide one LeaveGroup: every member that it names, with one bump of the group epoch."""
+    removed: dict[str, ConsumerMember] = {}
+    left = tuple(_leaving(group, leaving, removed) for leaving in request.members)
+    if removed:
+        remove_members(group, tuple(removed.values()), topics, step)
+    step.reply(request.request_id, LeaveGroupResponse(members=left))
+
+
+def _leaving(
+    group: ConsumerGroup, leaving: LeavingMember, removed: dict[str, ConsumerMember]
+) -> LeftMember:
+    member_id, error = leaving.member_id, ErrorCode.none
+    if not member_id and leaving.instance_id is not None:
+        # An administrator removes a static member by its instance id alone (KIP-345).
+        member_id = group.instances.get(leaving.instance_id, "")
+    try:
+        member = find_member(group, member_id, leaving.instance_id)
+        if removed.setdefault(member_id, member) is not member:
+            error = ErrorCode.unknown_member_id
+    except KafkaError as refused:
+        error = refused.code
+    return LeftMember(leaving.member_id, leaving.instance_id, error)
+
+
+def session_expires(group: ConsumerGroup, member_id: str, topics: TopicsView, step: Step) -> None:
+    """The timer of a member's session fired."""
+    session = group.sessions.get(member_id)
+    if session is None:
+        return
+    session.timer = None
+    if session.deadline > step.now:
+        timers.arm(group, member_id, session, step)
+    else:
+        remove_members(group, (group.members[member_id],), topics, step)
+
+
+def revocation_expires(
+    group: ConsumerGroup, member_id: str, topics: TopicsView, step: Step
+) -> None:
+    """A member did not revoke its partitions within its rebalance timeout."""
+    session, member = group.sessions.get(member_id), group.members.get(member_id)
+    if session is None or member is None:
+        return
+    epoch, session.revoking_at = session.revoking_at, None
+    if epoch == member.current.epoch:
+        remove_members(group, (member,), topics, step)
+
+
+def remove_members(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsView, step: Step
+) -> None:
+    """Delete the members' records, and bump the group epoch once."""
+    for member in members:
+        timers.forget(group, member.member_id, step)
+        delete_member(group, member.member_id, step)
+    gone = Counter(member.metadata.regex for member in members)
+    left = {regex: count - gone[regex] for regex, count in group.regex_members.items()}
+    forget_regexes(group, (regex for regex, count in left.items() if not count), step)
+    bump_epoch(group, _topics_without(group, members, left), topics, step)
+
+
+def _topics_without(
+    group: ConsumerGroup, members: Iterable[ConsumerMember], regexes: "dict[str, int]"
+) -> set[str]:
+    """The topics that the other members subscribe to."""
+    names = group.names.copy()
+    for member in members:
+        names.subtract(member.metadata.topics)
+    resolved = (value.topics for regex, value in group.regexes.items() if regexes.get(regex))
+    return {name for name, count in names.items() if count}.union(*resolved)
+
+
+def bump_epoch(
+    group: ConsumerGroup, subscribed: Iterable[str], topics: TopicsView, step: Step
+) -> int:
+    """Record the next group epoch with the hash of these topics; returns it."""
+    epoch = group.epoch + 1
+    value = ConsumerGroupMetadataValue(epoch, metadata_hash(subscribed, topics))
+    if group.has_partition_metadata:
+        step.record(PartitionMetadataRecord(GroupKey(group.id), None))
+    step.record(ConsumerGroupMetadataRecord(GroupKey(group.id), value))
+    group.checked_version = topics.version
+    return epoch
+
+
+def forget_regexes(group: ConsumerGroup, regexes: Iterable[str], step: Step) -> None:
+    """Delete the records of regular expressions whose last member is gone."""
+    for regex in regexes:
+        if regex in group.regexes:
+            key = RegularExpressionKey(group.id, regex)
+            step.record(RegularExpressionRecord(key, None))
+
+
+def delete_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """Delete the records of a member, in the order in which Kafka can replay that."""
+    key = MemberKey(group.id, member_id)
+    step.record(CurrentMemberAssignmentRecord(key, None))
+    step.record(TargetAssignmentMemberRecord(key, None))
+    step.record(ConsumerGroupMemberMetadataRecord(key, None))
+
+
+def take_over(
+    group: ConsumerGroup, old: ConsumerMember, member_id: str, step: Step
+) -> ConsumerMember:
+    """Record that a static member that left returns under this id; returns the new member."""
+    current = NEW_MEMBER._replace(assigned=old.current.assigned)
+    delete_member(group, old.member_id, step)
+    key = MemberKey(group.id, member_id)
+    step.record(ConsumerGroupMemberMetadataRecord(key, old.metadata))
+    target = group.targets.get(old.member_id, {})
+    step.record(TargetAssignmentMemberRecord(key, TargetAssignmentMemberValue(target)))
+    step.record(CurrentMemberAssignmentRecord(key, current))
+    return ConsumerMember(member_id, old.metadata, current)
+
+
+def _without_epochs(of: AssignedPartitions) -> AssignedPartitions:
+    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in of.items()}

@@ -1,0 +1,89 @@
+"""Who may commit and fetch offsets of a consumer group.
+
+The epoch in a request says which assignment its member knew. The current one may commit any
+partition. An older one may commit a partition that the member has had since then or earlier, also
+one that it has yet to revoke (KIP-1251).
+
+Source: validateOffsetCommit and validateOffsetFetch of Kafka's ConsumerGroup.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember
+from kohort.errors import ErrorCode
+
+MEMBER_EPOCH_SINCE: Final = 9
+"""The version of OffsetCommit that has a member epoch."""
+
+_Partitions: TypeAlias = Iterable[tuple[UUID | None, Iterable[int]]]
+
+
+def validate_commit(
+    group: ConsumerGroup, member_id: str, epoch: int, version: int, partitions: _Partitions
+) -> ErrorCode:
+    """Whether the member may commit; an error is that of every partition."""
+    if epoch < 0 and not group.members:
+        return ErrorCode.none
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    if version < MEMBER_EPOCH_SINCE and member.metadata.classic is None:
+        return ErrorCode.unsupported_version
+    return _validate_epoch(member, epoch, partitions)
+
+
+def validate_transactional_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    epoch: int,
+    partitions: _Partitions,
+) -> ErrorCode:
+    """Whether the member may commit in a transaction; only a member that is named is looked at."""
+    if epoch < 0 and (not group.members or (not member_id and instance_id is None)):
+        return ErrorCode.none
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    error = _validate_epoch(member, epoch, partitions)
+    return ErrorCode.illegal_generation if error is ErrorCode.stale_member_epoch else error
+
+
+def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
+    """Whether the member may fetch offsets; who names neither member nor epoch always may."""
+    if member_id is None:
+        # As in Kafka, which fails to look up a member without an id.
+        return ErrorCode.none if epoch < 0 else ErrorCode.unknown_server_error
+    member = group.members.get(member_id)
+    if member is None:
+        return ErrorCode.none if not member_id and epoch < 0 else ErrorCode.unknown_member_id
+    return ErrorCode.none if epoch == member.current.epoch else _stale(member)
+
+
+def _validate_epoch(member: ConsumerMember, epoch: int, partitions: _Partitions) -> ErrorCode:
+    if epoch == member.current.epoch:
+        return ErrorCode.none
+    if epoch > member.current.epoch or not all(
+        topic_id is not None and _had(member, topic_id, each, epoch)
+        for topic_id, each in partitions
+    ):
+        return _stale(member)
+    return ErrorCode.none
+
+
+def _had(member: ConsumerMember, topic_id: UUID, partitions: Iterable[int], epoch: int) -> bool:
+    """Whether the member has had all of these partitions since that epoch or earlier."""
+    assigned = member.current.assigned.get(topic_id, {})
+    pending = member.current.pending_revocation.get(topic_id, {})
+    never = epoch + 1
+    return all(
+        min(assigned.get(partition, never), pending.get(partition, never)) <= epoch
+        for partition in partitions
+    )
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
+    is_classic = member.metadata.classic is not None
+    return ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch

@@ -1,0 +1,106 @@
+"""Subscriptions by regular expression: which are valid, when they are resolved, and the result.
+
+They are resolved in the background, all of a group together. Any member's heartbeat starts that if
+there is one that is not resolved, topics were created since, or the last result is old. Until its
+expression is resolved, a member subscribes to no topic by it.
+
+Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.coordinator.consumer.change import MemberChange
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.leaving import bump_epoch
+from kohort.coordinator.consumer.metadata_hash import metadata_hash
+from kohort.coordinator.consumer_records import (
+    RegularExpressionKey,
+    RegularExpressionRecord,
+    RegularExpressionValue,
+)
+from kohort.coordinator.result import ResolveRegexes
+from kohort.coordinator.step import Step
+from kohort.coordinator.topics import TopicsView
+from kohort.errors import ErrorCode, KafkaError
+
+MIN_INTERVAL_MS: Final = 10_000
+"""Time since the last result before the expressions are resolved again."""
+MAX_INTERVAL_MS: Final = 600_000
+"""Time since the last result after which they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """Event: the regular expressions of a group were matched with the names of all topics."""
+
+    group: str
+    topics: Mapping[str, frozenset[str]]
+    """Regular expression → the topics that it matches."""
+    version: int
+    """Version of the topics before they were matched."""
+
+
+def validate_regex(regex: str) -> None:
+    """Raises KafkaError INVALID_REGULAR_EXPRESSION if it does not compile."""
+    try:
+        re.compile(regex)
+    except re.error as error:
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from error
+
+
+def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
+    """Have the group's regular expressions resolved in the background if that is due."""
+    group = change.group
+    if group.is_resolving or not (group.regex_members or change.after.metadata.regex):
+        return
+    candidates = dict.fromkeys((*group.regex_members, change.after.metadata.regex))
+    regexes = [each for each in candidates if each and change.regex_subscribers(each) > 0]
+    if regexes and _is_due(group, regexes, topics, step):
+        group.is_resolving = True
+        step.start(ResolveRegexes(group.id, tuple(regexes)))
+
+
+def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, step: Step) -> bool:
+    if not group.regexes:
+        return True
+    resolved = max(value.timestamp for value in group.regexes.values())
+    if step.timestamp <= resolved + MIN_INTERVAL_MS:
+        return False
+    return (
+        any(regex not in group.regexes for regex in regexes)
+        or max(value.version for value in group.regexes.values()) < topics.created_version
+        or step.timestamp > resolved + MAX_INTERVAL_MS
+    )
+
+
+def regexes_resolved(
+    group: ConsumerGroup, event: RegexesResolved, topics: TopicsView, step: Step
+) -> None:
+    """Record the result, and bump the group epoch if it changes what the group subscribes to."""
+    group.is_resolving = False
+    resolved = {
+        regex: tuple(sorted(names))
+        for regex, names in event.topics.items()
+        if group.regex_members[regex]
+    }
+    for regex, names in resolved.items():
+        value = RegularExpressionValue(names, event.version, step.timestamp)
+        step.record(RegularExpressionRecord(RegularExpressionKey(group.id, regex), value))
+    kept = (value.topics for regex, value in group.regexes.items() if regex not in resolved)
+    subscribed = set(group.names).union(*kept, *resolved.values())
+    if (
+        any(names != _topics_of(group, regex) for regex, names in resolved.items())
+        or metadata_hash(subscribed, topics) != group.metadata_hash
+    ):
+        bump_epoch(group, subscribed, topics, step)
+
+
+def _topics_of(group: ConsumerGroup, regex: str) -> tuple[str, ...]:
+    known = group.regexes.get(regex)
+    return () if known is None else known.topics

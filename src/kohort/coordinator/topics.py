@@ -1,0 +1,56 @@
+"""The topics of the cluster, as consumer groups see them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+
+class TopicImage(NamedTuple):
+    """One topic."""
+
+    name: str
+    id: UUID
+    partitions: int
+
+
+class TopicsView(Protocol):
+    """All topics, for reading; what it shows changes between two events, not during one."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever a topic is created, deleted or grows."""
+
+    @property
+    def created_version(self) -> int:
+        """The version of the latest creation of a topic."""
+
+    def by_name(self, name: str) -> TopicImage | None:
+        """The topic of this name, None if there is none."""
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of this id, None if there is none."""
+
+    def names(self) -> Iterable[str]:
+        """The names of all topics."""
+
+
+class FixedTopics:
+    """Topics that do not change."""
+
+    def __init__(self, topics: Iterable[TopicImage] = (), version: int = 0) -> None:
+        self.version = version
+        self.created_version = version
+        self._by_name: Mapping[str, TopicImage] = {topic.name: topic for topic in topics}
+        self._by_id = {topic.id: topic for topic in self._by_name.values()}
+
+    def by_name(self, name: str) -> TopicImage | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> Iterable[str]:
+        return self._by_name.keys()
+
+
+NO_TOPICS: Final = FixedTopics()

@@ -1,0 +1,353 @@
+"""ConsumerGroupHeartbeat: each case is what Apache Kafka 4.3 answered and wrote."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from kohort.coordinator.consumer_records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataRecord,
+    CurrentMemberAssignmentRecord,
+    CurrentMemberAssignmentValue,
+    GroupKey,
+    MemberKey,
+    PartitionMetadataRecord,
+    RegularExpressionRecord,
+    TargetAssignmentMemberRecord,
+    TargetAssignmentMemberValue,
+    TargetAssignmentMetadataRecord,
+    TargetAssignmentMetadataValue,
+)
+from kohort.coordinator.topics import FixedTopics, TopicImage
+from kohort.testing.bench import Bench
+
+T, U = UUID(int=1), UUID(int=2)
+TOPICS = FixedTopics([TopicImage("t", T, 2), TopicImage("u", U, 2)], version=1)
+AT_ONCE = GroupCoordinatorConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=0))
+STABLE, UNREVOKED, UNRELEASED = range(3)
+
+
+@pytest.fixture
+def bench():
+    return Bench(AT_ONCE, topics=TOPICS)
+
+
+def told(call):
+    """Epoch and assignment in a response."""
+    response = call.response
+    assert call.error == "none", response.error_message
+    return response.member_epoch, response.assignment
+
+
+def written(call):
+    """The records by a short name: type, member, epoch, partitions of T."""
+    return [brief(record) for record in call.result.records]
+
+
+def brief(record):
+    value = record.value
+    match record:
+        case ConsumerGroupMetadataRecord():
+            return 3, value and value.epoch
+        case PartitionMetadataRecord():
+            return 4, value
+        case ConsumerGroupMemberMetadataRecord():
+            return 5, record.key.member_id, value and value.topics
+        case TargetAssignmentMetadataRecord():
+            return 6, value and value.epoch
+        case TargetAssignmentMemberRecord():
+            return 7, record.key.member_id, value and dict(value.partitions)
+        case CurrentMemberAssignmentRecord():
+            return 8, record.key.member_id, value and tuple(value)
+        case RegularExpressionRecord():
+            return 16, record.key.regex, value and value.topics
+
+
+def test_a_partition_moves_from_one_member_to_another(bench):
+    call = bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    assert told(call) == (2, {T: (0, 1)})
+    assert written(call) == [
+        (5, "A", ("t",)),
+        (3, 2),
+        (7, "A", {T: (0, 1)}),
+        (6, 2),
+        (8, "A", (2, 0, STABLE, {T: {0: 2, 1: 2}}, {})),
+    ]
+    call = bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert told(call) == (3, {})
+    assert written(call) == [
+        (5, "B", ("t",)),
+        (3, 3),
+        (7, "A", {T: (0,)}),
+        (7, "B", {T: (1,)}),
+        (6, 3),
+        (8, "B", (3, 0, UNRELEASED, {}, {})),
+    ]
+    call = bench.consumer_heartbeat("g", "B", 3)
+    assert told(call) == (3, None)
+    assert written(call) == [(8, "B", (3, 3, UNRELEASED, {}, {}))]
+    assert written(bench.consumer_heartbeat("g", "B", 3)) == []
+    call = bench.consumer_heartbeat("g", "A", 2)
+    assert told(call) == (2, {T: (0,)})
+    assert written(call) == [(8, "A", (2, 2, UNREVOKED, {T: {0: 2}}, {T: {1: 2}}))]
+    call = bench.consumer_heartbeat("g", "A", 2)
+    assert told(call) == (2, None)
+    assert written(call) == []
+    call = bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    assert told(call) == (3, None)
+    assert written(call) == [(8, "A", (3, 2, STABLE, {T: {0: 2}}, {}))]
+    call = bench.consumer_heartbeat("g", "B", 3)
+    assert told(call) == (3, {T: (1,)})
+    assert written(call) == [(8, "B", (3, 3, STABLE, {T: {1: 3}}, {}))]
+    assert bench.state() == "Stable"
+
+
+def test_a_static_member_returns(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
+    call = bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    assert call.response.member_epoch == -2
+    assert written(call) == [(8, "A", (-2, 0, STABLE, {T: {0: 0, 1: 0}}, {}))]
+    assert bench.consumer_heartbeat("g", "A", 2, instance_id="i").error == "fenced_member_epoch"
+    call = bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
+    assert told(call) == (2, {T: (0, 1)})
+    assert written(call) == [
+        (8, "A", None),
+        (7, "A", None),
+        (5, "A", None),
+        (5, "B", ("t",)),
+        (7, "B", {T: (0, 1)}),
+        (8, "B", (0, 0, STABLE, {T: {0: 0, 1: 0}}, {})),
+        (8, "B", (2, 0, STABLE, {T: {0: 0, 1: 0}}, {})),
+    ]
+    assert bench.consumer_heartbeat("g", "A", 2, instance_id="i").error == "fenced_instance_id"
+    assert bench.consumer_heartbeat("g", "A", 2).error == "unknown_member_id"
+    bench.advance(40_000)
+    assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, None)
+
+
+def test_leaving_bumps_the_epoch(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    call = bench.consumer_heartbeat("g", "A", -1)
+    assert call.response.member_epoch == -1
+    assert call.response.heartbeat_interval_ms == 0
+    assert written(call) == [(8, "A", None), (7, "A", None), (5, "A", None), (3, 3)]
+    assert call.result.records[-1].value.metadata_hash == 0
+    assert bench.state() == "Empty"
+    assert bench.advance(100_000) == []
+
+
+def test_an_empty_subscription_stays_at_the_first_epoch(bench):
+    call = bench.consumer_heartbeat("g", "A", 0, topics=[])
+    assert told(call) == (1, {})
+    assert written(call) == [(5, "A", ()), (8, "A", (1, 0, STABLE, {}, {}))]
+
+
+def test_within_the_assignment_interval_the_old_target_holds():
+    bench = Bench(topics=TOPICS)
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    call = bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert told(call) == (2, {})
+    assert written(call) == [(5, "B", ("t",)), (3, 3), (8, "B", (2, 0, STABLE, {}, {}))]
+    assert bench.state() == "Assigning"
+    bench.advance(999)
+    assert written(bench.consumer_heartbeat("g", "A", 2)) == []
+    bench.advance(1)
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (2, {T: (0,)})
+    assert bench.state() == "Reconciling"
+
+
+REFUSED = {
+    "no group id": ({"group": " "}, "invalid_request"),
+    "no member id": ({"member_id": ""}, "invalid_request"),
+    "an empty instance id": ({"instance_id": ""}, "invalid_request"),
+    "an empty rack": ({"rack_id": " "}, "invalid_request"),
+    "no timeout": ({"rebalance_timeout_ms": -1}, "invalid_request"),
+    "partitions at first": ({"owned": {T: (0,)}}, "invalid_request"),
+    "no subscription": ({"topics": None}, "invalid_request"),
+    "a dynamic member that will return": ({"member_epoch": -2}, "invalid_request"),
+    "an unknown epoch": ({"member_epoch": -3}, "invalid_request"),
+    "no assignor": ({"assignor": ""}, "unsupported_assignor"),
+    "an unknown assignor, when leaving": (
+        {"assignor": "x", "member_epoch": -1},
+        "unsupported_assignor",
+    ),
+    "an unknown group": ({"group": "x", "member_epoch": 1}, "group_id_not_found"),
+    "leaving an unknown group": ({"group": "x", "member_epoch": -1}, "group_id_not_found"),
+    "an unknown member": ({"member_id": "X", "member_epoch": 1}, "unknown_member_id"),
+    "an unknown member that leaves": ({"member_id": "X", "member_epoch": -1}, "unknown_member_id"),
+    "an unknown instance": ({"instance_id": "x", "member_epoch": 2}, "unknown_member_id"),
+    "an instance that another has": ({"instance_id": "i"}, "unreleased_instance_id"),
+    "its own instance": ({"instance_id": "i", "member_id": "S"}, "unreleased_instance_id"),
+    "a fenced instance": ({"instance_id": "i", "member_epoch": 2}, "fenced_instance_id"),
+    "an epoch to come": ({"member_epoch": 9}, "fenced_member_epoch"),
+    "an epoch of before": ({"member_epoch": 1}, "fenced_member_epoch"),
+    "a broken regular expression": ({"regex": "("}, "invalid_regular_expression"),
+}
+
+
+@pytest.mark.parametrize(("values", "error"), REFUSED.values(), ids=REFUSED)
+def test_a_refused_heartbeat_changes_nothing(bench, values, error):
+    bench.consumer_heartbeat("g", "S", 0, topics=["t"], instance_id="i")
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    before = bench.shard.logged_state()
+    values = {"group": "g", "member_id": "A", "member_epoch": 0, "topics": ["t"], **values}
+    call = bench.consumer_heartbeat(**values)
+    assert call.error == error
+    assert call.response.error_message
+    assert (call.response.member_id, call.response.member_epoch) == (None, 0)
+    assert call.result.records == call.result.timers == ()
+    assert bench.shard.logged_state() == before
+    assert set(bench.shard.groups) == {"g"}
+
+
+def test_the_previous_epoch_passes_with_partitions_that_are_assigned(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    assert told(bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})) == (3, None)
+    assert told(bench.consumer_heartbeat("g", "A", 2, owned={})) == (3, None)
+    assert bench.consumer_heartbeat("g", "A", 2).error == "fenced_member_epoch"
+    assert bench.consumer_heartbeat("g", "A", 2, owned={T: (1,)}).error == "fenced_member_epoch"
+
+
+def test_a_full_heartbeat_gets_the_assignment_again(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    full = {"topics": ["t"], "rebalance_timeout_ms": 60_000, "owned": {T: (0, 1)}}
+    assert told(bench.consumer_heartbeat("g", "A", 2, **full)) == (2, {T: (0, 1)})
+    assert told(bench.consumer_heartbeat("g", "A", 2, topics=["t"], owned={})) == (2, None)
+
+
+def test_a_full_group_takes_no_new_member():
+    bench = Bench(replace(AT_ONCE, consumer_max_size=1), topics=TOPICS)
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
+    assert bench.consumer_heartbeat("g", "B", 0, topics=["t"]).error == "group_max_size_reached"
+    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    refused = bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
+    assert refused.error == "group_max_size_reached"
+    assert bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i").error == "none"
+
+
+def test_another_subscription_takes_partitions_away_at_once(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t", "u"])
+    bench.advance(1)
+    call = bench.consumer_heartbeat("g", "A", 2, topics=["u"])
+    assert told(call) == (2, {U: (0, 1)})
+    assert written(call)[:2] == [(5, "A", ("u",)), (3, 3)]
+    assert written(call)[-1] == (8, "A", (2, 2, UNREVOKED, {U: {0: 2, 1: 2}}, {T: {0: 2, 1: 2}}))
+
+
+def test_a_topic_is_created_grows_and_is_deleted(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t", "later"])
+    later = TopicImage("later", UUID(int=3), 1)
+    t = TopicImage("t", T, 2)
+    bench.topics = FixedTopics([t, later], 2)
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (3, {T: (0, 1), later.id: (0,)})
+    bench.topics = FixedTopics([t, later._replace(partitions=2)], 3)
+    assert told(bench.consumer_heartbeat("g", "A", 3)) == (4, {T: (0, 1), later.id: (0, 1)})
+    bench.topics = FixedTopics([t], 4)
+    assert told(bench.consumer_heartbeat("g", "A", 4)) == (4, {T: (0, 1)})
+    assert told(bench.consumer_heartbeat("g", "A", 4, owned={T: (0, 1)})) == (5, None)
+    bench.topics = FixedTopics([t, TopicImage("other", U, 1)], 5)
+    assert written(bench.consumer_heartbeat("g", "A", 5)) == []
+
+
+def test_a_silent_member_expires(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.advance(44_999)
+    assert bench.state() == "Stable"
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.advance(44_999)
+    assert bench.state() == "Stable"
+    bench.advance(1)
+    assert bench.state() == "Empty"
+    assert bench.consumer_heartbeat("g", "A", 2).error == "unknown_member_id"
+
+
+def test_a_member_that_does_not_revoke_in_time_is_removed(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], rebalance_timeout_ms=10_000)
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.advance(9_999)
+    bench.consumer_heartbeat("g", "A", 2)
+    assert set(bench.consumer_group().members) == {"A", "B"}
+    bench.advance(1)
+    assert set(bench.consumer_group().members) == {"B"}
+    assert told(bench.consumer_heartbeat("g", "B", 3)) == (4, {T: (0, 1)})
+
+
+def test_a_member_that_revoked_is_not_removed(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], rebalance_timeout_ms=10_000)
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    bench.advance(20_000)
+    assert set(bench.consumer_group().members) == {"A", "B"}
+
+
+def test_timers_start_anew_after_loading(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], rebalance_timeout_ms=10_000)
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.advance(9_000)
+    bench.restart()
+    bench.advance(9_999)
+    assert set(bench.consumer_group().members) == {"A", "B"}
+    bench.advance(1)
+    assert set(bench.consumer_group().members) == {"B"}
+    bench.advance(35_000)
+    assert bench.state() == "Empty"
+
+
+def test_a_member_in_a_state_of_the_future_goes_on_with_nothing(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    key = MemberKey("g", "A")
+    bench.log.append(
+        CurrentMemberAssignmentRecord(key, CurrentMemberAssignmentValue(2, 2, 9, {T: {0: 2}}, {}))
+    )
+    bench.restart()
+    assert bench.consumer_heartbeat("g", "A", 2).error == "fenced_member_epoch"
+    assert told(bench.consumer_heartbeat("g", "A", 2, owned={})) == (2, {T: (0, 1)})
+
+
+def test_a_log_of_kafka_before_4_1_loses_its_metadata_of_topics(bench):
+    bench.log += [
+        ConsumerGroupMemberMetadataRecord(
+            MemberKey("g", "A"), ConsumerGroupMemberMetadataValue(topics=("t",))
+        ),
+        PartitionMetadataRecord(GroupKey("g"), b"\0\0\1\0"),
+        TargetAssignmentMemberRecord(MemberKey("g", "A"), TargetAssignmentMemberValue({})),
+        TargetAssignmentMetadataRecord(GroupKey("g"), TargetAssignmentMetadataValue(1)),
+    ]
+    bench.restart()
+    records = written(bench.consumer_heartbeat("g", "A", 0, topics=["t"]))
+    assert records[1:3] == [(4, None), (3, 2)]
+
+
+def test_an_empty_classic_group_becomes_a_consumer_group_and_back(bench):
+    bench.commit("g", {("t", 0): 7})
+    call = bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    assert call.result.records[0].value is None
+    assert written(call)[1:3] == [(5, "A", ("t",)), (3, 2)]
+    assert bench.fetch("g", ("t", 0)).response.offsets[0].offset == 7
+    assert bench.handshake("g").error == "inconsistent_group_protocol"
+    bench.consumer_heartbeat("g", "A", -1)
+    call = bench.join("g")
+    assert call.error == "member_id_required"
+    assert [brief(record) for record in call.result.records[:3]] == [
+        (6, None),
+        (4, None),
+        (3, None),
+    ]
+    assert bench.fetch("g", ("t", 0)).response.offsets[0].offset == 7
+    live = bench.shard.logged_state()
+    bench.restart()
+    assert bench.shard.logged_state() == live
+
+
+def test_a_classic_group_with_members_stays_one(bench):
+    bench.stable("g")
+    assert bench.consumer_heartbeat("g", "A", 0, topics=["t"]).error == "group_id_not_found"
