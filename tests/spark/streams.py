@@ -40,8 +40,11 @@ class Stream:
         writer = writer.option("checkpointLocation", str(self.directory / "checkpoint"))
         return writer.trigger(**trigger).start() if trigger else writer.start()
 
-    def write_to(self, topic: str, **trigger: Any) -> Any:
-        """A query that writes keys and values to a topic, exactly once."""
+    def write_to(self, topic: str, sink: str | None = None, **trigger: Any) -> Any:
+        """A query that writes keys and values to a topic, exactly once, by the `sink` of that name.
+
+        By default it is the topic's.
+        """
         writer = (
             self.frame()
             .select("key", "value")
@@ -51,7 +54,7 @@ class Stream:
                     "kafka.bootstrap.servers": self._options["kafka.bootstrap.servers"],
                     "topic": topic,
                     "delivery": "exactly_once",
-                    "kafka.transactional.id": topic,
+                    "kafka.transactional.id": sink or topic,
                 }
             )
         )

@@ -2,6 +2,7 @@
 that fail, and writes that are not streams. Readers are of `read_committed`.
 """
 
+import json
 from collections import Counter
 from itertools import count
 
@@ -63,6 +64,16 @@ def options_of(source):
     return {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
 
 
+def member_of(source, sink):
+    """Options of a member whose offsets are in the transactions of that sink."""
+    return options_of(source) | {
+        "group.id": source,
+        "transactionalSink": sink,
+        "kafka.session.timeout.ms": "6000",
+        "kafka.heartbeat.interval.ms": "500",
+    }
+
+
 def finish(stream, target):
     query = stream.write_to(target, availableNow=True)
     assert query.awaitTermination(PATIENCE_S), query.lastProgress
@@ -85,6 +96,47 @@ class TestADriverThatDies:
         assert not (tmp_path / "checkpoint" / "commits" / "1").exists()
         finish(stream, target)
         wait_for(lambda: values() == EVERY_ROW_ONCE, "every row once")
+
+    @pytest.mark.parametrize("point", ["sent", "after"])
+    def test_whose_source_is_a_member(
+        self, session, topics, source, target, values, tmp_path, point
+    ):
+        """The offsets of the group tell what is committed, not the checkpoint."""
+        options = member_of(source, target)
+        with Driver(topics.address, tmp_path, options | {"to": target, "dies": point}) as driver:
+            driver.await_started()
+            wait_for(lambda: "jvm" not in driver.alive(), "dead")
+        committed = 60 if point == "after" else 30
+        stream = Stream(session, topics.address, tmp_path, **options)
+        finish(stream, target)
+        wait_for(lambda: values() == EVERY_ROW_ONCE, "every row once")
+        assert topics.committed(source) == {source: dict.fromkeys(range(PARTITIONS), EACH)}
+        offsets = (tmp_path / "checkpoint" / "offsets" / "2").read_text().splitlines()[-1]
+        begun = json.loads(offsets).get("@begin", {}).get(source, {})
+        assert sum(begun.values()) == (0 if point == "after" else committed)
+
+    def test_while_another_query_of_the_group_goes_on(
+        self, session, topics, source, target, values, tmp_path
+    ):
+        """The other one takes its partitions over, with what it had sent but not committed."""
+        options = member_of(source, target) | {"to": target, "dies": "sent"}
+        other = Stream(
+            session, topics.address, tmp_path / "other", **member_of(source, f"{target}-other")
+        )
+        with Driver(topics.address, tmp_path, options) as driver:
+            driver.await_started()
+            wait_for(lambda: "jvm" not in driver.alive(), "dead")
+            query = other.write_to(target, f"{target}-other", processingTime="100 milliseconds")
+            wait_for(lambda: values() == EVERY_ROW_ONCE, "every row once", query)
+        more = {part: [b"%d-more" % part] for part in range(PARTITIONS)}
+        topics.fill(source, more)
+        again = Stream(session, topics.address, tmp_path, **member_of(source, target))
+        queries = [query, again.write_to(target, processingTime="100 milliseconds")]
+        everything = EVERY_ROW_ONCE + Counter(value for each in more.values() for value in each)
+        wait_for(lambda: values() == everything, "every row once", queries[1])
+        for each in queries:
+            each.stop()
+        assert values() == everything
 
 
 def test_the_end_of_a_checkpoint_is_lost(stream, target, values, tmp_path):

@@ -87,6 +87,31 @@ class TestState:
             stream(**given)
 
 
+class TestTransactionalSink:
+    def test_it_commits_the_offsets_of_a_member(self):
+        assert stream(group__id="etl").transactional_sink is None
+        assert stream(group__id="etl", transactionalSink="t").transactional_sink == "t"
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"transactionalSink": "t"}, "it is for members without state"),
+            (
+                {"group__id": "etl", "groupMode": "reporting", "transactionalSink": "t"},
+                "it is for members without state",
+            ),
+            (
+                {"group__id": "etl", "statefulMember": "true", "transactionalSink": "t"},
+                "it is for members without state",
+            ),
+            ({"group__id": "etl", "transactionalSink": ""}, "is empty; it is the kafka.trans"),
+        ],
+    )
+    def test_of_others_it_is_refused(self, options, says):
+        with pytest.raises(ConfigError, match=f"option transactionalSink.*{says}"):
+            stream(**options)
+
+
 class TestBounds:
     def test_offsets_of_a_checkpoint(self):
         text = '{"@ids": {"a": "x"}, "@begin": {"a": {"0": 1}}, "a": {"0": 5}}'

@@ -10,6 +10,12 @@ the one before, the offset has its start:
 A batch that a restart has to repeat is thus repeated exactly, whichever member owns its partitions
 by then (no topic can be called `@begin`). Records that the other owner has read as well are then in
 both sinks. A sink that both write to removes them by (topic, partition, offset).
+
+With `transactionalSink` the sink commits the offsets, in the transaction of the rows
+(`sink_offsets`). Then the group alone knows what was written. So a restart repeats a micro-batch
+without records, and goes on from the group's offsets, not from those of the checkpoint: these are
+further if the transaction was aborted. If they are read again up to the same end, the offset has
+the key `@again`, for Spark to see a difference.
 """
 
 import atexit
@@ -22,12 +28,23 @@ from typing import Any, Final, NoReturn
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from kohort.client.admin import Admin
 from kohort.errors import KohortError
+from kohort.spark import background
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
-from kohort.spark.positions import BEGIN, GROUP, SparkOffset, from_spark, offset_of, topic_ids
+from kohort.spark.positions import (
+    BEGIN,
+    GROUP,
+    SparkOffset,
+    from_spark,
+    offset_of,
+    topic_ids,
+    unlike,
+)
 from kohort.spark.ranges import limited
+from kohort.spark.sink_offsets import SinkOffsets
 from kohort.spark.stream import StreamReader
 
 PATIENCE_S: Final = 2.0
@@ -48,6 +65,8 @@ class MemberStreamReader(StreamReader):
         self._member: BlockingQueryMember | None = None
         self._waited_s = 0.0
         """How long the last triggers of a run waited for the group."""
+        self._planned: SparkOffset | None = None
+        """The end of the last micro-batch that this object planned."""
         self._unclaimed: threading.Timer | None = None
         """Ends the membership if the query does not begin. Not pickled: planners have none."""
 
@@ -59,7 +78,11 @@ class MemberStreamReader(StreamReader):
         """
         self.queries.partitions()  # its errors come sooner than those of a join
         self._claim()
-        self._joined().await_assignment(self._run_patience_s)
+        try:
+            self._joined().await_assignment(self._run_patience_s)
+        except BaseException:
+            self._abandon()
+            raise
         self._unclaimed = threading.Timer(self._rebalance_timeout_s, self._abandon)
         self._unclaimed.daemon = True
         self._unclaimed.start()
@@ -93,14 +116,18 @@ class MemberStreamReader(StreamReader):
             )
             if ends == held and at == before:
                 return start
-            if self._joined().take_off():
+            if self._joined().take_off(ends):
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
                 begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
                 ids = self.ids_beside(at | ends, there, topic_ids(start))
-                return offset_of(at | ends, begin, ids)
+                self._planned = unlike(offset_of(at | ends, begin, ids), start)
+                return self._planned
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         self._claim()  # a restart repeats a micro-batch before the first trigger
+        if self.options.transactional_sink is not None and end != self._planned:
+            self._joined()  # the sink must not find the offsets of an earlier process
+            return []
         return super().partitions(start, end)
 
     def reportLatestOffset(self) -> SparkOffset:  # noqa: N802
@@ -165,8 +192,34 @@ class MemberStreamReader(StreamReader):
         if self._member is None:
             exit_on_sigterm()
             atexit.register(self.stop)
-            self._member = BlockingQueryMember(self.options)
+            self._member = BlockingQueryMember(self.options, self._sink_offsets())
         return self._member
+
+    def _sink_offsets(self) -> SinkOffsets | None:
+        """None without `transactionalSink`.
+
+        The transaction of an earlier driver is ended, either way: until then the group's offsets
+        are not known. Raises KohortError.
+        """
+        sink = self.options.transactional_sink
+        if sink is None:
+            return None
+        found = SinkOffsets(sink)
+        found.open(self._run_patience_s)
+        try:
+            background.run(fence(self.options, sink))
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+
+async def fence(options: ReadOptions, transactional_id: str) -> None:
+    """End the transaction that is open, if there is one. Raises KohortError."""
+    admin = Admin(await background.cluster(options.kafka))
+    outcome = (await admin.fence_producers([transactional_id]))[transactional_id]
+    if outcome is not None:
+        raise outcome
 
 
 def exit_on_sigterm() -> None:

@@ -17,6 +17,9 @@ both, it is read from `startingOffsets` if the partition existed when the query 
 had read no record of its topic before this generation. Later topics and partitions are read from
 their first record. Members that begin in one generation mark this in the metadata of their first
 commits.
+
+With `transactionalSink` the sink commits what is done, and the group's offsets alone count: those
+of the checkpoint are further than they if a transaction was aborted.
 """
 
 import asyncio
@@ -29,6 +32,7 @@ from typing import Any, Final
 from kohort.client.admin import Admin
 from kohort.client.group import ConsumerGroup, Generation, MemberSubscription
 from kohort.client.group_config import GroupConfig, GroupEvent
+from kohort.client.group_metadata import GroupMetadata
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError, unless_error
@@ -36,6 +40,7 @@ from kohort.spark import background
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import Bound, ReadOptions
 from kohort.spark.positions import EARLIEST, Positions
+from kohort.spark.sink_offsets import SinkOffsets
 from kohort.spark.values import named, numbers
 from kohort.types import GroupId, TopicPartition
 
@@ -60,11 +65,15 @@ _ASSIGNORS: Final = {
 class QueryMember:
     """One membership; all of it happens on the loop."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, sink: SinkOffsets | None = None) -> None:
+        """`sink`: commits the offsets, and is open; None: the member does."""
         self._options = options
+        self._sink = sink
+        self._in_flight: Positions = {}
+        """What the sink was told to commit."""
         self._asking = OffsetQueries(options)
         self._group = ConsumerGroup(
-            options.group_id or "", on_event=_told, **group_options(options)
+            options.group_id or "", on_event=self._told, **group_options(options)
         )
         self.generation: Generation | None = None
         """The last generation of which this member is; None before the first."""
@@ -104,9 +113,12 @@ class QueryMember:
         None if the group assigned none in `patience_s`. `done` is the checkpoint's position. Raises
         the error that ended the membership.
         """
-        for tp in self._positions:
-            self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
-        await self._commit()
+        if self._sink is None:
+            for tp in self._positions:
+                self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
+            await self._commit()
+        else:
+            self._go_on_where(self._sink)
         self._idle.set()
         try:
             async with asyncio.timeout(patience_s):
@@ -115,17 +127,22 @@ class QueryMember:
                 await self._commit()
         except TimeoutError:
             return None
+        if self._sink is not None and self._positions != self._committed:
+            return None  # where it begins is not known to the group yet
         self._planned = generation
         return dict(self._positions)
 
-    def take_off(self) -> bool:
-        """Begin a micro-batch.
+    def take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Begin a micro-batch up to `ends`.
 
-        False if partitions were revoked since the boundary, and another boundary is needed.
+        False if partitions were revoked since the boundary, and another boundary is needed. Raises
+        KohortError if the sink cannot be reached that is to commit `ends`.
         """
         if self._planned is None or self._planned.end is not None:
             return False
         self._idle.clear()
+        if self._sink is not None:
+            self._hand_over(self._sink, self._planned, ends)
         return True
 
     def moved(self, position: Mapping[TopicPartition, int]) -> None:
@@ -176,6 +193,24 @@ class QueryMember:
             self._failure = KohortError(f"group {self._options.group_id} was left")
         self._changed.set()
 
+    def _told(self, event: GroupEvent) -> None:
+        logger.info("group %s: %s %s", event.group_id, event.what, event.detail)
+        if event.what == "generation" and self._in_flight.keys() <= self._positions.keys():
+            self._renew(event.member_id, event.generation)
+
+    def _renew(self, member_id: str, generation: int) -> None:
+        """In a cooperative rebalance partitions in flight are kept, or given up behind them."""
+        if self._sink is not None:
+            instance = self._options.kafka_option("group.instance.id")
+            self._sink.renew(
+                GroupMetadata(
+                    group_id=self._options.group_id or "",
+                    generation_id=generation,
+                    member_id=member_id,
+                    instance_id=instance,
+                )
+            )
+
     async def _hold(self, generation: Generation, tp: TopicPartition) -> None:
         """Hold the partition until the query gives it up.
 
@@ -197,6 +232,24 @@ class QueryMember:
                 return self.generation
             self._changed.clear()
             await self._changed.wait()
+
+    def _hand_over(
+        self, sink: SinkOffsets, generation: Generation, ends: Mapping[TopicPartition, int]
+    ) -> None:
+        self._in_flight = {tp: end for tp, end in ends.items() if end != self._positions[tp]}
+        if self._in_flight:
+            sink.hand_over(*generation.to_commit(self._offsets(self._in_flight)))
+
+    def _go_on_where(self, sink: SinkOffsets) -> None:
+        """The sink has committed the last micro-batch, of which lost partitions do not count.
+
+        Raises KohortError if it has not.
+        """
+        sink.validate_taken()
+        done = {tp: end for tp, end in self._in_flight.items() if tp in self._positions}
+        self._positions |= done
+        self._committed |= done
+        self._in_flight = {}
 
     async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> bool:
         """Resolve the next offset of each owned partition; False if the generation has ended."""
@@ -222,7 +275,8 @@ class QueryMember:
         self._begun = {tp: when for tp, when in self._begun.items() if tp in self._positions}
         self._begun |= dict.fromkeys(started, this)
         for tp in new:
-            self._positions[tp] = max(committed.get(tp, -1), done.get(tp, -1), started.get(tp, -1))
+            known = [each[tp] for each in (committed, done, started) if tp in each]
+            self._positions[tp] = max(known) if self._sink is None else known[0]
         return True
 
     async def _read_before(self, topics: set[str], this: str) -> set[str]:
@@ -254,16 +308,18 @@ class QueryMember:
         if generation is None or generation.end is End.LOST or not moved:
             return
         try:
-            await generation.commit(
-                {
-                    tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, ""))
-                    for tp, at in moved.items()
-                }
-            )
+            await generation.commit(self._offsets(moved))
         except KohortError as error:
             logger.warning("group %s: %s", self._options.group_id, error)
         else:
             self._committed |= moved
+
+    def _offsets(self, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As they are committed."""
+        return {
+            tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, ""))
+            for tp, at in positions.items()
+        }
 
 
 def group_options(options: ReadOptions) -> dict[str, Any]:
@@ -301,15 +357,12 @@ def validate_group(options: ReadOptions) -> None:
     )
 
 
-def _told(event: GroupEvent) -> None:
-    logger.info("group %s: %s %s", event.group_id, event.what, event.detail)
-
-
 class BlockingQueryMember:
     """`QueryMember` for Spark's thread, which calls plain functions; it joins at the first call."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, sink: SinkOffsets | None = None) -> None:
         self._options = options
+        self._sink = sink
         self._member: QueryMember | None = None
 
     def await_assignment(self, patience_s: float) -> None:
@@ -318,8 +371,8 @@ class BlockingQueryMember:
     def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
         return background.run(self._boundary(done, patience_s))
 
-    def take_off(self) -> bool:
-        return background.run(self._take_off())
+    def take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return background.run(self._take_off(ends))
 
     def moved(self, position: Mapping[TopicPartition, int]) -> None:
         background.run(self._moved(position))
@@ -333,10 +386,12 @@ class BlockingQueryMember:
     def leave(self) -> None:
         if self._member is not None:
             background.run(self._member.close())
+        if self._sink is not None:
+            self._sink.close()
 
     async def _joined(self) -> QueryMember:
         if self._member is None:
-            self._member = QueryMember(self._options)
+            self._member = QueryMember(self._options, self._sink)
         return self._member
 
     async def _assigned(self, patience_s: float) -> None:
@@ -347,8 +402,8 @@ class BlockingQueryMember:
     ) -> Positions | None:
         return await (await self._joined()).boundary(done, patience_s)
 
-    async def _take_off(self) -> bool:
-        return (await self._joined()).take_off()
+    async def _take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
+        return (await self._joined()).take_off(ends)
 
     async def _moved(self, position: Mapping[TopicPartition, int]) -> None:
         (await self._joined()).moved(position)

@@ -38,6 +38,7 @@ _WITHOUT_EFFECT: Final = {
 """Options that do nothing in a read, and why."""
 READ: Final = (
     *_SUBSCRIPTIONS, *_STARTING, *_ENDING, *_TRIGGERS, *_STREAM_ONLY, "statefulMember",
+    "transactionalSink",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
     "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes", "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
@@ -136,6 +137,8 @@ class ReadOptions:
     group_mode: GroupMode = GroupMode.NONE
     stateful_member: bool = False
     """The user says that a member's state is right, as each of its keys is in one partition."""
+    transactional_sink: str | None = None
+    """The transactional id of the sink that commits a member's offsets; None: the source does."""
     without_effect: tuple[tuple[str, str], ...] = ()
     """Accepted options that do nothing in this query, and why."""
 
@@ -190,6 +193,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         group_id=group_id,
         group_mode=mode,
         stateful_member=refusals.of(lambda: _stateful_member(given, mode), False),
+        transactional_sink=refusals.of(lambda: _transactional_sink(given, mode), None),
         without_effect=tuple(sorted(_without_effect(given, streaming, mode).items())),
         **_counts(given, refusals, mode),
     )
@@ -238,6 +242,22 @@ def _stateful_member(given: RawOptions, mode: GroupMode) -> bool:
         raise ConfigError(
             "option statefulMember: it is for members; leave it out, or name a group in group.id "
             "for a stream to join"
+        )
+    return found
+
+
+def _transactional_sink(given: RawOptions, mode: GroupMode) -> str | None:
+    found = given.get("transactionalSink")
+    if found is None:
+        return None
+    if mode is not GroupMode.MEMBER or given.flag("statefulMember", False):
+        raise ConfigError(
+            "option transactionalSink: it is for members without state; leave it out, or name a "
+            "group in group.id for a stream to join, without statefulMember"
+        )
+    if not found:
+        raise ConfigError(
+            "option transactionalSink is empty; it is the kafka.transactional.id of the sink"
         )
     return found
 

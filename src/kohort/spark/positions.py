@@ -26,7 +26,8 @@ BEGIN: Final = "@begin"
 IDS: Final = "@ids"
 GROUP: Final = "@group"
 """Beside the topics of the latest offset that a member reports: its membership."""
-_NO_TOPICS: Final = (BEGIN, IDS, GROUP)
+_AGAIN: Final = "@again"
+_NO_TOPICS: Final = (BEGIN, IDS, GROUP, _AGAIN)
 
 Positions: TypeAlias = dict[TopicPartition, int]
 TopicIds: TypeAlias = dict[str, str]
@@ -82,6 +83,11 @@ def without(positions: Mapping[TopicPartition, int], topics: Collection[str]) ->
 def offset_of(positions: Positions, begin: Positions, ids: Mapping[str, str]) -> SparkOffset:
     """What Spark keeps of a micro-batch that begins at `begin`, not where the last one ended."""
     return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
+
+
+def unlike(offset: SparkOffset, before: SparkOffset) -> SparkOffset:
+    """`offset`, in another form if Spark would take it for `before`."""
+    return {_AGAIN: {}} | offset if offset == before else offset
 
 
 def parse(option: str, text: str, *, least: int) -> Positions:

@@ -11,6 +11,11 @@ reads the number, after InitProducerId: that has ended the transaction of an ear
 way, and fenced that driver, should it still run. A micro-batch whose number is there is not sent
 again. The metadata of the offset is the query's id, because the numbers of a new checkpoint begin
 at 0 again.
+
+The offsets of a member that has `transactionalSink` are committed in the transaction as well, in
+the name of the member (`sink_offsets`). If the group has given its partitions to others, the
+transaction is aborted. The query then ends: sources that are no members repeat the micro-batch at
+the next start, which drops it only for the member.
 """
 
 import logging
@@ -20,14 +25,26 @@ from typing import Any, Final
 
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
+from kohort.client.errors import TransactionAbortedError
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.produce import Producer
-from kohort.errors import unless_error
+from kohort.client.produce import Producer, Transaction
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.encoded_batches import EncodedBatch, unpack
+from kohort.spark.sink_offsets import HandedOver
 from kohort.spark.write_options import WriteOptions
 from kohort.types import GroupId, TopicPartition
+
+
+class LostPartitionsError(KohortError):
+    """The group has given the partitions of a micro-batch to others, or begun a generation."""
+
+
+_LOST: Final = frozenset(
+    {ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id}
+)
+"""What a group says of a member that is none any more, or in an older generation."""
 
 logger: Final = logging.getLogger("kohort.spark")
 
@@ -41,17 +58,27 @@ class MicroBatch:
     number: int
 
 
-def write(options: WriteOptions, batches: Iterable[Any], micro_batch: MicroBatch | None) -> None:
-    """Send batches that `encoded_batches` packed, all or none.
+def write(
+    options: WriteOptions,
+    batches: Iterable[Any],
+    micro_batch: MicroBatch | None,
+    handed: HandedOver | None = None,
+) -> None:
+    """Send batches that `encoded_batches` packed, all or none, and commit what a source `handed`.
 
-    A `micro_batch` that was committed before is not sent again. Raises KohortError; after
-    CommitUnknownError the rows may have been committed.
+    A `micro_batch` that was committed before is not sent again. Raises LostPartitionsError,
+    KohortError; after CommitUnknownError the rows may have been committed.
     """
-    background.run(_write(options, unpack(batches), micro_batch))
+    background.run(_write(options, unpack(batches), micro_batch, handed))
+    if handed is not None:
+        handed.take()
 
 
 async def _write(
-    options: WriteOptions, batches: Iterable[EncodedBatch], micro_batch: MicroBatch | None
+    options: WriteOptions,
+    batches: Iterable[EncodedBatch],
+    micro_batch: MicroBatch | None,
+    handed: HandedOver | None,
 ) -> None:
     """Another process may use the transactional id next, so each transaction has a producer."""
     cluster = await background.cluster(options.kafka)
@@ -65,6 +92,23 @@ async def _write(
             number = OffsetAndMetadata(offset=micro_batch.number, metadata=micro_batch.query_id)
             group = GroupMetadata(group_id=options.batches_group)
             await transaction.commit_offsets({place: number}, group)
+        if handed is not None:
+            await _commit_offsets(transaction, handed)
+
+
+async def _commit_offsets(transaction: Transaction, handed: HandedOver) -> None:
+    """Raises LostPartitionsError, KohortError."""
+    try:
+        await transaction.commit_offsets(handed.offsets, handed.group)
+    except TransactionAbortedError as error:
+        cause = error.__cause__
+        if not (isinstance(cause, KafkaError) and cause.code in _LOST):
+            raise
+        raise LostPartitionsError(
+            f"group {handed.group.group_id} has taken the partitions of this micro-batch away, "
+            f"which took longer than two thirds of kafka.max.poll.interval.ms: {cause}. None of "
+            "its rows is visible, and their next owner reads them again; start the query again"
+        ) from error
 
 
 async def _send(producer: Producer, batches: Iterable[EncodedBatch]) -> set[str]:

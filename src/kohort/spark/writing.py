@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kohort.errors import KohortError
 from kohort.spark import background
 from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
+from kohort.spark.sink_offsets import handed
 from kohort.spark.workers import TaskObject
 from kohort.spark.write_options import WriteOptions
 from kohort.spark.write_rows import by_topic, validate_partitions
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 HELD_BYTES: Final = 256 * 1024
 """Largest size of rows with a `partition` that travel in the message of a finished task."""
+RENEWAL_S: Final = 5.0
+"""How long a member may take to learn of a generation that it keeps its partitions in."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Property that Spark sets for the tasks of a streaming query (StreamExecution.QUERY_ID_KEY)."""
 SPOOL_BYTES: Final = 64 * 1024 * 1024
@@ -85,17 +88,14 @@ class Writing:
         `number`: of the micro-batch, None in a batch. Raises as `task`, and KohortError.
         """
         left = [each for each in messages if isinstance(each, Written) and (each.held or each.file)]
-        if not left:
-            return
-        rows = (batch for each in left for batch in _rows(each))
         try:
             if self.options.transactional_id is not None:
-                self._send_in_transaction(rows, left[0].query_id, number)
-            else:
+                self._send_in_transaction(left, number)
+            elif left:
                 from kohort.spark.sending import Sending
 
                 with Sending(self.options) as sending:
-                    self._send(sending, rows)
+                    self._send(sending, _all_rows(left))
         finally:
             self._sweep(messages)
 
@@ -109,17 +109,27 @@ class Writing:
             if directory is not None:
                 directory.sweep()
 
-    def _send_in_transaction(
-        self, batches: Iterable[Any], query_id: str | None, number: int | None
-    ) -> None:
+    def _send_in_transaction(self, left: Sequence[Written], number: int | None) -> None:
+        transactional_id = self.options.transactional_id
+        assert transactional_id is not None
+        offsets = None if number is None else handed(transactional_id)
+        if not left and offsets is None:
+            return
         from kohort.spark import transaction
 
         micro_batch = None
-        if number is not None:
-            if query_id is None:
+        if left and number is not None:
+            if left[0].query_id is None:
                 raise KohortError("Spark did not tell the tasks the id of the query")
-            micro_batch = transaction.MicroBatch(query_id, number)
-        transaction.write(self.options, batches, micro_batch)
+            micro_batch = transaction.MicroBatch(left[0].query_id, number)
+        while True:
+            try:
+                transaction.write(self.options, _all_rows(left), micro_batch, offsets)
+                return
+            except transaction.LostPartitionsError:
+                assert offsets is not None
+                if (offsets := offsets.renewed(RENEWAL_S)) is None:
+                    raise
 
     def _send(self, sending: "Sending", batches: Iterable[Any]) -> None:
         for batch in batches:
@@ -165,6 +175,10 @@ class Writing:
                 path = spool.handed_over()
                 return Written(file=path, spool_directory=self.spool_directory, query_id=query_id)
             return Written(held=spool.packed(), query_id=query_id)
+
+
+def _all_rows(left: Iterable[Written]) -> Iterator[Any]:
+    return (batch for each in left for batch in _rows(each))
 
 
 def _rows(written: Written) -> Iterator[Any]:

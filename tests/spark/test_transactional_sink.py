@@ -1,0 +1,369 @@
+"""`transactionalSink` without Spark: a member's offsets in the transaction of its rows, also if a
+driver dies or is late. A `Query` calls source and sink as Spark does, with a checkpoint.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from kohort.client.config import ClientConfig
+from kohort.client.group_metadata import GroupMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.produce import Producer
+from kohort.errors import KohortError
+from kohort.spark import fetching, writing
+from kohort.spark.member_stream import MemberStreamReader
+from kohort.spark.offset_queries import OffsetQueries
+from kohort.spark.options import parse_read
+from kohort.spark.ranges import OffsetRange
+from kohort.spark.row_spool import SpoolDirectory
+from kohort.spark.sink_offsets import SinkOffsets, handed
+from kohort.spark.write_options import parse_write
+from kohort.spark.writing import Writing
+from kohort.types import TopicPartition
+from spark.streams import wait_for
+
+pytestmark = pytest.mark.timeout(120)
+
+PARTITIONS = 2
+EACH = 10
+LIMIT = 8
+"""Records of a micro-batch."""
+
+_numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+class Query:
+    """One driver: its source joins at the first trigger. `checkpoint` is what Spark keeps."""
+
+    def __init__(self, pipe, transactional_id, checkpoint=None, **options):
+        given = pipe.servers | {
+            "subscribe": pipe.source,
+            "group.id": pipe.source,
+            "startingOffsets": "earliest",
+            "kafka.session.timeout.ms": "6000",
+            "kafka.heartbeat.interval.ms": "200",
+            "kafka.max.poll.interval.ms": "20000",
+            "transactionalSink": transactional_id,
+        }
+        self.source = MemberStreamReader(parse_read(given | options, streaming=True))
+        sink = {"topic": pipe.target, "delivery": "exactly_once"}
+        sink |= {"kafka.transactional.id": transactional_id}
+        self.sink = Writing(parse_write(pipe.servers | sink), ("value",), SpoolDirectory())
+        self.checkpoint = [{}] if checkpoint is None else checkpoint
+        """The ends of micro-batches; the last one may be unfinished."""
+        self._task = None
+        self._has_joined = False
+
+    def plan(self):
+        """Begin a micro-batch; False if there is nothing to read. Joins before the first one."""
+        if not self._has_joined:
+            self.join()
+        start = self.checkpoint[-1]
+        end = self.source.latestOffset(start, ReadMaxRows(LIMIT))
+        if end != start:
+            self.checkpoint.append(end)
+        return end != start
+
+    def read(self, keep=True):
+        """The task of the last micro-batch, whose rows are dropped unless it is to `keep` them."""
+        start, end = self.checkpoint[-2:]
+        planned = self.source.partitions(start, end)
+        batches = (batch for each in planned for batch in self.source.read(each) if keep)
+        self._task = replace(self.sink.task(batches), query_id=self.sink.options.transactional_id)
+
+    def commit(self):
+        self.sink.commit([self._task], len(self.checkpoint) - 2)
+
+    def join(self):
+        self.source.getDefaultReadLimit()
+        self._has_joined = True
+
+    def run(self):
+        """Until all of its partitions is read."""
+        while self.plan():
+            self.read()
+            self.commit()
+
+    def dies(self):
+        """As its process beside the driver sees it; `checkpoint` is left."""
+        self.source.stop()
+
+    def again(self):
+        """Spark, started again: it repeats the micro-batch that had not ended."""
+        self.join()
+        self.read()
+        self.commit()
+        self.run()
+
+
+class Pipe:
+    """Two topics, and the queries between them."""
+
+    def __init__(self, topics):
+        self.topics = topics
+        self.source = f"transactional-sink-{next(_numbers)}"
+        self.target = f"{self.source}-target"
+        self.servers = {"kafka.bootstrap.servers": topics.address}
+        topics.create(self.source, PARTITIONS)
+        topics.create(self.target)
+        self.written = Counter()
+        self.produce()
+        self.queries = []
+
+    def produce(self):
+        values = {part: [os.urandom(8) for _ in range(EACH)] for part in range(PARTITIONS)}
+        self.topics.fill(self.source, values)
+        self.written.update(value for found in values.values() for value in found)
+
+    def query(self, name="a", checkpoint=None, **options):
+        self.queries.append(Query(self, f"{self.source}-{name}", checkpoint, **options))
+        return self.queries[-1]
+
+    def committed(self):
+        return self.topics.committed(self.source).get(self.source, {})
+
+    def finish(self, *queries):
+        """All is read, and each record is written once."""
+        total = self.written.total() // PARTITIONS
+
+        def is_read():
+            for query in queries:
+                query.run()
+            return self.committed() == dict.fromkeys(range(PARTITIONS), total)
+
+        wait_for(is_read, "read")
+        assert self.rows() == self.written
+
+    def rows(self):
+        """{value: how often it is there} for readers of committed transactions, once all ended."""
+        given = self.servers | {"subscribe": self.target}
+        reading = parse_read(given, streaming=False)
+        stable = replace(reading, isolation="read_committed")
+        wait_for(lambda: _ends(reading) == _ends(stable), "all ended")
+        found = Counter()
+        for tp, end in _ends(stable).items():
+            if end:
+                parts = fetching.read(stable, OffsetRange(tp.topic, tp.partition, 0, end))
+                found.update(value for part in parts for value in part["value"].to_pylist())
+        return found
+
+
+def _ends(reading):
+    queries = OffsetQueries(reading)
+    return queries.latest(queries.partitions())
+
+
+@pytest.fixture
+def pipe(topics):
+    found = Pipe(topics)
+    yield found
+    for query in found.queries:
+        query.dies()
+
+
+def test_offsets_are_committed_with_the_rows(pipe):
+    query = pipe.query()
+    assert query.plan()
+    query.read()
+    assert pipe.committed() == {0: 0, 1: 0}, "where it begins, before it reads"
+    query.commit()
+    assert sum(pipe.committed().values()) == LIMIT == pipe.rows().total()
+    query.run()
+    assert pipe.rows() == pipe.written
+    assert pipe.committed() == {0: EACH, 1: EACH}
+
+
+def test_a_micro_batch_without_rows_is_committed(pipe):
+    query = pipe.query()
+    assert query.plan()
+    query.read(keep=False)
+    query.commit()
+    assert sum(pipe.committed().values()) == LIMIT
+    assert pipe.rows() == {}
+
+
+class TestADriverThatDies:
+    def test_before_it_commits(self, pipe):
+        """Spark's checkpoint has the end of the micro-batch, which nobody has written."""
+        query = pipe.query()
+        query.plan()
+        query.read()
+        query.dies()
+        again = pipe.query(checkpoint=query.checkpoint)
+        again.again()
+        assert pipe.rows() == pipe.written
+
+    def test_before_it_commits_the_last_records(self, pipe):
+        """They are read again up to the same end, which Spark has to take for another one."""
+        query = pipe.query()
+        query.run()
+        pipe.produce()
+        limit = ReadMaxRows(1000)
+        query.checkpoint.append(query.source.latestOffset(query.checkpoint[-1], limit))
+        query.dies()
+        pipe.query(checkpoint=query.checkpoint).again()
+        assert pipe.rows() == pipe.written
+
+    def test_after_it_committed(self, pipe):
+        query = pipe.query()
+        query.plan()
+        query.read()
+        query.commit()
+        query.dies()
+        pipe.query(checkpoint=query.checkpoint).again()
+        assert pipe.rows() == pipe.written
+
+    def test_with_an_open_transaction_that_ends_before_the_group_is_joined(self, pipe):
+        """Otherwise the group's offsets would not be known until it times out."""
+        query = pipe.query()
+        query.plan()
+
+        async def leaves_a_transaction():
+            config = ClientConfig(bootstrap=pipe.topics.address)
+            producer = Producer(config, transactional_id=f"{pipe.source}-a")
+            transaction = await producer.transaction().__aenter__()
+            await producer.send_and_wait(pipe.target, b"of nobody")
+            found = handed(f"{pipe.source}-a")
+            await transaction.commit_offsets(found.offsets, found.group)
+            await producer.close(timeout_ms=0)
+
+        asyncio.run(leaves_a_transaction())
+        query.dies()
+        pipe.query(checkpoint=query.checkpoint).again()
+        assert pipe.rows() == pipe.written
+
+    def test_and_another_query_takes_over(self, pipe):
+        """The records of its unfinished micro-batch are the other's, also when it comes back."""
+        query = pipe.query()
+        query.plan()
+        query.read()
+        query.dies()
+        other = pipe.query("b")
+        other.run()
+        assert pipe.rows() == pipe.written
+        pipe.produce()
+        again = pipe.query(checkpoint=query.checkpoint)
+        again.again()
+        pipe.finish(again, other)
+
+
+def test_a_query_that_has_lost_its_partitions_writes_nothing(pipe, monkeypatch):
+    monkeypatch.setattr(writing, "RENEWAL_S", 0.1)
+    short = {"kafka.max.poll.interval.ms": "3000"}
+    late, other = pipe.query(**short), pipe.query("b", **short)
+    assert late.plan()
+    late.read()
+    other.run()  # the group waits for the late one, and then goes on
+    with pytest.raises(KohortError, match="has taken the partitions of this micro-batch away"):
+        late.commit()
+    late.dies()
+    again = pipe.query(checkpoint=late.checkpoint)
+    again.again()
+    pipe.finish(again, other)
+
+
+def test_a_generation_in_which_a_query_keeps_its_partitions(pipe):
+    """A cooperative rebalance during a micro-batch: the other one gets its share behind it."""
+    cooperative = {"kafka.partition.assignment.strategy": "cooperative-sticky"}
+    query, other = pipe.query(**cooperative), pipe.query("b", **cooperative)
+    assert query.plan()
+    query.read()
+    before = handed(f"{pipe.source}-a")
+    other.join()
+    assert before.renewed(10).group.generation_id > before.group.generation_id
+    query.commit()
+    pipe.finish(query, other)
+
+
+def test_two_queries_share_the_records(pipe):
+    both = [pipe.query(name) for name in "ab"]
+    both[0].run()
+    pipe.produce()
+    both[1].join()
+    pipe.produce()
+    pipe.finish(*both)
+    assert all(len(each.checkpoint) > 1 for each in both)
+
+
+def test_a_sink_that_does_not_commit_the_offsets(pipe):
+    """It has another transactional id, or none."""
+    query = pipe.query()
+    query.plan()
+    with pytest.raises(KohortError, match="its offsets are not committed: transactionalSink"):
+        query.plan()
+
+
+OFFSETS = {TopicPartition("orders", 3): OffsetAndMetadata(offset=7, metadata="here")}
+GROUP = GroupMetadata(group_id="g", generation_id=2, member_id="m", instance_id="i")
+
+
+class TestTheFile:
+    @pytest.fixture
+    def source(self):
+        found = SinkOffsets("totals-1")
+        found.open(0)
+        yield found
+        found.close()
+
+    def test_has_them_until_they_are_taken(self, source):
+        assert handed("totals-1") is None
+        source.hand_over(GROUP, OFFSETS)
+        found = handed("totals-1")
+        assert (found.group, found.offsets) == (GROUP, OFFSETS)
+        assert handed("totals-2") is None
+        found.take()
+        source.validate_taken()
+        assert handed("totals-1") is None
+
+    def test_has_them_once_although_the_generation_ends_meanwhile(self, source):
+        source.hand_over(GROUP, OFFSETS)
+        found, later = handed("totals-1"), replace(GROUP, generation_id=3)
+        assert found.renewed(0) is None
+        source.renew(later)
+        assert found.renewed(0).group == later
+        found.take()
+        source.renew(later)
+        assert handed("totals-1") is None
+        source.validate_taken()
+
+    def test_of_a_source_that_has_died_is_not_read(self, source, tmp_path):
+        source.hand_over(GROUP, OFFSETS)
+        (path,) = tmp_path.iterdir()
+        left = path.read_bytes()
+        source.close()
+        path.write_bytes(left)
+        assert handed("totals-1") is None
+        source.open(0)
+        assert handed("totals-1") is None
+
+    def test_is_of_one_source(self, source):
+        with pytest.raises(KohortError, match="another source of this machine has the sink"):
+            SinkOffsets("totals-1").open(0)
+        source.close()
+        SinkOffsets("totals-1").open(0)
+
+    def test_that_was_removed_is_an_error_before_anything_is_read(self, source, tmp_path):
+        (path,) = tmp_path.iterdir()
+        path.unlink()
+        with pytest.raises(KohortError, match="was removed"):
+            source.hand_over(GROUP, OFFSETS)
+
+    def test_that_is_a_link_is_not_followed(self, source, tmp_path):
+        source.close()
+        (path,) = tmp_path.iterdir()
+        path.unlink()
+        path.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(OSError, match=str(path)):
+            source.open(0)
