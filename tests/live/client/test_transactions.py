@@ -20,6 +20,7 @@ from kohort.client import (
     TransactionAbortedError,
     TransactionError,
 )
+from kohort.client.sync import Consumer as SyncConsumer
 from kohort.client.sync import ConsumerGroup as SyncGroup
 from kohort.client.sync import Producer as SyncProducer
 from live.client.brokers import Site
@@ -253,6 +254,15 @@ async def test_without_an_event_loop(site, config, topic) -> None:
                     transaction.commit_offsets(offsets, group.generation)
                 if seen == len(values):
                     group.stop()
+            options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+            with producer.transaction() as transaction:
+                producer.send(out, b"open")
+                producer.flush()
+                with SyncConsumer(config, **options) as consumer:
+                    consumer.assign_topics(out)
+                    assert sorted(next(consumer).value for _ in values) == values
+                    assert sum(consumer.lag(tp) for tp in consumer.assignment) <= 1  # a marker
+                transaction.abort()
 
     await asyncio.to_thread(work)
     assert await committed(config, out) == values
