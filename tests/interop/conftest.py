@@ -13,6 +13,7 @@ from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
 from interop.tools import Tools
 from interop.trial import Trial
+from peers.kafka import free_port, missing_tools
 
 HERE = Path(__file__).parent
 
@@ -94,11 +95,24 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[Target]:
+    """One Apache Kafka for all tests of `each_server`, which may restart it."""
+    if reason := missing_tools():
+        pytest.skip(reason)
+    server = targets.ready_kafka(free_port(neighbours=1))
+    yield server
+    server.stop()
+
+
 @pytest.fixture
 def restartable(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Target]:
     """A server that this test may restart: its own one, but the shared one of a peer that starts
-    slowly.
+    slowly. The parameter is that of `each_server`.
     """
+    if getattr(request, "param", "") == "kafka":
+        yield request.getfixturevalue("apache_kafka")
+        return
     if targets.PEER not in ("", "kafka"):
         pytest.skip(f"{targets.PEER} belongs to someone else and is not restarted")
     if targets.PEER:

@@ -13,11 +13,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 from kohort.conformance.runner import warm_up
 from kohort.testing.server_process import ServerProcess, ServerProcessError
 from peers.kafka import QUICK_START, VERSION, Kafka, free_port
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
+
+each_server = pytest.mark.parametrize(
+    "restartable",
+    [
+        pytest.param("", id=pytest.HIDDEN_PARAM),
+        pytest.param("kafka", marks=[pytest.mark.clients, pytest.mark.long]),
+    ],
+    indirect=True,
+)
+"""Runs a test with `restartable` on the server under test, and on an Apache Kafka."""
 
 
 class Target(Protocol):
@@ -127,12 +139,17 @@ class Running:
         """Someone else's."""
 
 
+def ready_kafka(port: int) -> ApacheKafka:
+    """A new Apache Kafka whose coordinators have started."""
+    node = ApacheKafka(port)
+    node.warm_up()
+    return node
+
+
 def start(directory: Path) -> Target:
     """The server under test, ready for all requests."""
     if not PEER:
         return KohortServe(directory)
     if PEER == "kafka":
-        node = ApacheKafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
-        node.warm_up()
-        return node
+        return ready_kafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
     return Running(PEER)

@@ -16,7 +16,7 @@ import pytest
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
 from interop.processes import poll_until
-from interop.targets import Target
+from interop.targets import Target, each_server
 from interop.tools import TOPICS, Tool, Tools
 from interop.trial import PARTITIONS, SOON, Trial
 from peers.kafka import free_port
@@ -194,6 +194,7 @@ def test_tasks_move_and_go_on(cluster: Cluster, tools: Tools) -> None:
     ) == {"config": "1", "offset": "25", "status": "5"}
 
 
+@each_server
 def test_an_exactly_once_source_writes_each_line_once(
     streams_and_connect: None,
     restartable: Target,

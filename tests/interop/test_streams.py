@@ -11,7 +11,7 @@ from interop.built import streams_and_connect as command
 from interop.observer import Observer
 from interop.processes import Process, poll_until
 from interop.programs import KOHORT
-from interop.targets import Target
+from interop.targets import Target, each_server
 from interop.tools import Tool, Tools
 from interop.trial import PARTITIONS, SOON, Trial
 
@@ -167,6 +167,7 @@ def test_instances_restart_and_take_over(
     assert {kept[partition] for partition in trial.ends()} == {0}
 
 
+@each_server
 def test_exactly_once_counts_exactly(
     streams_and_connect: None,
     restartable: Target,
