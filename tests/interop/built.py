@@ -1,4 +1,4 @@
-"""Clients in Go, Node and Rust, Spark, and Kafka Streams and Connect: their programs lie in
+"""Clients in Go, Node and Rust, Spark, Flink, and Kafka Streams and Connect: their programs lie in
 `interop/` and are built into `.tools/interop/`.
 
 What a fresh machine lacks comes from the language's own registry (Go's module proxy, npm,
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,11 +95,11 @@ def _build_spark() -> None:
     _copy_jars("spark", "-s", "settings.xml")
 
 
-def _build_java() -> None:
-    """The JARs of Kafka Streams, Connect and MirrorMaker, and our program compiled against them."""
-    jars = _copy_jars("java")
+def _build_java(name: str) -> None:
+    """The JARs of a POM, and our program compiled against them."""
+    jars = _copy_jars(name)
     try:
-        compile_java(SOURCES / "java", BUILT / "java" / "classes", jars)
+        compile_java(SOURCES / name, BUILT / name / "classes", jars)
     except subprocess.CalledProcessError as error:
         raise BuildError(f"javac failed: {error.stderr[-600:]}") from None
 
@@ -146,7 +146,8 @@ GO = Language(("go",), _build_go)
 NODE = Language(("node", "npm"), _build_node)
 RUST = Language(("cargo", "make", "cc"), _build_rust)
 SPARK = Language(("java", "mvn"), _build_spark)
-STREAMS_AND_CONNECT = Language(("javac", "mvn"), _build_java)
+STREAMS_AND_CONNECT = Language(("javac", "mvn"), partial(_build_java, "java"))
+FLINK = Language(("javac", "mvn"), partial(_build_java, "flink"))
 
 
 def _go(
@@ -196,7 +197,16 @@ def spark_job(name: str, **options: str) -> list[str]:
 
 def streams_and_connect(main_class: str, *args: str) -> list[str]:
     """The command line of Kafka Streams' program, a Connect worker or MirrorMaker."""
-    home = BUILT / "java"
+    return _java("java", main_class, *args)
+
+
+def flink(*args: str) -> list[str]:
+    """The command line of Flink's program."""
+    return _java("flink", "FlinkProgram", *args)
+
+
+def _java(name: str, main_class: str, *args: str) -> list[str]:
+    home = BUILT / name
     return java(main_class, *args, heap="256m", classpath=f"{home / 'classes'}:{home / 'jars'}/*")
 
 
@@ -204,6 +214,14 @@ def streams_and_connect_version() -> str:
     """The version of all three."""
     return _pinned(
         "java/pom.xml", r"<artifactId>kafka-streams</artifactId>\s*<version>(\S+)</version>"
+    )
+
+
+def flink_version() -> str:
+    """The version of its connector, which ends with Flink's."""
+    return _pinned(
+        "flink/pom.xml",
+        r"<artifactId>(flink-connector-kafka)</artifactId>\s*<version>(\S+)</version>",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop import programs, targets
-from interop.built import SPARK, STREAMS_AND_CONNECT
+from interop.built import FLINK, SPARK, STREAMS_AND_CONNECT
 from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import KohortServe, Target
@@ -46,6 +46,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         SPARK.missing()
     if "streams_and_connect" in fixtures:
         STREAMS_AND_CONNECT.missing()
+    if "flink" in fixtures:
+        FLINK.missing()
 
 
 def wanted(items: Sequence[pytest.Item]) -> Sequence[Client]:
@@ -85,6 +87,13 @@ def streams_and_connect() -> None:
     """Skips the test without the JARs of Kafka Streams, Connect and MirrorMaker."""
     if reason := STREAMS_AND_CONNECT.missing():
         pytest.skip(f"Kafka Streams and Connect: {reason}")
+
+
+@pytest.fixture(scope="session")
+def flink() -> None:
+    """Skips the test without Flink's JARs."""
+    if reason := FLINK.missing():
+        pytest.skip(f"Flink: {reason}")
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,10 @@ from types import ModuleType
 from xml.etree import ElementTree
 
 from interop.built import (
+    FLINK,
     SPARK,
     STREAMS_AND_CONNECT,
+    flink_version,
     spark_version,
     streams_and_connect_version,
 )
@@ -60,6 +62,9 @@ These are properties of the clients, not of Kohort. The programs and tests allow
 - **@platformatic/kafka** continues with fetched messages after a rebalance begins. It then starts
   again from the committed offsets. The test program waits for the end of the rebalance and ignores
   messages below those offsets.
+- **librdkafka** 2.16 never sends offsets of a transaction to a group whose coordinator it knew
+  before the server restarted, to Apache Kafka neither. `send_offsets_to_transaction` then waits for
+  its timeout.
 - **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
 - Kohort does not serve the KIP-848 group protocol. Java's client and @platformatic/kafka report an
   error and end when they are configured for it.
@@ -79,10 +84,6 @@ processes them in a group.
 - **NestJS** (@nestjs/microservices 12.1.1): `@EventPattern`, and `@MessagePattern` with responses.
 - **Spring for Apache Kafka** (spring-kafka 4.2.0-M1): `@KafkaListener` with three consumers, and
   failures that are retried.
-- **Apache Flink** (2.0.0, flink-connector-kafka 4.0.1-2.0): `KafkaSource` to `KafkaSink`,
-  `AT_LEAST_ONCE` with checkpoints.
-
-`EXACTLY_ONCE` of Flink was not tried.
 
 kafka-go's own tests pass (`test_kafka_go_suite.py`, `make test-long`), except for those of quotas,
 ACLs and SASL users, and those that Apache Kafka 4.3 does not pass either.
@@ -105,6 +106,7 @@ TOOLS = {
     "Kafka Streams": "test_streams",
     "Kafka Connect": "test_connect",
     "MirrorMaker": "test_mirror_maker",
+    "Apache Flink": "test_flink",
     "Spark's Kafka connector": "test_spark",
     "KIP-848": "test_new_protocol",
 }
@@ -228,6 +230,7 @@ def page(found: Sequence[Result]) -> str:
         if STREAMS_AND_CONNECT.missing() is None
         else ""
     )
+    flink = f"\nApache Flink: {flink_version()}." if FLINK.missing() is None else ""
     parts = [
         INTRODUCTION,
         *client_table(by_client),
@@ -235,6 +238,7 @@ def page(found: Sequence[Result]) -> str:
         *reasons(found),
         spark,
         streams,
+        flink,
         "\n## Beyond single clients",
         *tool_tables(found),
         "",

@@ -1,0 +1,58 @@
+"""Apache Flink: a job that copies a topic, with a sink that is exactly once."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interop.built import flink as command
+from interop.observer import Observer
+from interop.processes import Process, poll_until
+from interop.programs import KOHORT
+from interop.targets import Target, each_server
+from interop.trial import PARTITIONS, Trial
+
+WAIT_SECONDS = 60.0
+"""A job that begins again aborts what the last one left open, and waits for checkpoints."""
+
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+
+
+@each_server
+def test_exactly_once_copies_each_record_once(
+    flink: None, restartable: Target, trial_on: Callable[[Target], Trial], tmp_path: Path
+) -> None:
+    """`DeliveryGuarantee.EXACTLY_ONCE`: the job is killed and begins again at its last checkpoint;
+    then the server is killed.
+    """
+    trial = trial_on(restartable)
+    observer = Observer(restartable.address)
+    copy = f"{trial.topic}-copy"
+    trial.create_topic(copy, PARTITIONS)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+
+    def start(name: str) -> Process:
+        words = (restartable.address, trial.topic, copy, str(checkpoints))
+        return trial.start(name, command(*words))
+
+    def copied() -> list[str]:
+        return [value for _, value in observer.records(copy, PARTITIONS, "read_committed")]
+
+    def await_more() -> None:
+        before = len(copied())
+        poll_until(lambda: len(copied()) > before, trial.tails, WAIT_SECONDS)
+
+    feed = trial.feed(KOHORT)
+    job = start("job")
+    await_more()
+    await_more()
+    job.kill()
+    start("next-job")
+    await_more()
+    restartable.restart(signal.SIGKILL)
+    await_more()
+    feed.end()
+    poll_until(lambda: {*copied()} == {*feed.sent}, trial.tails, WAIT_SECONDS)
+    assert sorted(copied()) == sorted(feed.sent)
