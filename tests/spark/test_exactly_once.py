@@ -189,4 +189,4 @@ class TestBatches:
                     "rpad(id, 300, 'x') value", "cast(if(id = 5999, 9, id % 3) as int) partition"
                 )
             )
-        assert values() == {}
+        assert values("read_uncommitted") == {}

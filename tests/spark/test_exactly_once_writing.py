@@ -146,10 +146,14 @@ class TestTasks:
 
 
 class TestAllOrNone:
-    def test_a_partition_that_is_not_there(self, target):
-        target.writing.task(rows(0, 3_000))
+    @pytest.mark.parametrize("where", ["here", "elsewhere"])
+    def test_a_partition_that_is_not_there(self, target, where):
+        """Also if tasks on other machines have many rows, which they send without a transaction."""
+        writing = target.writing if where == "here" else target.elsewhere()
+        messages = [writing.task(rows(0, MANY, 1_000)), None]
         with pytest.raises(ConfigError, match="a row is for partition 7"):
-            target.writing.task(rows(3_000, 6_000, wrong=5_999))
+            writing.task(rows(0, MANY, 1_000, wrong=MANY - 1))
+        writing.abort(messages)
         assert target.numbers("read_uncommitted") == {}
 
     def test_a_record_that_is_too_large(self, target):

@@ -4,6 +4,7 @@ driver dies or is late. A `Query` calls source and sink as Spark does, with a ch
 
 import asyncio
 import os
+import random
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -26,8 +27,11 @@ from kohort.spark.row_spool import SpoolDirectory
 from kohort.spark.sink_offsets import SinkOffsets, handed
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import Writing
+from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition
+from spark.servers import SETTINGS
 from spark.streams import wait_for
+from spark.topics import Topics
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -100,9 +104,16 @@ class Query:
         """As its process beside the driver sees it; `checkpoint` is left."""
         self.source.stop()
 
-    def again(self):
-        """Spark, started again: it repeats the micro-batch that had not ended."""
+    def plan_or_repeat(self):
+        """As `plan`; Spark, started again, repeats the micro-batch that had not ended."""
+        if self._has_joined or len(self.checkpoint) == 1:
+            return self.plan()
         self.join()
+        return True
+
+    def again(self):
+        """Spark, started again."""
+        self.plan_or_repeat()
         self.read()
         self.commit()
         self.run()
@@ -303,6 +314,69 @@ def test_a_sink_that_does_not_commit_the_offsets(pipe):
     query.plan()
     with pytest.raises(KohortError, match="its offsets are not committed: transactionalSink"):
         query.plan()
+
+
+class Server:
+    """A server that keeps its data when it is killed."""
+
+    def __init__(self, directory):
+        self._directory = directory
+        self._listen = "127.0.0.1:0"
+        self.start()
+
+    def start(self):
+        options = ("--data", str(self._directory / "data"), "--listen", self._listen)
+        log = self._directory / "server.log"
+        self.process = ServerProcess(*options, log=log, settings=SETTINGS)
+        self._listen = self.process.address
+
+    @property
+    def address(self):
+        return self._listen
+
+    def is_killed(self):
+        self.process.kill()
+        self.start()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("seed", "events"), [(1, 6), pytest.param(2, 50, marks=pytest.mark.long)])
+def test_drivers_and_the_server_are_killed_at_random(tmp_path, seed, events):
+    """Two queries of a group; a query that fails is started again, as one that was killed."""
+    server, choose = Server(tmp_path), random.Random(seed)
+    pipe = Pipe(Topics(server.address))
+    queries = {name: pipe.query(name) for name in "ab"}
+
+    def is_started_again(name):
+        queries[name].dies()
+        queries[name] = pipe.query(name, queries[name].checkpoint)
+
+    def step(name, death):
+        query = queries[name]
+        for work in (query.plan_or_repeat, query.read, query.commit):
+            if death is work.__name__:
+                return is_started_again(name)
+            if death == f"server {work.__name__}":
+                server.is_killed()
+            try:
+                if work() is False:
+                    return None
+            except KohortError:
+                return is_started_again(name)
+        return None
+
+    deaths = ("read", "commit", "server read", "server commit", None, None)
+    try:
+        for _ in range(events):
+            pipe.produce()
+            step(choose.choice("ab"), choose.choice(deaths))
+        for name in queries:
+            is_started_again(name)
+        pipe.finish(*queries.values())
+    finally:
+        for query in pipe.queries:
+            query.dies()
+        server.process.kill()
 
 
 OFFSETS = {TopicPartition("orders", 3): OffsetAndMetadata(offset=7, metadata="here")}

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from confluent_kafka import Producer
 
+from kohort.spark.metrics import source_metrics
 from spark.streams import Stream, wait_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
@@ -183,5 +184,6 @@ class TestStreams:
             "committed up to the open transaction",
             query,
         )
+        assert source_metrics(query.lastProgress)[0].max_offsets_behind_latest == 0
         written.commit_begun()
         wait_for(lambda: both(reading.offsets()) == [*written.committed, *begun], "read", query)
