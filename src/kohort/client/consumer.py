@@ -33,7 +33,11 @@ from kohort.client.errors import ClientClosedError, NotAssignedError
 from kohort.client.fetch import Batch, Fetcher, OutOfRange, deserialize
 from kohort.client.group_errors import CommitError
 from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
-from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
+from kohort.client.offset_and_metadata import (
+    OffsetAndMetadata,
+    committable,
+    validate_partitions,
+)
 from kohort.client.option_names import checks_names
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
@@ -207,7 +211,7 @@ class Consumer(Generic[K, V]):
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions)
         )
-        _validate_partitions(wanted)
+        validate_partitions(wanted)
         known = self.assignment
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)
@@ -322,7 +326,7 @@ class Consumer(Generic[K, V]):
         return {tp: None if each.offset < 0 else each for tp, each in found.items()}
 
     async def _list(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        _validate_partitions(wanted)
+        validate_partitions(wanted)
         if not wanted:
             return {}
         found = await list_offsets(self.cluster, wanted, self._isolation)
@@ -457,7 +461,7 @@ class Consumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of each partition. Raises KohortError, ConfigError without group."""
         group, wanted = self._required_group(), tuple(partitions)
-        _validate_partitions(wanted)
+        validate_partitions(wanted)
         found = unless_error((await self._admin.committed([group], wanted))[group])
         return {tp: found.get(tp) for tp in wanted}
 
@@ -474,7 +478,7 @@ class Consumer(Generic[K, V]):
             self._finish()
             await self._commit(self._finished)
         else:
-            _validate_partitions(offsets)
+            validate_partitions(offsets)
             await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -515,17 +519,6 @@ class Consumer(Generic[K, V]):
         if self._group is None:
             raise ConfigError("the consumer has no group_id to commit for: set one")
         return self._group
-
-
-def _validate_partitions(partitions: Iterable[object]) -> None:
-    """Raise TypeError for what is no partition."""
-    for each in partitions:
-        if not (
-            isinstance(each, TopicPartition)
-            and isinstance(each.topic, str)
-            and type(each.partition) is int
-        ):
-            raise TypeError(f"{each!r}: a TopicPartition expected, as TopicPartition('orders', 0)")
 
 
 def _offset(tp: TopicPartition, offset: int) -> int:

@@ -6,7 +6,7 @@ older generation, abort the transaction. A group without member and generation i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.types import TopicPartition
@@ -23,13 +23,25 @@ class GroupMetadata:
     member_id: str = ""
     instance_id: str | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.group_id, str) or not self.group_id:
+            raise ValueError(f"group_id {self.group_id!r}: a name is needed")
+
     def to_commit(
         self, offsets: Offsets
     ) -> "tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]":
-        """Itself, and the offsets as they are sent. Raises ValueError for what is no offset."""
+        """Itself, and the offsets as they are sent.
+
+        Raises ValueError for what is no offset, TypeError for what is no mapping of partitions.
+        """
+        if not isinstance(offsets, Mapping):
+            raise TypeError(
+                f"offsets: a mapping of TopicPartition to an offset expected, not {offsets!r}"
+            )
         return self, {tp: committable(tp, given) for tp, given in offsets.items()}
 
 
+@runtime_checkable
 class OffsetOwner(Protocol):
     """Who commits offsets in a transaction: a `Generation`, or `GroupMetadata`."""
 

@@ -1,5 +1,6 @@
 """A committed offset, as clients write and read it (Kafka's OffsetAndMetadata)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Final
@@ -20,7 +21,10 @@ class OffsetAndMetadata:
 
 
 def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """What to send for `given`. Raises ValueError for what no broker can store."""
+    """What to send for `given`. Raises ValueError for what no broker can store, TypeError."""
+    validate_partitions((tp,))
+    if not 0 <= tp.partition < 2**31:
+        raise ValueError(f"{tp}: a partition is a whole number from 0 on")
     asked = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(offset=given)
     try:
         found = replace(asked, offset=index(asked.offset), leader_epoch=index(asked.leader_epoch))
@@ -37,3 +41,14 @@ def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAnd
             f"{tp}: metadata {found.metadata!r} is not text that can be sent"
         ) from None
     return found
+
+
+def validate_partitions(partitions: Iterable[object]) -> None:
+    """Raise TypeError for what is no partition."""
+    for each in partitions:
+        if not (
+            isinstance(each, TopicPartition)
+            and isinstance(each.topic, str)
+            and type(each.partition) is int
+        ):
+            raise TypeError(f"{each!r}: a TopicPartition expected, as TopicPartition('orders', 0)")

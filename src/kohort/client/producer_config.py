@@ -12,6 +12,7 @@ from kohort.protocol.compression import Codec
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
 
+_LONGEST: Final = 32_767
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 _HIGHEST_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
@@ -84,6 +85,16 @@ class ProducerConfig:
     def _validate_transactions(self) -> None:
         if not isinstance(self.transactional_id, str) or not self.transactional_id:
             raise ConfigError(f"transactional_id {self.transactional_id!r}: a name is needed")
+        try:
+            size = len(self.transactional_id.encode())
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"transactional_id {self.transactional_id!r} is not text that can be sent"
+            ) from None
+        if size > _LONGEST:
+            raise ConfigError(
+                "transactional_id is longer than the 32,767 bytes that a request has room for"
+            )
         if not self.is_idempotent:
             raise ConfigError(
                 "transactional_id needs an idempotent producer: leave enable_idempotence and acks "

@@ -30,6 +30,7 @@ from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
 
 FIRST = TopicPartition("orders", 0)
+GROUP = GroupMetadata(group_id="g")
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +170,37 @@ async def test_sends_outside_and_a_second_transaction_are_errors(producer) -> No
                 pass
 
 
+async def test_tasks_that_end_a_transaction_at_once(producer, config) -> None:
+    async with producer.transaction() as transaction:
+        await producer.send("orders", b"yes")
+        calls = (transaction.commit(), transaction.commit(), transaction.abort())
+        first, *others = await asyncio.gather(*calls, return_exceptions=True)
+        assert first is None
+        for other in others:
+            assert isinstance(other, KohortError)
+            assert "not open" in str(other)
+    async with producer.transaction() as transaction:
+        await producer.send_and_wait("orders", b"no")
+        calls = (transaction.abort(), transaction.commit())
+        first, other = await asyncio.gather(*calls, return_exceptions=True)
+        assert first is None
+        assert isinstance(other, KohortError)
+    assert await committed(config) == [b"yes"]
+
+
+async def test_a_scope_that_is_left_while_a_task_commits(producer, config) -> None:
+    async with producer.transaction() as transaction:
+        await producer.send("orders", b"yes")
+        committing = asyncio.create_task(transaction.commit())
+        await asyncio.sleep(0)
+    async with producer.transaction():
+        await committing
+        await producer.send("orders", b"next")
+        with pytest.raises(KohortError, match="another transaction"):
+            await producer.transaction().__aenter__()
+    assert await committed(config) == [b"next", b"yes"]
+
+
 async def test_a_transaction_that_waits_for_its_turn(producer, config) -> None:
     async def work(number: int) -> None:
         async with producer.transaction(wait=True):
@@ -187,7 +219,13 @@ async def test_a_producer_without_an_id_has_no_transactions(config) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"transactional_id": ""}, {"transactional_id": "a", "acks": 1}]
+    "options",
+    [
+        {"transactional_id": ""},
+        {"transactional_id": "a", "acks": 1},
+        {"transactional_id": "é" * 16_384},
+        {"transactional_id": "\ud800"},
+    ],
 )
 def test_options_that_do_not_fit(options) -> None:
     with pytest.raises(ConfigError, match="transactional_id"):
@@ -209,6 +247,39 @@ async def test_offsets_commit_with_the_records(producer, config) -> None:
         assert await admin.committed(["g"], require_stable=True) == {
             "g": {FIRST: OffsetAndMetadata(offset=3)}
         }
+
+
+@pytest.mark.parametrize(
+    ("offsets", "owner", "error"),
+    [
+        (None, GROUP, "a mapping of TopicPartition to an offset expected, not None"),
+        ([FIRST], GROUP, "a mapping of TopicPartition to an offset expected"),
+        ({"orders": 1}, GROUP, "'orders': a TopicPartition expected"),
+        ({("orders", 0): 1}, GROUP, "a TopicPartition expected"),
+        ({TopicPartition("orders", "0"): 1}, GROUP, "a TopicPartition expected"),
+        ({TopicPartition(None, 0): 1}, GROUP, "a TopicPartition expected"),
+        ({TopicPartition("orders", -1): 1}, GROUP, "a partition is a whole number from 0 on"),
+        ({FIRST: "1"}, GROUP, "'1' is not an offset"),
+        ({FIRST: 1}, "g", "a Generation or GroupMetadata expected, not 'g'"),
+        ({FIRST: 1}, None, "a Generation or GroupMetadata expected, not None"),
+    ],
+)
+async def test_what_is_no_offset_ends_the_transaction_but_not_the_producer(
+    producer, config, offsets, owner, error
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=error):
+        async with producer.transaction() as transaction:
+            await producer.send("orders", b"no")
+            await transaction.commit_offsets(offsets, owner)
+    async with producer.transaction():
+        await producer.send("orders", b"yes")
+    assert await committed(config) == [b"yes"]
+
+
+@pytest.mark.parametrize("group_id", ["", None, 5])
+def test_a_group_needs_a_name(group_id) -> None:
+    with pytest.raises(ValueError, match="a name is needed"):
+        GroupMetadata(group_id=group_id)
 
 
 async def test_offsets_of_an_unknown_member_abort(producer, config) -> None:

@@ -31,6 +31,8 @@ class Transaction:
         self._wait = wait
         self._is_open = False
         self._producer_closed = False
+        self._ending = asyncio.Lock()
+        """Held by the task that commits or aborts: several may share a transaction."""
 
     def __repr__(self) -> str:
         return f"<Transaction {'open' if self._is_open else 'not open'} {self._transactions!r}>"
@@ -60,28 +62,29 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
-        if self._producer_closed and error is None:
-            raise TransactionAbortedError(
-                "the producer was closed inside the transaction, which aborted it"
-            )
-        if not self._is_open:
-            return
-        if error is not None:
-            await self._abort_for(error)
-            return
-        try:
-            await self.commit()
-        except asyncio.CancelledError as cancelled:
-            if self._is_open:  # records were not delivered yet
-                await self._abort_for(cancelled)
-            raise
+        async with self._ending:
+            if self._producer_closed and error is None:
+                raise TransactionAbortedError(
+                    "the producer was closed inside the transaction, which aborted it"
+                )
+            if not self._is_open:
+                return
+            if error is not None:
+                await self._abort_for(error)
+                return
+            try:
+                await self._commit()
+            except asyncio.CancelledError as cancelled:
+                if self._is_open:  # records were not delivered yet
+                    await self._abort_for(cancelled)
+                raise
 
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Commit the offsets of the next records to read with the transaction, or not at all.
 
         `owner` is the `Generation` that has the partitions: its member and generation fence those
         who have lost them. `GroupMetadata` names a group without that. Raises GenerationEndedError,
-        TransactionAbortedError, ProducerFencedError, ValueError for what is no offset.
+        TransactionAbortedError, ProducerFencedError, ValueError for what is no offset, TypeError.
         """
         self._validate_open()
         await self._transactions.commit_offsets(offsets, owner)
@@ -94,7 +97,11 @@ class Transaction:
         transaction counts. After CommitUnknownError it may be called again, also outside of the
         scope. Raises ProducerFencedError.
         """
-        self._validate_open()
+        async with self._ending:
+            self._validate_open()
+            await self._commit()
+
+    async def _commit(self) -> None:
         await self._transactions.deliver()
         try:
             await self._to_its_end(self._transactions.commit())
@@ -110,12 +117,13 @@ class Transaction:
 
         Raises ProducerFencedError, and GaveUpError: then it may be called again.
         """
-        self._validate_open()
-        try:
-            await self._to_its_end(self._transactions.abort())
-        finally:
-            if not self._transactions.machine.is_open:
-                self._end()
+        async with self._ending:
+            self._validate_open()
+            try:
+                await self._to_its_end(self._transactions.abort())
+            finally:
+                if not self._transactions.machine.is_open:
+                    self._end()
 
     def _validate_open(self) -> None:
         if not self._is_open:
@@ -156,6 +164,8 @@ class Transaction:
             self._end()
 
     def _end(self) -> None:
+        if not self._is_open:  # the producer was closed meanwhile
+            return
         self._is_open = False
         self._transactions.on_close = None
         self._transactions.turn.release()

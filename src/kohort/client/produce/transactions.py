@@ -214,8 +214,11 @@ class Transactions:
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Have the offsets committed with the transaction.
 
-        Raises TransactionAbortedError if it has to be aborted, GenerationEndedError, ValueError.
+        Raises TransactionAbortedError if it has to be aborted, GenerationEndedError, ValueError,
+        TypeError.
         """
+        if not isinstance(owner, OffsetOwner):
+            raise TypeError(f"owner: a Generation or GroupMetadata expected, not {owner!r}")
         self.validate_sends()
         began = self._now()
         async with self._lock:
