@@ -57,6 +57,18 @@ class GroupConfig:
     """
     rack: str | None = None
     """`client.rack`: where this member runs (KIP-881)."""
+    protocol: Literal["classic", "consumer", "auto"] = "classic"
+    """`group.protocol`: `consumer` is the protocol of KIP-848, of Apache Kafka since 4.0.
+
+    `auto` takes it if the brokers have it. The coordinator then computes assignments and has the
+    timeouts: `assignors` and `heartbeat_interval_ms` do not apply, and `pattern` is a regular
+    expression of RE2.
+    """
+    remote_assignor: str | None = None
+    """`group.remote.assignor` of the consumer protocol, such as `uniform` or `range`.
+
+    None: the coordinator's default.
+    """
     assignors: Sequence[str | Assignor] = ("range", "cooperative-sticky")
     """`partition.assignment.strategy`, in the order of preference.
 
@@ -65,8 +77,13 @@ class GroupConfig:
     """
     heartbeat_interval_ms: int = 3_000
     session_timeout_ms: int = 30_000
+    """In the consumer protocol the coordinator has its own timeout, at least 45 s by default.
+
+    There the member gives its partitions up after so long without a response; at least three
+    heartbeat intervals.
+    """
     rebalance_timeout_ms: int = 30_000
-    """How long the group waits for this member to join again."""
+    """How long the group waits for this member to join again, or to give up what it revoked."""
     join_group_backoff_ms: int = 5_000
     """The longest pause before a failed join is tried again; the first pauses are shorter."""
     retry_timeout_ms: int = 120_000
@@ -101,7 +118,11 @@ class GroupConfig:
     Needs a broker that still accepts OffsetCommit v4.
     """
     leave_group_on_close: bool | None = None
-    """Whether closing sends LeaveGroup; None: if the member is not static, as in Java."""
+    """Whether closing sends LeaveGroup; None: if the member is not static, as in Java.
+
+    In the consumer protocol a static member then leaves for a while (epoch -2): its partitions
+    wait for its return, until the session timeout.
+    """
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 52_428_800
@@ -115,6 +136,7 @@ class GroupConfig:
         _check_id("group_id", self.group_id)
         if self.instance_id is not None:
             _check_id("instance_id", self.instance_id)
+        self._check_protocol()
         self._check_topics()
         self._check_flags()
         self._check_durations()
@@ -160,13 +182,23 @@ class GroupConfig:
             )
         if not all(isinstance(topic, str) and topic for topic in self.topics):
             raise ConfigError(f"topics: {list(self.topics)} has an empty name")
-        if self.pattern is not None:
+        if self.pattern is not None and self.protocol != "consumer":
             try:
                 re.compile(self.pattern)
             except re.error as error:
                 raise ConfigError(
                     f"pattern: {self.pattern!r} is no regular expression: {error}"
                 ) from None
+
+    def _check_protocol(self) -> None:
+        validate_one_of("protocol", self.protocol, ("classic", "consumer", "auto"))
+        if self.protocol == "classic" and self.remote_assignor is not None:
+            raise ConfigError(
+                "remote_assignor: only the consumer protocol has assignors of the coordinator; "
+                "set protocol='consumer', or name assignors"
+            )
+        if self.protocol != "classic" and self.retention_ms != -1:
+            raise ConfigError("retention_ms: the consumer protocol has no retention of commits")
 
     def _check_flags(self) -> None:
         for name in ("enable_auto_commit", "check_crcs"):

@@ -38,6 +38,20 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.group_max_size_reached: (
         "the group is full; raise the broker's group.max.size, or run fewer members"
     ),
+    ErrorCode.group_id_not_found: (
+        "the group is of another type, or its classic members cannot be joined with the consumer "
+        "protocol; wait until it is empty, use protocol='classic', or another group"
+    ),
+    ErrorCode.unreleased_instance_id: (
+        "another member has the same group.instance.id; give each running member one of its own. "
+        "One that ended without leaving gives it up after its session timeout"
+    ),
+    ErrorCode.unsupported_assignor: (
+        "the coordinator does not have the remote_assignor; see its group.consumer.assignors"
+    ),
+    ErrorCode.invalid_regular_expression: (
+        "the coordinator cannot compile the pattern, which has to be a regular expression of RE2"
+    ),
     ErrorCode.invalid_group_id: "the broker refuses the group's id; it must not be empty",
     ErrorCode.unsupported_version: (
         "the broker is too old for what is configured; see the message for which request"

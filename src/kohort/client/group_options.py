@@ -33,6 +33,8 @@ class GroupOptions(ClientOptions, total=False):
 
     instance_id: str | None
     rack: str | None
+    protocol: Literal["classic", "consumer", "auto"]
+    remote_assignor: str | None
     assignors: Sequence[str | Assignor]
     heartbeat_interval_ms: int
     session_timeout_ms: int

@@ -21,6 +21,8 @@ _NAMED_HERE: Final = {
     "fetch_wait_max_ms": "fetch_max_wait_ms",
     "group": "group_id",
     "group_instance_id": "instance_id",
+    "group_protocol": "protocol",
+    "group_remote_assignor": "remote_assignor",
     "max_batch_size": "batch_size",
     "message_max_bytes": "max_request_size",
     "message_timeout_ms": "delivery_timeout_ms",
@@ -66,10 +68,11 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
     names = sorted(known)
     plain = name.lower().replace(".", "_").replace("-", "_")
     here = plain if plain in names else _NAMED_HERE.get(plain)
-    if here in names:
-        hint = f"; {here} is its name here"
-    elif plain == "security_protocol" or plain.startswith(("sasl_", "ssl_")):
+    of_security = plain == "security_protocol" or plain.startswith(("sasl_", "ssl_"))
+    if of_security and "mechanism" not in names:
         hint = f"; {_SECURITY}"
+    elif here in names:
+        hint = f"; {here} is its name here"
     elif (instead := _INSTEAD.get(plain) or _INSTEAD.get(here or "")) is not None:
         hint = f"; {instead}"
     else:

@@ -15,11 +15,13 @@ import asyncio
 import random
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self
+from uuid import UUID
 
 from kohort.client.backoff import Backoff, retrying
 from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
 from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.cluster.metadata import (
+    BY_ID_SINCE,
     MIN_VERSION,
     BrokerNode,
     Leader,
@@ -145,6 +147,19 @@ class Cluster:
         told = from_response(response)
         self._known.learn(told, self._now())
         return told
+
+    async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
+        """Request the names of topics by their ids, once; ids that no topic has are left out.
+
+        Raises BrokerUnreachableError, AuthenticationError, UnsupportedVersionError.
+        """
+        asked = [{"name": None, "topic_id": each} for each in topic_ids]
+        connection = await self.any_connection()
+        response = await connection.send(
+            "metadata", min_version=BY_ID_SINCE, topics=asked, allow_auto_topic_creation=False
+        )
+        # Brokers that do not know an id send an empty name or none.
+        return {each.topic_id: str(each.name) for each in response.topics if each.name}
 
     async def leader(self, tp: TopicPartition, *, timeout_ms: int | None = None) -> Leader:
         """The leader of a partition, requested while the leader or the topic is unknown.

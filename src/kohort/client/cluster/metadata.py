@@ -17,6 +17,8 @@ NO_EPOCH: Final = -1
 NO_LEADER: Final = -1
 MIN_VERSION: Final = 4
 """The first version in which a request can refuse to create the topic."""
+BY_ID_SINCE: Final = 12
+"""The first version in which a request can name a topic by its id alone."""
 
 
 class Leader(NamedTuple):

@@ -8,7 +8,7 @@ from kohort.client.group.context import MemberContext
 from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import GroupError, StuckError
-from kohort.client.membership import End, Membership
+from kohort.client.membership import AnyMembership, End
 from kohort.errors import KohortError
 
 CHECKS_PER_LIMIT: Final = 10
@@ -18,7 +18,7 @@ CHECKS_PER_LIMIT: Final = 10
 class SupervisedMember(MemberContext, Protocol):
     """The member as its background tasks see it."""
 
-    membership: Membership
+    membership: AnyMembership
     member: GroupMember
 
     @property
@@ -57,9 +57,7 @@ async def _every(ms: int, do: Callable[[], Awaitable[None]]) -> None:
 
 async def check_topics(run: SupervisedMember) -> None:
     """Report changes of topics to the membership. An unreachable cluster counts as no change."""
-    topics = (
-        None if run.config.pattern is not None else {*run.subscription.topics, *run.watch.counts}
-    )
+    topics = None if run.watch.has_pattern else {*run.subscription.topics, *run.watch.counts}
     held = run.fetched()
     try:
         metadata = await run.cluster.metadata(topics)

@@ -7,7 +7,8 @@ Two checks decide whether a commit is accepted. Here: no offset of a partition t
 drained (`Ending.commits`). At the coordinator: member id and generation, those of the moment of
 sending. A partition that is kept through a cooperative rebalance is thus committed in the new
 generation. A response that fences the current generation goes to the membership. After one that
-fences an older generation the commit is repeated in the new one.
+fences an older generation the commit is repeated in the new one. In the consumer protocol the
+generation is the member epoch, and STALE_MEMBER_EPOCH says that the member's next one is under way.
 
 Retriable errors are retried until `default_api_timeout_ms` is over. REBALANCE_IN_PROGRESS is one of
 them: the coordinator accepts no commits between the join and the sync of a generation. Unknown
@@ -43,7 +44,13 @@ logger = logging.getLogger("kohort.client.group")
 
 PURPOSE = "commit"
 """Purpose of a connection of its own: a join that is parked for minutes delays no commit."""
-_OF_THE_MEMBERSHIP = frozenset({ErrorCode.illegal_generation, ErrorCode.unknown_member_id})
+_OF_THE_MEMBERSHIP = frozenset(
+    {
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.stale_member_epoch,
+    }
+)
 _FOR_GOOD = frozenset({ErrorCode.fenced_instance_id, ErrorCode.group_authorization_failed})
 _AGAIN = KohortError("a marker that is never raised: send the commit again")
 
@@ -52,7 +59,7 @@ _Outcome: TypeAlias = KohortError | None
 
 
 class Identity(NamedTuple):
-    """The member id and generation by which the coordinator accepts a commit."""
+    """The member id and generation (or member epoch) by which the coordinator accepts a commit."""
 
     member_id: str
     generation: int

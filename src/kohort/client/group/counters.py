@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from kohort.client.counters import DurationCounter, RequestCounter, reason
 from kohort.client.membership import (
+    ConsumerGroupHeartbeat,
     CoordinatorResponse,
     Heartbeat,
     JoinGroup,
@@ -19,6 +20,7 @@ EXPECTED: Final[Mapping[type[Any], frozenset[ErrorCode]]] = {
     SyncGroup: frozenset({ErrorCode.none, ErrorCode.rebalance_in_progress}),
     Heartbeat: frozenset({ErrorCode.none, ErrorCode.rebalance_in_progress}),
     LeaveGroup: frozenset({ErrorCode.none}),
+    ConsumerGroupHeartbeat: frozenset({ErrorCode.none}),
 }
 """Error codes that are part of joining and rebalancing, by request."""
 
@@ -42,7 +44,7 @@ class GroupCounters:
         counter.latency.observe(now - sent)
         if response.error not in EXPECTED[type(request)]:
             counter.failures.count(response.error.name.upper())
-        if isinstance(request, Heartbeat):
+        if isinstance(request, Heartbeat | ConsumerGroupHeartbeat):
             self.heartbeat_at = now
 
     def failed(self, request: Request, error: BaseException) -> None:

@@ -68,6 +68,11 @@ class Workplace(Protocol):
     config: GroupConfig
     fetcher: Fetcher
 
+    @property
+    def member_epoch(self) -> int | None:
+        """The present epoch in the consumer protocol; None: commits carry the generation's id."""
+        ...
+
     def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
         """The partition's batches until it ends."""
         ...
@@ -116,7 +121,7 @@ class Generation(ABC, Generic[K, V]):
 
     @property
     def id(self) -> int:
-        """Kafka's generation id."""
+        """Kafka's generation id; in the consumer protocol the member epoch at which it began."""
         return self._grant.generation
 
     @property
@@ -144,7 +149,7 @@ class Generation(ABC, Generic[K, V]):
 
     @property
     def protocol(self) -> str:
-        """Name of the assignor that the group chose."""
+        """Name of the assignor that the group chose; in the consumer protocol `remote_assignor`."""
         return self._grant.protocol
 
     @property
@@ -248,9 +253,10 @@ class Generation(ABC, Generic[K, V]):
         held = self._held(offsets)
         for owned, _ in held:
             validate_commits(owned)
+        epoch = self._workplace.member_epoch
         group = GroupMetadata(
             group_id=self._workplace.config.group_id,
-            generation_id=self.id,
+            generation_id=self.id if epoch is None else epoch,
             member_id=self.member_id,
             instance_id=self._workplace.config.instance_id,
         )

@@ -4,6 +4,7 @@ import asyncio
 from typing import Protocol
 
 from kohort.client.cluster import NO_EPOCH
+from kohort.client.group.commits import Identity
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.patience import patiently
@@ -14,6 +15,11 @@ from kohort.shortened import shortened
 
 class SetUpMember(MemberContext, Protocol):
     """The member as `GenerationSetup` sees it."""
+
+    @property
+    def offset_reader(self) -> Identity | None:
+        """The member of the consumer protocol for which offsets are fetched; None: classic."""
+        ...
 
     def on_set_up(self, generation: GenerationScope) -> None:
         """The generation's start offsets are known: the application may have it."""
@@ -75,6 +81,7 @@ class GenerationSetup:
         if grant.is_leader and run.watch.knows(topics):
             return
         run.watch.remember(await run.cluster.metadata(sorted(topics)), topics, run.fetched())
+        run.watch.ids.update(grant.topic_ids)
 
     def _tell_missing(self) -> None:
         """Tell which subscribed topics do not exist, once for each."""
@@ -92,5 +99,10 @@ class GenerationSetup:
         run = self._run
         without_end = [owned for owned in run.owned_partitions.values() if owned.ending.end is None]
         await find_start_offsets(
-            run.cluster, run.config, without_end, run.watch.ids, self._list_offsets
+            run.cluster,
+            run.config,
+            without_end,
+            run.watch.ids,
+            self._list_offsets,
+            run.offset_reader,
         )

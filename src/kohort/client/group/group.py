@@ -32,6 +32,7 @@ from kohort.client.fetch import Fetcher, OutOfRange
 from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
+from kohort.client.group.negotiation import chosen_protocol
 from kohort.client.group.run import GroupRun
 from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
@@ -117,10 +118,11 @@ class ConsumerGroup(Generic[K, V]):
         cluster = self._shared
         if cluster is None:
             cluster = await self._opened.enter_async_context(Cluster(self._client_config))
+        self.config = replace(self.config, protocol=await chosen_protocol(cluster, self.config))
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
         run = self._make_run(cluster, fetcher)
-        if self.config.pattern is not None:
+        if run.watch.has_pattern:
             self._subscription.topics = run.watch.matched(await cluster.metadata())
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")

@@ -1,4 +1,4 @@
-"""Runs a `Membership` on an event loop: sends requests, returns responses, keeps the deadline.
+"""Runs a membership on an event loop: sends requests, returns responses, keeps the deadline.
 
 Each request is a task of its own on the connection of its purpose. So neither the application nor a
 parked join delays a heartbeat. Actions for the application (`Start`, `EndPartitions`, …) go to
@@ -26,15 +26,19 @@ from kohort.client.membership import (
     Abandon,
     Action,
     Actions,
+    AnyMembership,
     Assign,
+    ConsumerGroupHeartbeat,
+    ConsumerMembership,
     End,
     EndPartitions,
     ForgetCoordinator,
     Heartbeat,
     JoinGroup,
     Left,
-    Membership,
     Raise,
+    Request,
+    ResolveTopics,
     Send,
     Start,
     Tell,
@@ -57,6 +61,7 @@ class Application(Protocol):
     """Receives the membership's decisions. No method waits."""
 
     def on_assign(self, assign: Assign) -> None: ...
+    def on_resolve(self, resolve: ResolveTopics) -> None: ...
     def on_start(self, start: Start) -> None: ...
     def on_end(self, end: EndPartitions) -> None: ...
     def on_raise(self, raised: Raise) -> None: ...
@@ -67,9 +72,14 @@ class Application(Protocol):
 class GroupMember:
     """A membership at work. `close` ends its requests in flight."""
 
-    def __init__(self, membership: Membership, cluster: Cluster, application: Application) -> None:
+    def __init__(
+        self, membership: AnyMembership, cluster: Cluster, application: Application
+    ) -> None:
         self.membership = membership
         self._config = membership.config
+        # In the consumer protocol each generation is a rebalance of its own; none follows the end
+        # of partitions for sure.
+        self._has_no_rounds = isinstance(membership, ConsumerMembership)
         self._cluster = cluster
         self._application = application
         self._loop = asyncio.get_running_loop()
@@ -138,7 +148,7 @@ class GroupMember:
     def _do(self, action: Action) -> None:
         match action:
             case Send():
-                if isinstance(action.request, JoinGroup):
+                if _joins(action.request):
                     self.counters.rebalance_began(self._loop.time())
                 name = f"{self._config.group_id} {type(action.request).__name__}"
                 self._sends[action.number] = self._loop.create_task(self._send(action), name=name)
@@ -148,12 +158,16 @@ class GroupMember:
                 self._cluster.coordinator_moved(self._config.group_id)
             case Assign():
                 self._application.on_assign(action)
+            case ResolveTopics():
+                self._application.on_resolve(action)
             case Start():
+                if self._has_no_rounds:
+                    self.counters.rebalance_began(self._loop.time())
                 self.counters.assigned(self._loop.time())
                 self._application.on_start(action)
             case EndPartitions():
                 self.counters.lost += action.end is End.LOST
-                if action.end is End.REVOKED:
+                if action.end is End.REVOKED and not self._has_no_rounds:
                     self.counters.rebalance_began(self._loop.time())
                 self._application.on_end(action)
             case Raise():
@@ -238,3 +252,9 @@ class GroupMember:
     def _forget(self, number: int) -> None:
         self._sends.pop(number, None)
         self._connections.pop(number, None)
+
+
+def _joins(request: Request) -> bool:
+    return isinstance(request, JoinGroup) or (
+        isinstance(request, ConsumerGroupHeartbeat) and request.epoch == 0
+    )

@@ -23,6 +23,8 @@ NAMES_TOPICS: Final = 9
 """Highest version of both requests that names topics by name."""
 SEVERAL_GROUPS_SINCE: Final = 8
 """Version of OffsetFetch."""
+HAS_EPOCHS: Final = 9
+"""Lowest version of both requests that a member of the consumer protocol may use (KIP-848)."""
 HAS_RETENTION: Final = 4
 """Highest version of OffsetCommit with a retention."""
 NO_OFFSET: Final = -1
@@ -46,6 +48,7 @@ async def commit_offsets(
     retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
     response = await connection.send(
         "offset_commit",
+        min_version=_min_version(config),
         max_version=_version(config, offsets, topic_ids),
         group_id=config.group_id,
         generation_id_or_member_epoch=generation,
@@ -73,9 +76,14 @@ async def fetch_offsets(
     config: GroupConfig,
     partitions: Iterable[TopicPartition],
     topic_ids: TopicIds,
+    *,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """Committed offsets of the group, None for nothing; does not wait for transactions.
 
+    With a member of the consumer protocol, it is refused as soon as the coordinator does not know
+    the member at that epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
     A partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT). Raises KafkaError for
     the first error of a partition or the group. A partition that the response lacks is an error
     too: it must not be taken for "nothing is committed". Raises other KohortErrors.
@@ -93,10 +101,13 @@ async def fetch_offsets(
     # Each version is given its own fields only: kio would load other versions' schemas to find a
     # field there.
     of_one_group = {"group_id": config.group_id, "topics": topics}
-    of_several = {"groups": [{**of_one_group, "member_id": None, "member_epoch": -1}]}
+    of_several = {
+        "groups": [{**of_one_group, "member_id": member_id, "member_epoch": member_epoch}]
+    }
     known = all(topic_ids.get(topic) for topic, _ in wanted)
     response = await connection.send(
         "offset_fetch",
+        min_version=_min_version(config),
         max_version=None if known else NAMES_TOPICS,
         require_stable=True,
         **(
@@ -151,6 +162,10 @@ def _version(
     if config.retention_ms >= 0:
         return HAS_RETENTION
     return None if all(topic_ids.get(each.topic) for each in offsets) else NAMES_TOPICS
+
+
+def _min_version(config: GroupConfig) -> int:
+    return HAS_EPOCHS if config.protocol == "consumer" else 0
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

@@ -1,13 +1,16 @@
 """Attempts that go on while the brokers are away: an outage ends no membership."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kohort.client.backoff import retrying
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.group.context import MemberContext
+from kohort.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
+_OF_AN_OLD_EPOCH: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.stale_member_epoch})
+"""The member has another epoch soon, or is fenced, which ends the attempts."""
 
 
 async def patiently(
@@ -35,4 +38,5 @@ async def patiently(
 
 def _is_retriable(error: BaseException) -> bool:
     """Whether to try again, even if a topic seems deleted: the topic check finds that out."""
-    return is_retriable(error) or isinstance(error, GaveUpError)
+    stale = isinstance(error, KafkaError) and error.code in _OF_AN_OLD_EPOCH
+    return stale or is_retriable(error) or isinstance(error, GaveUpError)

@@ -1,17 +1,20 @@
 """The membership's requests and responses as kio's messages, in the highest common version.
 
-JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5. Fields that a version lacks are
-dropped. Only a static member requires JoinGroup v5 (KIP-345): below it the member would silently be
-an ordinary one.
+JoinGroup v0-9, SyncGroup v0-5, Heartbeat v0-4, LeaveGroup v0-5, ConsumerGroupHeartbeat v0-1. Fields
+that a version lacks are dropped. A static member requires JoinGroup v5 (KIP-345), and a pattern
+ConsumerGroupHeartbeat v1: below them both would silently be ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kohort.client.cluster import Cluster
 from kohort.client.group.offset_requests import NAMES_TOPICS
 from kohort.client.group_config import GroupConfig
 from kohort.client.membership import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     CoordinatorResponse,
     Heartbeat,
     JoinGroup,
@@ -22,6 +25,7 @@ from kohort.client.membership import (
     Request,
     SyncGroup,
     SyncGroupResponse,
+    TopicIdPartition,
 )
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KohortError
@@ -37,6 +41,8 @@ from kohort.protocol.subscription import (
 PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5
 """Version of JoinGroup."""
+PATTERNS_SINCE: Final = 1
+"""Version of ConsumerGroupHeartbeat."""
 SEVERAL_LEAVE_SINCE: Final = 3
 """Version of LeaveGroup.
 
@@ -54,6 +60,7 @@ PURPOSES: Final[Mapping[type[Any], str]] = {
     SyncGroup: "join",
     Heartbeat: "heartbeat",
     LeaveGroup: "heartbeat",
+    ConsumerGroupHeartbeat: "heartbeat",
 }
 """Connection to the coordinator that a request uses.
 
@@ -86,6 +93,8 @@ async def ask(
             return await _heartbeat(request, connection, config, timeout_ms)
         case LeaveGroup():
             return await _leave(request, connection, config, timeout_ms)
+        case ConsumerGroupHeartbeat():
+            return await _consumer_heartbeat(request, connection, config, timeout_ms)
 
 
 async def _preload(connection: Connection) -> None:
@@ -182,3 +191,50 @@ async def _leave(
     if error is ErrorCode.none:
         error = next((each.error_code for each in getattr(response, "members", ())), error)
     return PlainResponse(error=error)
+
+
+async def _consumer_heartbeat(
+    request: ConsumerGroupHeartbeat, connection: Connection, config: GroupConfig, timeout_ms: int
+) -> CoordinatorResponse:
+    # Version 0 lacks the field.
+    pattern: Mapping[str, Any] = (
+        {} if config.pattern is None else {"subscribed_topic_regex": request.pattern}
+    )
+    response = await connection.send(
+        "consumer_group_heartbeat",
+        timeout_ms=timeout_ms,
+        min_version=0 if config.pattern is None else PATTERNS_SINCE,
+        group_id=config.group_id,
+        member_id=request.member_id,
+        member_epoch=request.epoch,
+        instance_id=config.instance_id,
+        rack_id=request.rack,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=request.topics,
+        server_assignor=request.assignor,
+        topic_partitions=None if request.owned is None else _by_topic_id(request.owned),
+        **pattern,
+    )
+    assignment = response.assignment
+    return ConsumerGroupHeartbeatResponse(
+        error=response.error_code,
+        message=response.error_message or "",
+        epoch=response.member_epoch,
+        interval_ms=round(response.heartbeat_interval.total_seconds() * 1_000),
+        assignment=None if assignment is None else _partitions(assignment.topic_partitions),
+    )
+
+
+def _by_topic_id(owned: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, partition in sorted(owned):
+        topics.setdefault(topic_id, []).append(partition)
+    return [{"topic_id": each, "partitions": partitions} for each, partitions in topics.items()]
+
+
+def _partitions(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
+    return frozenset(
+        TopicIdPartition(each.topic_id, partition)
+        for each in topics
+        for partition in each.partitions
+    )

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any
+from uuid import UUID, uuid4
 
 from kohort.client.cluster import Cluster, list_offsets
 from kohort.client.fetch import Batch, Fetcher
@@ -30,7 +31,10 @@ from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.group_errors import GroupError, StuckError
 from kohort.client.membership import (
     LEAVE_WITHIN_MS,
+    AnyMembership,
     Assign,
+    ConsumerGroupHeartbeat,
+    ConsumerMembership,
     End,
     EndPartitions,
     Grant,
@@ -38,6 +42,7 @@ from kohort.client.membership import (
     JoinGroup,
     Membership,
     Raise,
+    ResolveTopics,
     Start,
     SyncGroup,
     Tell,
@@ -81,20 +86,15 @@ class GroupRun:
         self.cluster = cluster
         self.fetcher = fetcher
         self.subscription = subscription
-        self.watch = TopicWatch(config.pattern)
-        self.membership = Membership(
-            config,
-            subscription,
-            cooperative=subscription.cooperative,
-            request_timeout_ms=cluster.config.request_timeout_ms,
-            uniform=uniform,
-        )
+        by_coordinator = config.protocol == "consumer"
+        self.watch = TopicWatch(None if by_coordinator else config.pattern)
+        self.membership = self._membership(by_coordinator, uniform)
         self.member = GroupMember(self.membership, cluster, self)
         self.committer = OffsetCommitter(
             config,
             cluster,
             timeout_ms=cluster.config.default_api_timeout_ms,
-            identity=lambda: Identity(self.membership.member_id, self.membership.generation),
+            identity=self._identity,
             topic_ids=self.watch.ids,
             on_fenced=self._fenced,
             backoff=cluster.backoff(),
@@ -117,12 +117,34 @@ class GroupRun:
         self._tasks: set[asyncio.Task[None]] = set()
         self._assigning: asyncio.Task[None] | None = None
 
+    def _membership(self, by_coordinator: bool, uniform: Uniform) -> AnyMembership:
+        request_timeout_ms = self.cluster.config.request_timeout_ms
+        if by_coordinator:
+            return ConsumerMembership(
+                self.config,
+                self.subscription,
+                member_id=str(uuid4()),
+                request_timeout_ms=request_timeout_ms,
+                uniform=uniform,
+            )
+        return Membership(
+            self.config,
+            self.subscription,
+            cooperative=self.subscription.cooperative,
+            request_timeout_ms=request_timeout_ms,
+            uniform=uniform,
+        )
+
+    def _identity(self) -> Identity:
+        return Identity(self.membership.member_id, self.membership.generation)
+
     # --- for ConsumerGroup ---
 
     def metrics(self) -> GroupMetrics:
         """Counters of the member, and its state."""
         counters, committer, now = self.member.counters, self.committer, self.member.now()
         requests, beat_at = counters.requests, counters.heartbeat_at
+        heartbeat = Heartbeat if self.member_epoch is None else ConsumerGroupHeartbeat
         return GroupMetrics(
             client_id=self.cluster.config.client_id,
             is_closed=self.left.is_set(),
@@ -135,7 +157,7 @@ class GroupRun:
             lost=counters.lost,
             joins=requests[JoinGroup].snapshot(),
             syncs=requests[SyncGroup].snapshot(),
-            heartbeats=requests[Heartbeat].snapshot(),
+            heartbeats=requests[heartbeat].snapshot(),
             heartbeat_age_ms=None if beat_at is None else max(now - beat_at * 1000, 0),
             commits=CommitMetrics(
                 requests=committer.counter.snapshot(), partitions=committer.committed
@@ -256,6 +278,18 @@ class GroupRun:
             self._assign(assign), f"assigns generation {assign.generation}"
         )
 
+    def on_resolve(self, resolve: ResolveTopics) -> None:
+        self.spawn(self._resolve(resolve.topic_ids), "names topics")
+
+    async def _resolve(self, topic_ids: frozenset[UUID]) -> None:
+        names = await patiently(
+            self,
+            lambda: self.cluster.topic_names(topic_ids),
+            what=f"names of {len(topic_ids)} topics of group {self.name}",
+        )
+        assert isinstance(self.membership, ConsumerMembership)
+        self.member.tell(self.membership.resolved, names)
+
     async def _assign(self, assign: Assign) -> None:
         try:
             assignments = await patiently(
@@ -270,12 +304,14 @@ class GroupRun:
             failure.__cause__ = error
             self.give_up(failure)  # the others wait for the assignment: leave at once
         else:
+            assert isinstance(self.membership, Membership)
             self.member.tell(self.membership.assigned, assign.generation, assignments)
 
     def on_start(self, start: Start) -> None:
         grant = start.grant
         self.rebalances += 1
         self.subscription.on_assignment(grant)
+        self.watch.ids.update(grant.topic_ids)
         for partition in grant.added:
             self.owned_partitions[partition] = OwnedPartition(
                 partition, self.task_failed, self.task_returned
@@ -341,6 +377,15 @@ class GroupRun:
         self.member.tell(self.membership.drained)
 
     # --- for generations ---
+
+    @property
+    def member_epoch(self) -> int | None:
+        is_classic = isinstance(self.membership, Membership)
+        return None if is_classic else self.membership.generation
+
+    @property
+    def offset_reader(self) -> Identity | None:
+        return None if self.member_epoch is None else self._identity()
 
     def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
         return stream(self.fetcher, owned, self._gone, self._passed, self._deserializers)
@@ -418,4 +463,5 @@ class GroupRun:
 
 def _described(grant: Grant) -> str:
     leads = ", leads" if grant.is_leader else ""
-    return f"{grant.generation} with {len(grant.assignment)} partitions by {grant.protocol}{leads}"
+    by = f" by {grant.protocol}" if grant.protocol else ""
+    return f"{grant.generation} with {len(grant.assignment)} partitions{by}{leads}"

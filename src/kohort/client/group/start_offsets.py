@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset
-from kohort.client.group.commits import PURPOSE
+from kohort.client.group.commits import PURPOSE, Identity
 from kohort.client.group.offset_requests import TopicIds, fetch_offsets
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
@@ -38,15 +38,16 @@ async def find_start_offsets(
     owned_partitions: Iterable[OwnedPartition],
     topic_ids: TopicIds,
     list_offsets: ListOffsets,
+    identity: Identity | None,
 ) -> None:
     """Fill in `committed` and `start` of the partitions that have none.
 
-    Raises KohortError, retriable or not.
+    `identity` is that of a member of the consumer protocol. Raises KohortError, retriable or not.
     """
     unknown = {owned.partition: owned for owned in owned_partitions if owned.start is None}
     if not unknown:
         return
-    committed = await _committed(cluster, config, unknown, topic_ids)
+    committed = await _committed(cluster, config, unknown, topic_ids, identity)
     for partition, offset in committed.items():
         unknown[partition].committed = offset
         if offset is not None:
@@ -58,11 +59,24 @@ async def find_start_offsets(
 
 
 async def _committed(
-    cluster: Cluster, config: GroupConfig, partitions: Iterable[TopicPartition], topic_ids: TopicIds
+    cluster: Cluster,
+    config: GroupConfig,
+    partitions: Iterable[TopicPartition],
+    topic_ids: TopicIds,
+    identity: Identity | None,
 ) -> Mapping[TopicPartition, Any]:
     try:
         connection = await coordinator(cluster, config.group_id, PURPOSE)
-        return await fetch_offsets(connection, config, partitions, topic_ids)
+        if identity is None:
+            return await fetch_offsets(connection, config, partitions, topic_ids)
+        return await fetch_offsets(
+            connection,
+            config,
+            partitions,
+            topic_ids,
+            member_id=identity.member_id,
+            member_epoch=identity.generation,
+        )
     except KohortError as error:
         if not isinstance(error, KafkaError) or moves_coordinator(error.code):
             cluster.coordinator_moved(config.group_id)

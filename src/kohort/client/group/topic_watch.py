@@ -45,6 +45,11 @@ class TopicWatch:
         self.ids: dict[str, UUID] = {}
         """Ids of the topics at the assignment, of those that have one."""
 
+    @property
+    def has_pattern(self) -> bool:
+        """Whether this member matches topics with a pattern itself."""
+        return self._pattern is not None
+
     def matched(self, metadata: Metadata) -> tuple[str, ...]:
         """The topics that the pattern subscribes to."""
         assert self._pattern is not None

@@ -1,9 +1,12 @@
-"""The membership of one classic group member, as a state machine without I/O."""
+"""The membership of one group member, as a state machine without I/O, for each group protocol."""
 
+from kohort.client.membership.consumer_membership import AnyMembership, ConsumerMembership
 from kohort.client.membership.events import (
     Abandon,
     Action,
     Assign,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     CoordinatorResponse,
     End,
     EndPartitions,
@@ -18,11 +21,13 @@ from kohort.client.membership.events import (
     PlainResponse,
     Raise,
     Request,
+    ResolveTopics,
     Send,
     Start,
     SyncGroup,
     SyncGroupResponse,
     Tell,
+    TopicIdPartition,
 )
 from kohort.client.membership.leaving import LEAVE_WITHIN_MS
 from kohort.client.membership.membership import Actions, Membership
@@ -33,7 +38,11 @@ __all__ = [
     "Abandon",
     "Action",
     "Actions",
+    "AnyMembership",
     "Assign",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupHeartbeatResponse",
+    "ConsumerMembership",
     "CoordinatorResponse",
     "End",
     "EndPartitions",
@@ -49,10 +58,12 @@ __all__ = [
     "PlainResponse",
     "Raise",
     "Request",
+    "ResolveTopics",
     "Send",
     "Start",
     "SyncGroup",
     "SyncGroupResponse",
     "Tell",
+    "TopicIdPartition",
     "Uniform",
 ]

@@ -4,9 +4,11 @@ A request goes out as `Send`, with a number by which its response comes back. A 
 that is no longer awaited is ignored.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from kohort.client.group_errors import GroupError
 from kohort.errors import ErrorCode
@@ -24,6 +26,13 @@ class End(Enum):
     """Fenced, expired or deleted: others may own it already, and nothing is committed any more."""
     CLOSED = "closed"
     """This member ends it; drained as if revoked."""
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition as the consumer protocol names it."""
+
+    topic_id: UUID
+    partition: int
 
 
 # --- requests ---
@@ -58,7 +67,24 @@ class LeaveGroup:
     reason: str
 
 
-Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeat:
+    """The only request of the consumer protocol; None: unchanged since the last one."""
+
+    member_id: str
+    epoch: int
+    """0: join. -1: leave. -2: a static member leaves for a while."""
+    rack: str | None = None
+    rebalance_timeout_ms: int = -1
+    """-1: unchanged."""
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    assignor: str | None = None
+    owned: frozenset[TopicIdPartition] | None = None
+    """All partitions that the member owns, draining and coming ones included."""
+
+
+Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | ConsumerGroupHeartbeat
 
 
 # --- responses ---
@@ -97,7 +123,20 @@ class PlainResponse:
     error: ErrorCode = NONE
 
 
-CoordinatorResponse: TypeAlias = JoinGroupResponse | SyncGroupResponse | PlainResponse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatResponse:
+    error: ErrorCode = NONE
+    message: str = ""
+    """The coordinator's explanation of the error."""
+    epoch: int = 0
+    interval_ms: int = 0
+    assignment: frozenset[TopicIdPartition] | None = None
+    """None: as in the last response that had one."""
+
+
+CoordinatorResponse: TypeAlias = (
+    JoinGroupResponse | SyncGroupResponse | PlainResponse | ConsumerGroupHeartbeatResponse
+)
 
 
 # --- actions ---
@@ -136,11 +175,19 @@ class Assign:
     members: tuple[JoinGroupResponseMember, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ResolveTopics:
+    """Look up the names of these topic ids, and call `resolved`; replaces an earlier one."""
+
+    topic_ids: frozenset[UUID]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """A generation as it begins for this member."""
 
     generation: int
+    """Its id; in the consumer protocol the member epoch at which it begins."""
     member_id: str
     protocol: str
     """Name of the assignor that the group chose."""
@@ -153,6 +200,8 @@ class Grant:
     """User data of the leader's assignor for this member's."""
     members: tuple[JoinGroupResponseMember, ...] = ()
     """All members of the group, if this member leads it."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Ids of the topics in the assignment, if the coordinator assigns by id."""
 
     @property
     def kept(self) -> tuple[TopicPartition, ...]:
@@ -205,5 +254,14 @@ class Tell:
 
 
 Action: TypeAlias = (
-    Send | Abandon | ForgetCoordinator | Assign | Start | EndPartitions | Raise | Left | Tell
+    Send
+    | Abandon
+    | ForgetCoordinator
+    | Assign
+    | ResolveTopics
+    | Start
+    | EndPartitions
+    | Raise
+    | Left
+    | Tell
 )

@@ -184,10 +184,10 @@ def _retry(member: MembershipState, error: str, now: int) -> None:
     lasting = member.tries.failed(now)
     if lasting >= member.config.retry_timeout_ms * (member.tries.told + 1):
         if not member.has_joined:
-            fail(member, CoordinatorUnavailableError(_unavailable(member, error, lasting)))
+            fail(member, CoordinatorUnavailableError(member.unavailable(error, lasting)))
             return
         member.tries.told += 1
-        member.tell("unavailable", f"{_unavailable(member, error, lasting)}; it goes on trying")
+        member.tell("unavailable", f"{member.unavailable(error, lasting)}; it goes on trying")
     member.phase = Phase.OUT
     member.want_join(error)
     if member.rejoin_because is not None:
@@ -195,13 +195,3 @@ def _retry(member: MembershipState, error: str, now: int) -> None:
         told = f"{error}; attempt {member.tries.failures} failed, tried again in {pause} ms"
         member.tell("retry", told)
         member.retry_at = now + pause
-
-
-def _unavailable(member: MembershipState, error: str, lasting: int) -> str:
-    return (
-        f"group {member.config.group_id} could not be joined: {member.tries.failures} "
-        f"tries in {lasting} ms, "
-        f"the last one: {error}. Check that the brokers run and are reachable under the "
-        "addresses that "
-        "they advertise; retry_timeout_ms says how long it is tried"
-    )

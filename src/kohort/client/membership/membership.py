@@ -70,8 +70,6 @@ from kohort.types import TopicPartition
 
 Actions: TypeAlias = tuple[Action, ...]
 
-ABORT_COUNTS_AS = 3
-"""Failed requests that one failure of the application counts as, in the pause that follows."""
 BLOCKED_MS = 1_000
 """Lateness of a tick from which the message about it says that the event loop was blocked."""
 
@@ -102,11 +100,7 @@ class Membership(MembershipState):
             self.want_join(reason)
             if now < self.out_until:
                 self.retry_at = self.out_until
-                self.tell(
-                    "retry",
-                    f"the application failed {self.aborts.failures} times; the member joins again "
-                    f"in {self.out_until - now} ms",
-                )
+                self.tell_pause(now)
         return self._settled(now)
 
     def rejoin(self, now: int, reason: str) -> Actions:
@@ -137,10 +131,7 @@ class Membership(MembershipState):
         Each join makes the others rebalance. So the pause before it grows with each failure.
         """
         if self.has_generation:
-            if now - self.started_at >= self.config.session_timeout_ms:
-                self.aborts.succeeded()
-            self.aborts.failed(now)
-            self.out_until = now + self.backoff(self.aborts.failures + ABORT_COUNTS_AS - 1)
+            self.application_failed(now)
             self.end_all(End.CLOSED, 0, cause)
             self.wanted, self.rejoin_because = False, None
         return self._settled(now)

@@ -1,8 +1,9 @@
 """The state of one membership, and the steps that its rules share.
 
-`Membership` adds the events that change this state. The rules are functions of the state, one
-module per subject: `joining`, `heartbeats`, `ending` (how partitions end early) and `leaving`. No
-rule reads a clock or sends a request: it appends to `actions`.
+`MemberState` is the part that both protocols have, `MembershipState` that of the classic one.
+`Membership` adds the events that change it. The rules are functions of the state, one module per
+subject: `joining`, `heartbeats`, `ending` (how partitions end early) and `leaving`. No rule reads a
+clock or sends a request: it appends to `actions`.
 """
 
 from enum import Enum
@@ -22,6 +23,8 @@ from kohort.client.membership.events import (
 from kohort.client.membership.session import MembershipSession, Tries, Uniform, backoff_ms
 from kohort.types import TopicPartition
 
+ABORT_COUNTS_AS: Final = 3
+"""Failed requests that one failure of the application counts as, in the pause that follows."""
 JOIN_WITHIN_MS: Final = 500
 """Time reserved for the JoinGroup to arrive after a drain that took as long as it may."""
 
@@ -50,8 +53,84 @@ class Subscriber(Protocol):
         ...
 
 
-class MembershipState:
-    """The state of one membership. Times are in ms."""
+class MemberState:
+    """State and steps that memberships of both protocols share. Times are in ms."""
+
+    def __init__(self, config: GroupConfig, *, request_timeout_ms: int, uniform: Uniform) -> None:
+        self.config = config
+        self.request_timeout_ms = request_timeout_ms
+        self.member_id = ""
+        self.running = False
+        """Whether the application has a generation, perhaps one without partitions."""
+        self.draining = False
+        self.wanted = False
+        """Whether the application wants to be a member."""
+        self.leaving_because: str | None = None
+        self.leave_until = 0
+        self.tries = Tries()
+        self.has_joined = False
+        """Whether the member has ever been in a generation."""
+        self.aborts = Tries()
+        """Generations, one soon after the other, that the application failed in."""
+        self.started_at = 0
+        self.out_until = 0
+        """Until then a member whose application failed gets no generation."""
+        self.actions: list[Action] = []
+        """Actions of the event that is being handled."""
+        self._numbers = 0
+        self._uniform = uniform
+
+    def send(self, request: Request, timeout_ms: int) -> int:
+        """Append a `Send` of the request; returns its number."""
+        self._numbers += 1
+        self.actions.append(Send(self._numbers, request, timeout_ms))
+        return self._numbers
+
+    def end(
+        self, end: End, partitions: tuple[TopicPartition, ...] | None, drain_ms: int, cause: str
+    ) -> None:
+        """Drain `partitions` (None: all), for `drain_ms` at most."""
+        self.draining = True
+        self.actions.append(
+            EndPartitions(end=end, partitions=partitions, drain_ms=drain_ms, cause=cause)
+        )
+
+    def tell(self, what: str, detail: str) -> None:
+        """Report an event to the operator."""
+        self.actions.append(Tell(what=what, detail=detail))
+
+    def backoff(self, failures: int) -> int:
+        """Pause in ms after so many failures."""
+        return backoff_ms(failures, self.config.join_group_backoff_ms, self._uniform)
+
+    def application_failed(self, now: int) -> None:
+        """Count a failure of the application: the pause before its next generation grows."""
+        if now - self.started_at >= self.config.session_timeout_ms:
+            self.aborts.succeeded()
+        self.aborts.failed(now)
+        self.out_until = now + self.backoff(self.aborts.failures + ABORT_COUNTS_AS - 1)
+
+    def tell_pause(self, now: int) -> None:
+        """Report that the application's failures delay its next generation."""
+        self.tell(
+            "retry",
+            f"the application failed {self.aborts.failures} times; the member joins again "
+            f"in {self.out_until - now} ms",
+        )
+
+    def unavailable(self, error: str, lasting: int) -> str:
+        """The message about a coordinator that could not be reached for `lasting` ms."""
+        return (
+            f"group {self.config.group_id} could not be joined: {self.tries.failures} "
+            f"tries in {lasting} ms, "
+            f"the last one: {error}. Check that the brokers run and are reachable under the "
+            "addresses that "
+            "they advertise; retry_timeout_ms says how long it is tried"
+        )
+
+
+class MembershipState(MemberState):
+    """The state of one membership in the classic protocol."""
 
     def __init__(
         self,
@@ -62,19 +141,14 @@ class MembershipState:
         request_timeout_ms: int,
         uniform: Uniform,
     ) -> None:
-        self.config = config
+        super().__init__(config, request_timeout_ms=request_timeout_ms, uniform=uniform)
         self.subscriber = subscriber
         self.cooperative = cooperative
-        self.request_timeout_ms = request_timeout_ms
         self.phase = Phase.OUT
-        self.member_id = ""
         self.generation = -1
         """Generation of heartbeats and commits; -1 while there is none."""
         self.held: tuple[TopicPartition, ...] = ()
         """Partitions that the application may work on; draining ones are not among them."""
-        self.running = False
-        """Whether the application has a generation, perhaps one without partitions."""
-        self.draining = False
         self.session = MembershipSession(
             interval_ms=config.heartbeat_interval_ms,
             timeout_ms=config.session_timeout_ms,
@@ -86,29 +160,13 @@ class MembershipState:
         self.leads = False
         self.members: tuple[JoinGroupResponseMember, ...] = ()
         """All members of the group, if this member leads it."""
-        self.wanted = False
-        """Whether the application wants to be a member."""
         self.rejoin_because: str | None = None
         """Reason to join as soon as nothing drains; None: no reason."""
         self.outdated_because: str | None = None
         """Reason to join again as soon as the rebalance under way is complete; None: no reason."""
-        self.leaving_because: str | None = None
-        self.leave_until = 0
         self.awaited: int | None = None
         """Number of the JoinGroup, SyncGroup or LeaveGroup in flight."""
-        self.tries = Tries()
-        self.has_joined = False
-        """Whether the member has ever been in a generation."""
-        self.aborts = Tries()
-        """Generations, one soon after the other, that the application failed in."""
-        self.started_at = 0
-        self.out_until = 0
-        """Until then a member whose application failed stays out of the group."""
         self.retry_at: int | None = None
-        self.actions: list[Action] = []
-        """Actions of the event that is being handled."""
-        self._numbers = 0
-        self._uniform = uniform
 
     def __repr__(self) -> str:
         draining = " draining" if self.draining else ""
@@ -142,36 +200,13 @@ class MembershipState:
         if self.wanted and self.leaving_because is None:
             self.rejoin_because, self.retry_at = reason, None
 
-    def send(self, request: Request, timeout_ms: int) -> int:
-        """Append a `Send` of the request; returns its number."""
-        self._numbers += 1
-        self.actions.append(Send(self._numbers, request, timeout_ms))
-        return self._numbers
-
     def abandon(self) -> None:
         """Abandon the request that is awaited, if any."""
         if self.awaited is not None:
             self.actions.append(Abandon(self.awaited))
             self.awaited = None
 
-    def end(
-        self, end: End, partitions: tuple[TopicPartition, ...] | None, drain_ms: int, cause: str
-    ) -> None:
-        """Drain `partitions` (None: all), for `drain_ms` at most."""
-        self.draining = True
-        self.actions.append(
-            EndPartitions(end=end, partitions=partitions, drain_ms=drain_ms, cause=cause)
-        )
-
     def end_all(self, end: End, drain_ms: int, cause: str) -> None:
         """End the generation with all its partitions."""
         self.held, self.running = (), False
         self.end(end, None, drain_ms, cause)
-
-    def tell(self, what: str, detail: str) -> None:
-        """Report an event to the operator."""
-        self.actions.append(Tell(what=what, detail=detail))
-
-    def backoff(self, failures: int) -> int:
-        """Pause in ms after so many failures."""
-        return backoff_ms(failures, self.config.join_group_backoff_ms, self._uniform)

@@ -1,0 +1,270 @@
+"""The state of a membership in the consumer protocol, and the steps that its rules share.
+
+`ConsumerMembership` adds the events that change this state. The rules are in `reconciling` (from an
+assignment to generations) and `consumer_heartbeats` (requests and responses).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+from uuid import UUID
+
+from kohort.client.group_config import GroupConfig
+from kohort.client.group_errors import GroupError
+from kohort.client.membership.events import (
+    Abandon,
+    End,
+    Grant,
+    Left,
+    Raise,
+    Start,
+    TopicIdPartition,
+)
+from kohort.client.membership.session import Uniform
+from kohort.client.membership.state import JOIN_WITHIN_MS, MemberState
+from kohort.types import TopicPartition
+
+LEAST_INTERVALS: Final = 3
+"""Heartbeat intervals that a session lasts at least; the coordinator's lasts longer."""
+NOT_A_MEMBER: Final = 0
+"""The epoch of a member that joins."""
+
+
+class ConsumerPhase(Enum):
+    """Phase of the member, by Kafka's name; draining is separate state."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """Not a member: it has not joined yet, or was fenced and its tasks end."""
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    """The assignment differs from what the application has."""
+    ACKNOWLEDGING = "acknowledging"
+    """The application has the assignment; the coordinator does not know it yet."""
+    STABLE = "stable"
+    LEAVING = "leaving"
+    LEFT = "left"
+
+
+class Subscribed(Protocol):
+    """The topics that the member subscribes to, at the moment."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The fields of a heartbeat that are sent only when they change."""
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    assignor: str | None
+    rebalance_timeout_ms: int
+
+
+class ConsumerSession:
+    """When the coordinator may remove the member or stop waiting for it. Times are in ms."""
+
+    def __init__(self, *, timeout_ms: int, rebalance_timeout_ms: int) -> None:
+        self.alive_until: int | None = None
+        """From then on the coordinator may remove this member; None: there is no session."""
+        self.failures = 0
+        """Failed heartbeats since the last response."""
+        self._timeout_ms = timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._sent = 0
+        self._first_sent: int | None = None
+        self._told_since = 0
+
+    @property
+    def reconcile_by(self) -> int:
+        """When the coordinator may stop waiting for an acknowledgement of the last assignment.
+
+        Counted from the first heartbeat that could have had the assignment in its response.
+        """
+        return self._told_since + self._rebalance_timeout_ms
+
+    def sent(self, now: int) -> None:
+        """A heartbeat was sent."""
+        self._sent = now
+        if self._first_sent is None:
+            self._first_sent = now
+
+    def responded(self, interval_ms: int) -> None:
+        """The coordinator accepted the last heartbeat, and waits so long for the next one."""
+        self._told_since = self._sent if self._first_sent is None else self._first_sent
+        self._first_sent = None
+        least_ms = LEAST_INTERVALS * interval_ms
+        self.alive_until = self._sent + max(self._timeout_ms, least_ms)
+        self.failures = 0
+
+    def end(self) -> None:
+        """End the session."""
+        self.alive_until = self._first_sent = None
+
+
+class ConsumerState(MemberState):
+    """The state of one membership in the consumer protocol. Times are in ms."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        subscribed: Subscribed,
+        *,
+        member_id: str,
+        request_timeout_ms: int,
+        uniform: Uniform,
+    ) -> None:
+        super().__init__(config, request_timeout_ms=request_timeout_ms, uniform=uniform)
+        self.member_id = member_id
+        self.phase = ConsumerPhase.UNSUBSCRIBED
+        self.epoch = NOT_A_MEMBER
+        """Member epoch of heartbeats and commits; never negative."""
+        self.target: frozenset[TopicIdPartition] = frozenset()
+        """The coordinator's last assignment."""
+        self.names: dict[UUID, str] = {}
+        self.resolving: frozenset[UUID] = frozenset()
+        """Topic ids whose names are being looked up."""
+        self.resolve_at: int | None = None
+        """When unknown ids are looked up again; None: nothing is unknown, or it is looked up."""
+        self.held: dict[TopicIdPartition, TopicPartition] = {}
+        """Partitions that the application may work on; draining ones are not among them."""
+        self.ending: dict[TopicIdPartition, TopicPartition] = {}
+        """Revoked partitions that drain: the member owns them until it acknowledges."""
+        self.session = ConsumerSession(
+            timeout_ms=config.session_timeout_ms, rebalance_timeout_ms=config.rebalance_timeout_ms
+        )
+        self.interval_ms = config.heartbeat_interval_ms
+        self.due_at: int | None = None
+        """When the next request may be sent; None while one is in flight."""
+        self.in_flight: int | None = None
+        self.acknowledges = False
+        """Whether the heartbeat in flight acknowledges the assignment that the member has."""
+        self.known: Subscription | None = None
+        """What the coordinator knows; None: unsure, so the next heartbeat has everything."""
+        self.sending: Subscription | None = None
+        """The subscription in the heartbeat in flight."""
+        self.is_known = False
+        """Whether the coordinator may have this member."""
+        self.releases_first = False
+        """Whether a static member has to leave before it joins: it gets no second membership."""
+        self._subscribed = subscribed
+
+    def __repr__(self) -> str:
+        draining = " draining" if self.draining else ""
+        return (
+            f"<ConsumerMembership {self.config.group_id} {self.phase.value}{draining} "
+            f"epoch={self.epoch} member={self.member_id!r} held={len(self.held)}>"
+        )
+
+    @property
+    def generation(self) -> int:
+        """The epoch of commits; -1 while there is none."""
+        return self.epoch if self.epoch > NOT_A_MEMBER else -1
+
+    @property
+    def has_generation(self) -> bool:
+        """Whether the application has a generation or partitions that it could lose."""
+        return self.running or bool(self.held)
+
+    @property
+    def subscription(self) -> Subscription:
+        """The subscription as it should be known to the coordinator."""
+        config = self.config
+        return Subscription(
+            topics=tuple(sorted(set(self._subscribed.topics))),
+            pattern=config.pattern,
+            assignor=config.remote_assignor,
+            rebalance_timeout_ms=config.rebalance_timeout_ms,
+        )
+
+    @property
+    def owned(self) -> frozenset[TopicIdPartition]:
+        """All partitions that the coordinator must not give to others yet.
+
+        Assigned ones that the application does not have yet are among them: it may get them before
+        the response says that they were taken back.
+        """
+        return self.target | self.held.keys() | self.ending.keys()
+
+    @property
+    def unknown(self) -> frozenset[UUID]:
+        """Topic ids of the assignment that have no name yet."""
+        return frozenset(each.topic_id for each in self.target) - self.names.keys()
+
+    def drain_ms(self, now: int) -> int:
+        """Time for which revoked partitions may drain.
+
+        The configured time, but no longer than the coordinator surely waits for this member.
+        """
+        return max(min(self.config.drain_ms, self.session.reconcile_by - JOIN_WITHIN_MS - now), 0)
+
+    def hasten(self, now: int) -> None:
+        """Send the next heartbeat at once; after a failure, when its pause is over."""
+        if self.in_flight is None and not self.session.failures:
+            self.due_at = now
+
+    def start(self, held: dict[TopicIdPartition, TopicPartition], now: int) -> None:
+        """Begin a generation with these partitions."""
+        names = tuple(sorted(held.values()))
+        added = held.keys() - self.held.keys()
+        revoked = self.held.keys() - held.keys()
+        grant = Grant(
+            generation=self.epoch,
+            member_id=self.member_id,
+            protocol=self.config.remote_assignor or "",
+            is_leader=False,
+            assignment=names,
+            added=tuple(sorted(held[each] for each in added)),
+            revoked=tuple(sorted(self.held[each] for each in revoked)),
+            topic_ids={name.topic: each.topic_id for each, name in held.items()},
+        )
+        self.held, self.running, self.started_at, self.has_joined = held, True, now, True
+        self.actions.append(Start(grant))
+
+    def end_all(self, end: End, drain_ms: int, cause: str) -> None:
+        """End the generation with all its partitions."""
+        self.ending = self.ending | self.held if end is not End.LOST else {}
+        self.held, self.running = {}, False
+        self.end(end, None, drain_ms, cause)
+
+    def abandon(self) -> None:
+        """Abandon the request in flight, if any."""
+        if self.in_flight is not None:
+            self.actions.append(Abandon(self.in_flight))
+            self.in_flight = None
+
+    def lose_membership(self, cause: str, now: int) -> None:
+        """Cancel all tasks, and join again: the coordinator has removed this member, or may have.
+
+        Source: transitionToFenced and onPollTimerExpired of Kafka's ConsumerMembershipManager.
+        """
+        self.abandon()
+        self.phase, self.epoch = ConsumerPhase.UNSUBSCRIBED, NOT_A_MEMBER
+        self.target, self.known, self.resolve_at = frozenset(), None, None
+        self.session.end()
+        if self.has_generation or self.draining:
+            self.tell("lost", cause)
+            self.end_all(End.LOST, 0, cause)
+        self.due_at = now
+
+    def fail(self, error: GroupError) -> None:
+        """End the membership, and raise `error` to the application."""
+        if self.phase is ConsumerPhase.LEFT:
+            return
+        self.abandon()
+        if self.has_generation or self.draining:
+            self.end_all(End.LOST, 0, str(error))
+        self.be_over()
+        self.actions.append(Raise(error))
+
+    def be_left(self) -> None:
+        """End the membership because the application left."""
+        self.abandon()
+        self.be_over()
+        self.actions.append(Left())
+
+    def be_over(self) -> None:
+        """Enter the final phase, in which nothing is due."""
+        self.phase, self.epoch = ConsumerPhase.LEFT, NOT_A_MEMBER
+        self.due_at = self.resolve_at = None
+        self.session.end()

@@ -1,0 +1,192 @@
+"""A member of the consumer protocol on a clock that the test moves; what it would do is shown.
+
+bench = ConsumerBench()
+bench.stable("orders-0")              # joined, assigned, acknowledged
+bench.heartbeat(assignment=bench.ids())
+assert bench.ends == [...]
+"""
+
+from random import Random
+from types import SimpleNamespace
+from uuid import UUID
+
+from client.membership.bench import TOPIC, tps
+from kohort.client.group_config import GroupConfig
+from kohort.client.membership.consumer_membership import ConsumerMembership
+from kohort.client.membership.events import (
+    Abandon,
+    ConsumerGroupHeartbeatResponse,
+    EndPartitions,
+    ResolveTopics,
+    Send,
+    Start,
+    Tell,
+    TopicIdPartition,
+)
+from kohort.errors import ErrorCode
+
+TOPIC_ID = UUID(int=1)
+INTERVAL_MS = 5_000
+
+
+def ids(*partitions, topic_id=TOPIC_ID):
+    return frozenset(TopicIdPartition(topic_id, each) for each in partitions)
+
+
+class ConsumerBench:
+    def __init__(self, *, request_timeout_ms=30_000, **config):
+        if "pattern" not in config:
+            config.setdefault("topics", [TOPIC])
+        self.config = GroupConfig(group_id="g", protocol="consumer", **config)
+        self.subscribed = SimpleNamespace(topics=tuple(self.config.topics))
+        self.now = 1_000_000
+        self.member = ConsumerMembership(
+            self.config,
+            self.subscribed,
+            member_id="m1",
+            request_timeout_ms=request_timeout_ms,
+            uniform=Random(1).uniform,
+        )
+        self.actions = ()
+        """What the last event caused, without what is only told."""
+        self.told = []
+        self.sent = None
+        """The `Send` in flight."""
+        self.history = []
+
+    def do(self, actions):
+        self.told += [action for action in actions if isinstance(action, Tell)]
+        self.actions = tuple(action for action in actions if not isinstance(action, Tell))
+        self.history += self.actions
+        for each in self.actions:
+            if isinstance(each, Send | Abandon):
+                self.sent = each if isinstance(each, Send) else None
+        return self.actions
+
+    @property
+    def request(self):
+        """The only request that the last event sends."""
+        sent = [action.request for action in self.actions if isinstance(action, Send)]
+        assert len(sent) == 1, self.actions
+        return sent[0]
+
+    @property
+    def requests(self):
+        return [action.request for action in self.actions if isinstance(action, Send)]
+
+    @property
+    def ends(self):
+        """(end, partitions) of what the last event ends."""
+        return [
+            (each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)
+        ]
+
+    @property
+    def drain_ms(self):
+        return [each.drain_ms for each in self.actions if isinstance(each, EndPartitions)]
+
+    @property
+    def grants(self):
+        return [each.grant for each in self.actions if isinstance(each, Start)]
+
+    @property
+    def asked_names(self):
+        return [each.topic_ids for each in self.actions if isinstance(each, ResolveTopics)]
+
+    # --- events ---
+
+    def join(self):
+        return self.do(self.member.join(self.now))
+
+    def answer(self, error=ErrorCode.none, *, epoch=1, assignment=None, message=""):
+        """The response to the request in flight."""
+        sent, self.sent = self.sent, None
+        if error is not ErrorCode.none:
+            response = ConsumerGroupHeartbeatResponse(error=error, message=message)
+        else:
+            response = ConsumerGroupHeartbeatResponse(
+                epoch=epoch, interval_ms=INTERVAL_MS, assignment=assignment
+            )
+        return self.do(self.member.responded(self.now, sent.number, response))
+
+    def heartbeat(self, error=ErrorCode.none, **fields):
+        """Time passes until the next heartbeat is sent, and it is answered."""
+        self.until_heartbeat()
+        return self.answer(error, **fields)
+
+    def until_heartbeat(self):
+        for _ in range(20):
+            if self.sent is not None:
+                return self.sent.request
+            self.advance()
+        raise AssertionError("no heartbeat is sent")
+
+    def fail(self, error="connection refused"):
+        sent, self.sent = self.sent, None
+        return self.do(self.member.failed(self.now, sent.number, error, sent=False))
+
+    def named(self, names=None):
+        return self.do(
+            self.member.resolved(self.now, {TOPIC_ID: TOPIC} if names is None else names)
+        )
+
+    def drained(self):
+        return self.do(self.member.drained(self.now))
+
+    def leave(self, *, drain=True):
+        return self.do(self.member.leave(self.now, "bye", drain=drain))
+
+    def abort(self):
+        return self.do(self.member.abort(self.now, "failed"))
+
+    def lose(self, *partitions):
+        return self.do(self.member.lose(self.now, tps(*partitions), "deleted"))
+
+    def advance(self, ms=None):
+        """Move the clock by `ms`, or to what is due next; returns what that causes, all of it."""
+        until = self.now + ms if ms is not None else self.member.deadline
+        caused = []
+        while (at := self.member.deadline) is not None and at <= until:
+            self.now = max(self.now, at)
+            caused += self.do(self.member.tick(self.now))
+        self.now = until
+        self.actions = tuple(caused)
+        return self.actions
+
+    def until_asked_names(self):
+        """Time passes, and heartbeats are answered, until names of topics are looked up."""
+        for _ in range(20):
+            if asked := self.asked_names:
+                return asked
+            if self.sent is not None:
+                self.answer()
+            else:
+                self.advance()
+        raise AssertionError("no names are looked up")
+
+    def until_granted(self):
+        """Time passes, and heartbeats are answered, until there is a generation."""
+        for _ in range(20):
+            if self.grants:
+                return self.grants[0]
+            if self.sent is not None:
+                self.answer()
+            else:
+                self.advance()
+        raise AssertionError("no generation begins")
+
+    # --- starting points ---
+
+    def joined(self, *partitions, epoch=1):
+        """A member with these partitions, whose acknowledgement is in flight."""
+        self.join()
+        self.answer(epoch=epoch, assignment=ids(*partitions))
+        if partitions:
+            self.named()
+        return self
+
+    def stable(self, *partitions, epoch=1):
+        """A member with these partitions."""
+        self.joined(*partitions, epoch=epoch)
+        self.answer(epoch=epoch)
+        return self
