@@ -1,7 +1,8 @@
 """Target assignments of consumer groups (KIP-848), as Kafka's assignors compute them.
 
-`assign` is a pure function. Its result is the same as Kafka's, in the order of Kafka's records, if
-the members come in Kafka's order (`MemberTable.assignment_order`). Racks have no influence.
+`assign` is a pure function of values that do not change, and may run in a worker thread. Its result
+is the same as Kafka's, in the order of Kafka's records, if the members come in Kafka's order
+(`MemberTable.assignment_order`). Racks have no influence.
 """
 
 from collections.abc import Mapping

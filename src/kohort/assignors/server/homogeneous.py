@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kohort.assignors.server.base import MemberSpec, Subscription, Target, Topics
-from kohort.assignors.server.java_tables import by_bucket, copy_capacity, uuid_hash
+from kohort.assignors.server.java_tables import by_bucket, copy_capacity, range_order, uuid_hash
 from kohort.assignors.server.mutable_target import MutableTarget, replayed, topic_order
 from kohort.types import MemberId
 
@@ -39,10 +39,7 @@ def assign_homogeneous(
             unfilled.append((member_id, quota, changed))
         assigned[member_id] = member.target if changed is None else changed.result()
     for member_id, quota, changed in unfilled:
-        filled = MutableTarget(assigned[member_id]) if changed is None else changed
-        for topic_id, partitions in pool.take(quota):
-            filled.add(topic_id, partitions)
-        assigned[member_id] = filled.result()
+        assigned[member_id] = _fill(assigned[member_id], changed, list(pool.take(quota)))
     return assigned
 
 
@@ -64,6 +61,20 @@ class Pool:
             taken = partitions[:count]
             count -= len(taken)
             yield topic_id, taken
+
+
+def _fill(
+    target: Target, changed: MutableTarget | None, runs: Sequence[tuple[UUID, Sequence[int]]]
+) -> Target:
+    """The target with more partitions."""
+    if not target and len(runs) == 1:
+        topic_id, partitions = runs[0]
+        if isinstance(partitions, range):
+            return {topic_id: range_order(partitions)}
+    filled = MutableTarget(target) if changed is None else changed
+    for topic_id, partitions in runs:
+        filled.add(topic_id, partitions)
+    return filled.result()
 
 
 def _unowned(

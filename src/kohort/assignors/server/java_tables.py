@@ -7,6 +7,7 @@ taken as any other.
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 from uuid import UUID
 
@@ -16,6 +17,8 @@ K = TypeVar("K")
 
 DEFAULT_CAPACITY = 16
 _WORD = 0xFFFF_FFFF
+_UNSPREAD = 1 << 16
+"""Numbers below are their own spread hash."""
 
 
 def string_hash(text: str) -> int:
@@ -31,6 +34,7 @@ def string_hash(text: str) -> int:
     return result
 
 
+@lru_cache(maxsize=16_384)
 def uuid_hash(value: UUID) -> int:
     """`Uuid.hashCode` of Kafka, as an unsigned number."""
     bits = value.int
@@ -64,8 +68,9 @@ def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int) -> 
 
     def bucket(key: K) -> int:
         code = hash_of(key)
-        return (code ^ code >> 16) & capacity - 1
+        return (code ^ code >> 16) & mask
 
+    mask = capacity - 1
     return sorted(keys, key=bucket)
 
 
@@ -84,3 +89,12 @@ def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]
         return tuple(sorted(given))
     mask = capacity - 1
     return tuple(sorted(given, key=lambda partition: (partition ^ partition >> 16) & mask))
+
+
+def range_order(partitions: range) -> tuple[int, ...]:
+    """As `partition_order`, for consecutive partitions in a set that has grown with them."""
+    capacity = grown(DEFAULT_CAPACITY, len(partitions))
+    if partitions.stop > _UNSPREAD:
+        return partition_order(partitions, capacity)
+    first = min(-(-partitions.start // capacity) * capacity, partitions.stop)
+    return (*range(first, partitions.stop), *range(partitions.start, first))

@@ -1,6 +1,6 @@
 """A target assignment while it is changed, with the orders of Kafka's copy of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from kohort.assignors.server.base import Target
@@ -36,10 +36,9 @@ class PartitionSet:
         self.partitions = dict.fromkeys(partitions)
         self.capacity = capacity
 
-    def add(self, partition: int) -> None:
-        self.partitions[partition] = None
-        if 4 * len(self.partitions) > 3 * self.capacity:
-            self.capacity *= 2
+    def add(self, partitions: Iterable[int]) -> None:
+        self.partitions.update(dict.fromkeys(partitions))
+        self.capacity = grown(self.capacity, len(self.partitions))
 
     def order(self) -> tuple[int, ...]:
         return partition_order(self.partitions, self.capacity)
@@ -59,20 +58,24 @@ class MutableTarget:
         self._capacity = grown(table_capacity(len(target)), len(target))
 
     def add(
-        self, topic_id: UUID, partitions: Iterable[int], capacity: int = DEFAULT_CAPACITY
+        self, topic_id: UUID, partitions: Sequence[int], capacity: int = DEFAULT_CAPACITY
     ) -> None:
         """Add partitions of a topic; a set of so many buckets is created if there are none."""
-        for partition in partitions:
-            # `computeIfAbsent` grows the table before it inserts, and inserts at a bucket's front.
-            self._capacity = grown(self._capacity, len(self.topics))
-            found = self.topics.get(topic_id)
-            if found is None:
-                found = self.topics[topic_id] = PartitionSet((), capacity)
-                self._created.pop(topic_id, None)
-                self._created[topic_id] = None
-            found.add(partition)
+        # `computeIfAbsent` grows the table before it inserts, and inserts at a bucket's front.
+        self._capacity = grown(self._capacity, len(self.topics))
+        found = self.topics.get(topic_id)
+        if found is None:
+            found = self.topics[topic_id] = PartitionSet((), capacity)
+            self._created.pop(topic_id, None)
+            self._created[topic_id] = None
+            if len(partitions) > 1:
+                # Kafka calls it again for each further partition.
+                self._capacity = grown(self._capacity, len(self.topics))
+        found.add(partitions)
 
     def result(self) -> Target:
+        if len(self.topics) < 2:
+            return {topic_id: found.order() for topic_id, found in self.topics.items()}
         created = [each for each in reversed(self._created) if each in self.topics]
         others = [each for each in self.topics if each not in self._created]
         ordered = by_bucket(created + others, uuid_hash, self._capacity)

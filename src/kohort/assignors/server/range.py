@@ -5,12 +5,11 @@ of their old target, and topics with equally many partitions and the same subscr
 alike.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID
 
 from kohort.assignors.base import java_order
-from kohort.assignors.server.base import MemberSpec, Target, Topics
+from kohort.assignors.server.base import MemberSpec, Subscription, Target, Topics
 from kohort.assignors.server.java_tables import by_bucket, roomy_capacity, uuid_hash
 from kohort.types import MemberId
 
@@ -24,26 +23,34 @@ def assign_range(
         instance_id = members[member_id].instance_id
         return instance_id is None, java_order(member_id if instance_id is None else instance_id)
 
-    subscribers = Counter(
-        topic_id for member in members.values() for topic_id in member.subscription.topic_ids
-    )
-    shares = {each: divmod(topics[each], count) for each, count in subscribers.items()}
-    next_start = dict.fromkeys(subscribers, 0)
-    left = dict(subscribers)
-    assigned: dict[MemberId, Target] = {}
-    for member_id in sorted(members, key=order):
-        taken: dict[UUID, tuple[int, ...]] = {}
-        subscription = members[member_id].subscription
-        for topic_id in subscription.topic_ids:
-            share, extra = shares[topic_id]
-            has_extra = subscribers[topic_id] - left[topic_id] < extra
-            left[topic_id] -= 1
-            start = next_start[topic_id]
-            next_start[topic_id] = end = start + share + has_extra
-            if start < end:
-                taken[topic_id] = tuple(range(start, end))
-        capacity = roomy_capacity(
-            len(subscription.topic_ids) if homogeneous else subscription.names
-        )
-        assigned[member_id] = {each: taken[each] for each in by_bucket(taken, uuid_hash, capacity)}
-    return assigned
+    ordered = sorted(members, key=order)
+    subscribers: dict[UUID, list[MemberId]] = {}
+    if homogeneous:
+        subscribers = dict.fromkeys(members[ordered[0]].subscription.topic_ids, ordered)
+    else:
+        for member_id in ordered:
+            for topic_id in members[member_id].subscription.topic_ids:
+                subscribers.setdefault(topic_id, []).append(member_id)
+    taken: dict[MemberId, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in members}
+    for topic_id, interested in subscribers.items():
+        share, extra = divmod(topics[topic_id], len(interested))
+        start = 0
+        for position, member_id in enumerate(interested if share else interested[:extra]):
+            end = start + share + (position < extra)
+            taken[member_id][topic_id] = tuple(range(start, end))
+            start = end
+    return {
+        member_id: _in_order(taken[member_id], member.subscription, homogeneous=homogeneous)
+        for member_id, member in members.items()
+    }
+
+
+def _in_order(
+    taken: dict[UUID, tuple[int, ...]], subscription: Subscription, *, homogeneous: bool
+) -> Target:
+    """The target in Kafka's order: its topics are inserted in the order of the subscription."""
+    if len(taken) < 2:
+        return taken
+    inserted = taken if homogeneous else [each for each in subscription.topic_ids if each in taken]
+    capacity = roomy_capacity(len(subscription.topic_ids) if homogeneous else subscription.names)
+    return {topic_id: taken[topic_id] for topic_id in by_bucket(inserted, uuid_hash, capacity)}
