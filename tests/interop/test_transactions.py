@@ -1,18 +1,19 @@
-"""Transactions of other clients: librdkafka and kafkajs add partitions by request, Apache Kafka's
-producer, franz-go and sarama as the server's versions allow.
+"""Transactions of our client and others: librdkafka and kafkajs add partitions by request, ours,
+Apache Kafka's producer, franz-go and sarama as the server's versions allow.
 
 The same steps for both, with the server or the producer killed between any two of them.
 """
 
 import signal
 import subprocess
+import sys
 from importlib.util import find_spec
 from uuid import uuid4
 
 import pytest
 
 from interop.built import BUILT, GO, NODE
-from interop.programs import java, java_missing
+from interop.programs import KOHORT, PROGRAMS, java, java_missing
 from interop.targets import ApacheKafka, each_server
 
 STEP_SECONDS = 60.0
@@ -38,6 +39,13 @@ class ProgramProducer:
     def kill(self):
         self.process.kill()
         self.process.communicate()
+
+
+class KohortProducer(ProgramProducer):
+    fenced = ("ProducerFencedError",)
+
+    def program(self):
+        return [sys.executable, str(PROGRAMS / "kohort_transactions.py")]
 
 
 class JavaProducer(ProgramProducer):
@@ -130,6 +138,7 @@ def missing_librdkafka():
 
 @pytest.fixture(
     params=[
+        pytest.param((KohortProducer, KOHORT.missing), id="kohort"),
         pytest.param((LibrdkafkaProducer, missing_librdkafka), id="confluent-kafka"),
         pytest.param((JavaProducer, java_missing), id="java", marks=pytest.mark.clients),
         pytest.param((FranzGoProducer, GO.missing), id="franz-go", marks=pytest.mark.clients),
