@@ -107,6 +107,8 @@ _TABLE = (
     _api(61, "describe_producers", (0, 0), 0),
     _api(65, "describe_transactions", (0, 0), 0),
     _api(66, "list_transactions", (0, 2), 0),
+    _api(68, "consumer_group_heartbeat", (0, 1), 0),
+    _api(69, "consumer_group_describe", (0, 1), 0),
     _api(74, "list_config_resources", (0, 1), 0),
     _api(75, "describe_topic_partitions", (0, 0), 0),
 )

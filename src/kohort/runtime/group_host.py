@@ -25,7 +25,7 @@ from kohort.coordinator.requests import (
     TxnOffsetCommit,
 )
 from kohort.coordinator.responses import HeartbeatResponse, Response
-from kohort.coordinator.result import Cancel, Result, TimerKey
+from kohort.coordinator.result import Cancel, ResolveRegexes, Result, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
@@ -73,11 +73,12 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         on_timer: Callable[["GroupHost", TimerKey, Instant | None], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
+        on_job: Callable[["GroupHost", ResolveRegexes], None],
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
         `on_append` receives the seconds that each append took, until it was as durable as the
-        policy demands.
+        policy demands. `on_job` begins work in the background.
         """
         super().__init__(
             log,
@@ -90,6 +91,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self._on_timer = on_timer
         self._on_rebalance = on_rebalance
         self._on_append = on_append
+        self._on_job = on_job
         self._append_begun = 0.0
         self._deleted_topics: set[str] = set()
         """Topics that are gone, until the log has it that their offsets are."""
@@ -316,6 +318,8 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             deadline = None if isinstance(timer, Cancel) else timer.deadline
             self._on_timer(self, timer.key, deadline)
         self._accept(result.records, (*result.journal, *result.replies))
+        for job in result.jobs:
+            self._on_job(self, job)
         if result.rest is not None:
             self._once_logged(partial(self._go_on_with, self.shard, cast("Event", result.rest)))
 

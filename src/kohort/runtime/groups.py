@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
 from kohort.coordinator.admin import list_groups
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.regular_expressions import RegexesResolved, matcher
 from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.requests import (
@@ -20,8 +21,9 @@ from kohort.coordinator.requests import (
     Request,
 )
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
-from kohort.coordinator.result import TimerFired, TimerKey
+from kohort.coordinator.result import ResolveRegexes, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
+from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.log.producers import Verification
@@ -38,6 +40,8 @@ logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
+_MATCHED_AT_ONCE = 500
+"""Names of topics that are matched with a regular expression before other tasks run."""
 _LISTED_AT_ONCE = 500
 """Groups listed before other tasks run."""
 
@@ -58,16 +62,22 @@ class Groups(Shards[GroupHost, TimerKey]):
         waits_for_disk: bool = False,
         expiration_interval_ms: int = 600_000,
         reload_after_s: float = 1.0,
+        topics: TopicsView = NO_TOPICS,
     ) -> None:
-        """`reload_after_s`: how long a failed shard waits first; doubled with every failure."""
+        """`reload_after_s`: how long a failed shard waits first; doubled with every failure.
+
+        `topics`: those that consumer groups subscribe to.
+        """
         super().__init__(clock)
         self._config = config
+        self._topics = topics
         self.on_rebalance: list[Callable[[Rebalance], None]] = []
         """Called with every rebalance that ended."""
         self.appends = Histogram(APPEND_BOUNDS_S)
         """Durations of appends to `__consumer_offsets`; under `fsync`, until they were durable."""
         self._expiration_s = expiration_interval_ms / 1_000
-        self._listing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Lists of groups, and resolutions of regular expressions, in the making."""
         self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[GroupHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
@@ -82,6 +92,7 @@ class Groups(Shards[GroupHost, TimerKey]):
                 on_timer=self._move_timer,
                 on_rebalance=self._ended,
                 on_append=self.appends.observe,
+                on_job=self._start_job,
             )
             for log in logs
         ]
@@ -95,13 +106,13 @@ class Groups(Shards[GroupHost, TimerKey]):
             host.shard.config = config
 
     def _new_shard(self) -> Shard:
-        return Shard(self._config)
+        return Shard(self._config, self._topics)
 
     # --- life ---
 
     async def close(self) -> None:
         """Log the decisions made so far and send their responses; refuse parked requests."""
-        for task in self._listing:
+        for task in self._tasks:
             task.cancel()
         await super().close()
 
@@ -252,9 +263,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         elif sum(len(host.shard.groups) for host in self._hosts) <= _LISTED_AT_ONCE:
             respond(list_groups(self.groups(), request))
         else:
-            task = asyncio.ensure_future(self._list_in_slices(request, respond))
-            self._listing.add(task)
-            task.add_done_callback(self._listing.discard)
+            self._begin(self._list_in_slices(request, respond))
 
     async def _list_in_slices(
         self, request: ListGroups, respond: "Callable[[Response], None]"
@@ -267,6 +276,28 @@ class Groups(Shards[GroupHost, TimerKey]):
                 listed += list_groups(some, request).groups
                 await slices.give_way()
         respond(ListGroupsResponse(groups=tuple(listed)))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _start_job(self, host: GroupHost, job: ResolveRegexes) -> None:
+        self._begin(self._resolve(host, host.shard, job))
+
+    async def _resolve(self, host: GroupHost, shard: Shard, job: ResolveRegexes) -> None:
+        """Match the names of all topics, in slices; the shard learns the result."""
+        version, slices = self._topics.version, TimeSlices()
+        names = tuple(self._topics.names())
+        found: dict[str, frozenset[str]] = {}
+        for regex in job.regexes:
+            matches, matching = matcher(regex), list[str]()
+            for start in range(0, len(names), _MATCHED_AT_ONCE):
+                matching += filter(matches, names[start : start + _MATCHED_AT_ONCE])
+                await slices.give_way()
+            found[regex] = frozenset(matching)
+        if host.shard is shard:
+            host.post(RegexesResolved(job.group, found, version))
 
     # --- what is known ---
 

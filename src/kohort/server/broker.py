@@ -33,7 +33,7 @@ from kohort.server.fetch import FetchSessions
 from kohort.server.monitoring import Observer
 from kohort.server.net import ConnectionLimits, Dispatcher, Listener
 from kohort.server.services import Services, random_ids
-from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
+from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 
@@ -143,6 +143,7 @@ class Broker:
             self.clock,
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
+            topics=GroupTopics(self.topics),
         )
         self.topics.on_deleted.append(self.groups.topics_deleted)
         self.logs.on_reopened.append(self.groups.log_reopened)

@@ -296,6 +296,10 @@ def levels(answer: Any) -> list[tuple[str, int, int]]:
     ]
 
 
+LEVELS = [("group.version", 1, 1), ("metadata.version", 30, 30), ("transaction.version", 2, 2)]
+"""Names, and lowest and highest level, of the features in force."""
+
+
 class TestFeatures:
     async def update(self, bench: Bench, version: int, *updates: dict[str, Any]) -> ErrorCode:
         answer = await bench.ask(
@@ -313,8 +317,8 @@ class TestFeatures:
         )
         assert [
             (each.name, each.min_version, each.max_version) for each in answer.supported_features
-        ] == [("metadata.version", 7, 30), ("transaction.version", 0, 2)]
-        assert levels(answer) == [("metadata.version", 30, 30), ("transaction.version", 2, 2)]
+        ] == [("group.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2)]
+        assert levels(answer) == LEVELS
 
     async def test_older_clients_do_not_see_a_feature_whose_lowest_level_is_0(
         self, bench: Bench
@@ -323,7 +327,7 @@ class TestFeatures:
             "api_versions", 3, client_software_name="t", client_software_version="1"
         )
         assert [each.name for each in answer.supported_features] == ["metadata.version"]
-        assert levels(answer) == [("metadata.version", 30, 30), ("transaction.version", 2, 2)]
+        assert levels(answer) == LEVELS
 
     @pytest.mark.parametrize("version", range(3))
     async def test_the_level_in_force_is_accepted(self, bench: Bench, version: int) -> None:
@@ -343,7 +347,8 @@ class TestFeatures:
             ("metadata.version", 30, 0),
             ("transaction.version", 3, 1),
             ("transaction.version", 0, 2),
-            ("group.version", 1, 1),
+            ("group.version", 2, 1),
+            ("share.version", 1, 1),
         ],
     )
     async def test_all_else_is_refused(

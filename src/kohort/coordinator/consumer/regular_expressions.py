@@ -8,7 +8,7 @@ Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafk
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,12 +46,17 @@ class RegexesResolved:
 def validate_regex(regex: str) -> None:
     """Raises KafkaError INVALID_REGULAR_EXPRESSION if it does not compile."""
     try:
-        re.compile(regex)
+        matcher(regex)
     except re.error as error:
         raise KafkaError(
             ErrorCode.invalid_regular_expression,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
+
+
+def matcher(regex: str) -> Callable[[str], object]:
+    """A function that tells whether the expression matches a whole name."""
+    return re.compile(regex).fullmatch
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:

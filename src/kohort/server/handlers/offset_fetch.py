@@ -65,12 +65,25 @@ def handle(
 def _request(
     request: Any, version: int, group: "_Group", respond: Callable[[OffsetFetchResponse], None]
 ) -> OffsetFetch:
+    return _part(request, version, group, group.topic_ids(), group.partitions(), respond)
+
+
+def _part(
+    request: Any,
+    version: int,
+    group: "_Group",
+    topic_ids: Mapping[str, UUID],
+    partitions: tuple[TopicPartition, ...] | None,
+    respond: Callable[[OffsetFetchResponse], None],
+) -> OffsetFetch:
     return OffsetFetch(
         request_id=respond,
         group=group.id,
-        partitions=group.partitions(),
+        partitions=partitions,
         require_stable=request.require_stable if version >= 7 else False,
-        topic_ids=group.topic_ids(),
+        topic_ids=topic_ids,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
     )
 
 
@@ -122,34 +135,15 @@ async def _fetched_in_parts(
 ) -> OffsetFetchResponse:
     """The response of the shard, which is asked for `AT_ONCE` partitions after the others."""
     wanted = await in_slices(group.wanted())
-    topic_ids = group.topic_ids()
-    require_stable = request.require_stable if version >= 7 else False
+    new_part = partial(_part, request, version, group, group.topic_ids())
     offsets: list[FetchedOffset] = []
     for start in range(0, max(len(wanted), 1), AT_ONCE):
-        some = tuple(wanted[start : start + AT_ONCE])
-        part = partial(_part, group.id, some, require_stable, topic_ids)
-        response = await ask(services, part)
+        response = await ask(services, partial(new_part, tuple(wanted[start : start + AT_ONCE])))
         if response.error is not NONE:
             return OffsetFetchResponse(error=response.error)
         offsets += response.offsets
         await asyncio.sleep(0)
     return OffsetFetchResponse(offsets=tuple(offsets))
-
-
-def _part(
-    group: str,
-    partitions: tuple[TopicPartition, ...],
-    require_stable: bool,
-    topic_ids: Mapping[str, UUID],
-    respond: Callable[[Any], None],
-) -> OffsetFetch:
-    return OffsetFetch(
-        request_id=respond,
-        group=group,
-        partitions=partitions,
-        require_stable=require_stable,
-        topic_ids=topic_ids,
-    )
 
 
 async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> None:
@@ -206,6 +200,8 @@ class _Group:
         self._services = services
         self._version = version
         self.id: str = asked.group_id
+        self.member_id: str | None = asked.member_id if version >= 9 else None
+        self.member_epoch: int = asked.member_epoch if version >= 9 else -1
         self._everything = asked.topics is None
         self._topics = asked.topics or ()
 

@@ -6,6 +6,7 @@ from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
+from kohort.server.topics.view import GroupTopics
 
 __all__ = [
     "INTERNAL",
@@ -14,6 +15,7 @@ __all__ = [
     "METADATA",
     "OFFSETS_TOPIC",
     "TRANSACTIONS_TOPIC",
+    "GroupTopics",
     "NewTopic",
     "Topic",
     "TopicRecord",

@@ -77,6 +77,7 @@ class Topics:
         self._now = now
         self._topics: dict[str, Topic] = {}
         self._names: dict[UUID, str] = {}
+        self._version = self._created_version = 0
         self._claimed = ClaimedNames(is_case_insensitive=logs.directories.is_case_insensitive)
         self.responses = ResponseCache()
         """Emptied by every change of a topic."""
@@ -114,6 +115,7 @@ class Topics:
         self._logs.recover(state.topics.values())
         for record in state.topics.values():
             self._add(self._logs.opened(record))
+        self._version = self._created_version = self._metadata.end_offset
         self._metadata.flush()
         logs.directories.settle(state.cluster_id)
 
@@ -144,6 +146,16 @@ class Topics:
         if topic is None or not 0 <= partition < len(topic.partitions):
             return None
         return topic.partitions[partition]
+
+    @property
+    def version(self) -> int:
+        """Grows whenever a topic is created, deleted or grows; a restart does not set it back."""
+        return self._version
+
+    @property
+    def created_version(self) -> int:
+        """`version` at the latest creation of a topic, or at the start of the server."""
+        return self._created_version
 
     @property
     def metadata_end_offset(self) -> int:
@@ -389,6 +401,7 @@ class Topics:
         A record of a change of such a topic would create it again.
         """
         self.responses.clear()
+        self._version += 1
         for topic in topics:
             del self._topics[topic.name], self._names[topic.id]
 
@@ -484,6 +497,7 @@ class Topics:
             self._logs.discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self.responses.clear()
+        self._version += 1
         topic.partitions += added
         _log.info("grew a topic", extra=fields(topic=topic.name, partitions=total))
         return topic
@@ -605,6 +619,7 @@ class Topics:
 
     def _withdraw_partitions(self, topic: Topic, left: int) -> None:
         gone, topic.partitions = topic.partitions[left:], topic.partitions[:left]
+        self._version += 1
         self._to_revert += (partial(self._logs.withdraw, log, topic.id) for log in gone)
 
     def _restore(self, record: TopicRecord) -> None:
@@ -630,6 +645,8 @@ class Topics:
 
     def _add(self, topic: Topic) -> None:
         self.responses.clear()
+        self._version += 1
+        self._created_version = self._version
         self._topics[topic.name] = topic
         self._names[topic.id] = topic.name
         self._claimed.claim(topic.name)

@@ -1,0 +1,106 @@
+"""ConsumerGroupDescribe (69) v0-1: state and members of consumer groups (KIP-848).
+
+v1 adds the type of each member: of the consumer or of the classic protocol.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from kohort.coordinator.requests import DescribeConsumerGroup
+from kohort.coordinator.responses import (
+    NONE,
+    DescribeConsumerGroupResponse,
+    DescribedConsumerMember,
+    TopicAssignment,
+)
+from kohort.errors import ErrorCode
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.in_steps import ask_each, respond_large
+from kohort.server.net import Exchange
+from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
+from kohort.server.services import Services
+
+_TOGETHER: Final = 100
+"""Groups whose shards are asked before the first of them has responded."""
+REPEATED_UP_TO: Final = 10_000
+"""Members in a response up to which a group that is named again is described again."""
+CLASSIC: Final = 0
+CONSUMER: Final = 1
+
+
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    """Ask the shard of every group, and respond once all of them have.
+
+    Groups with an empty id come first, as in Kafka. In a large response, a group that is named
+    again gets INVALID_REQUEST, as in DescribeGroups.
+    """
+    asked = request.include_authorized_operations
+    operations = GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+    rows: list[dict[str, Any]] = []
+    elements = members = 0
+    seen: set[str] = set()
+    slices, following = TimeSlices(), iter(sorted(request.group_ids, key=bool))
+    while some := tuple(islice(following, _TOGETHER)):
+        new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
+        responses = iter(await ask_each(services, (partial(_request, each) for each in new)))
+        for group in some:
+            refused = group in seen and members > REPEATED_UP_TO
+            described = _repeated(group) if refused else next(responses)
+            members += len(described.members)
+            elements += 1 + sum(_size(member) for member in described.members)
+            rows.append(_row(described, operations))
+        seen.update(some)
+        await slices.give_way()
+    await respond_large(services, exchange, {"groups": rows}, elements)
+
+
+def _request(group: str, respond: Callable[[Any], None]) -> DescribeConsumerGroup:
+    return DescribeConsumerGroup(request_id=respond, group=group)
+
+
+def _repeated(group: str) -> DescribeConsumerGroupResponse:
+    return DescribeConsumerGroupResponse(error=ErrorCode.invalid_request, group=group)
+
+
+def _size(of: DescribedConsumerMember) -> int:
+    return 1 + len(of.metadata.topics) + len(of.assignment) + len(of.target)
+
+
+def _row(of: DescribeConsumerGroupResponse, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": of.error,
+        "error_message": of.error_message,
+        "group_id": of.group,
+        "group_state": of.state,
+        "group_epoch": of.epoch,
+        "assignment_epoch": of.target_epoch,
+        "assignor_name": of.assignor,
+        "members": map(_member, of.members),
+        "authorized_operations": operations if of.error is NONE else OPERATIONS_NOT_REQUESTED,
+    }
+
+
+def _member(of: DescribedConsumerMember) -> dict[str, Any]:
+    metadata = of.metadata
+    return {
+        "member_id": of.member_id,
+        "instance_id": metadata.instance_id,
+        "rack_id": metadata.rack_id,
+        "member_epoch": of.epoch,
+        "client_id": metadata.client_id,
+        "client_host": metadata.client_host,
+        "subscribed_topic_names": metadata.topics,
+        "subscribed_topic_regex": metadata.regex,
+        "assignment": {"topic_partitions": _topics(of.assignment)},
+        "target_assignment": {"topic_partitions": _topics(of.target)},
+        "member_type": CONSUMER if metadata.classic is None else CLASSIC,
+    }
+
+
+def _topics(of: Iterable[TopicAssignment]) -> Iterable[dict[str, Any]]:
+    return (
+        {"topic_id": each.topic_id, "topic_name": each.topic, "partitions": each.partitions}
+        for each in of
+    )
