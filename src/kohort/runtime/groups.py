@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kohort.coordinator.admin import list_groups
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer.regular_expressions import RegexesResolved, matcher
+from kohort.coordinator.consumer.regular_expressions import RegexesResolved
 from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.requests import (
@@ -23,6 +23,7 @@ from kohort.coordinator.requests import (
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
 from kohort.coordinator.result import ResolveRegexes, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
+from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
@@ -291,7 +292,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         names = tuple(self._topics.names())
         found: dict[str, frozenset[str]] = {}
         for regex in job.regexes:
-            matches, matching = matcher(regex), list[str]()
+            matches, matching = TopicRegex(regex).matches, list[str]()
             for start in range(0, len(names), _MATCHED_AT_ONCE):
                 matching += filter(matches, names[start : start + _MATCHED_AT_ONCE])
                 await slices.give_way()

@@ -38,7 +38,9 @@ def describe_consumer_group(
         epoch=group.epoch,
         target_epoch=group.target_epoch,
         assignor=group.assignor or config.consumer_assignors[0],
-        members=tuple(_described(group, member, topics) for member in group.members.values()),
+        members=tuple(
+            _described(group, group.members[member_id], topics) for member_id in group.table.order()
+        ),
     )
 
 

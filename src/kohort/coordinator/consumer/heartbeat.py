@@ -33,9 +33,9 @@ from kohort.coordinator.consumer.leaving import (
     leave,
     take_over,
 )
-from kohort.coordinator.consumer.metadata_hash import metadata_hash
 from kohort.coordinator.consumer.reconciliation import Goal, reconcile
-from kohort.coordinator.consumer.regular_expressions import maybe_resolve, validate_regex
+from kohort.coordinator.consumer.regular_expressions import maybe_resolve
+from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer.target import compute_target, is_due
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
@@ -49,6 +49,7 @@ from kohort.coordinator.records import too_long
 from kohort.coordinator.requests import ConsumerGroupHeartbeat
 from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse
 from kohort.coordinator.step import Step
+from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
 
@@ -241,7 +242,7 @@ def _updated(
 def _validate_regex(change: MemberChange) -> None:
     regex = change.after.metadata.regex
     if regex and change.regex_changed and not change.group.regex_members[regex]:
-        validate_regex(regex)
+        TopicRegex(regex)  # raises if it is not valid
 
 
 def _group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:

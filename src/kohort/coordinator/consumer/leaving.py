@@ -19,7 +19,7 @@ from kohort.coordinator.consumer.group import (
     ConsumerGroup,
     ConsumerMember,
 )
-from kohort.coordinator.consumer.metadata_hash import metadata_hash
+from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
     ConsumerGroupMemberMetadataRecord,

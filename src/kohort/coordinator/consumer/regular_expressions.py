@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: which are valid, when they are resolved, and the result.
+"""Subscriptions by regular expression: when they are resolved, and the result.
 
 They are resolved in the background, all of a group together. Any member's heartbeat starts that if
 there is one that is not resolved, topics were created since, or the last result is old. Until its
@@ -7,15 +7,14 @@ expression is resolved, a member subscribes to no topic by it.
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kohort.coordinator.consumer.change import MemberChange
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.leaving import bump_epoch
-from kohort.coordinator.consumer.metadata_hash import metadata_hash
+from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer_records import (
     RegularExpressionKey,
     RegularExpressionRecord,
@@ -24,7 +23,6 @@ from kohort.coordinator.consumer_records import (
 from kohort.coordinator.result import ResolveRegexes
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
-from kohort.errors import ErrorCode, KafkaError
 
 MIN_INTERVAL_MS: Final = 10_000
 """Time since the last result before the expressions are resolved again."""
@@ -41,22 +39,6 @@ class RegexesResolved:
     """Regular expression → the topics that it matches."""
     version: int
     """Version of the topics before they were matched."""
-
-
-def validate_regex(regex: str) -> None:
-    """Raises KafkaError INVALID_REGULAR_EXPRESSION if it does not compile."""
-    try:
-        matcher(regex)
-    except re.error as error:
-        raise KafkaError(
-            ErrorCode.invalid_regular_expression,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
-        ) from error
-
-
-def matcher(regex: str) -> Callable[[str], object]:
-    """A function that tells whether the expression matches a whole name."""
-    return re.compile(regex).fullmatch
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
