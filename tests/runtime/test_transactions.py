@@ -202,6 +202,25 @@ async def test_partitions_are_added_once_the_markers_are_written():
 
 
 @virtual_time
+async def test_a_write_that_waits_for_the_markers_goes_on_as_soon_as_they_are_written():
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await served.coordinator.markers_written("t", 0.02)
+        assert loop.time() - before == pytest.approx(0.02)
+        served.partitions.gate.clear()
+        await served.end(producer)
+        before = loop.time()
+        await served.coordinator.markers_written("t", 0.02)
+        assert loop.time() - before == pytest.approx(0.02)
+        loop.call_later(0.001, served.partitions.gate.set)
+        await served.coordinator.markers_written("t", 0.02)
+        assert loop.time() - before == pytest.approx(0.021)
+
+
+@virtual_time
 async def test_markers_that_take_long_are_not_waited_for():
     async with serving() as served:
         producer = await served.init()

@@ -82,11 +82,16 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         """The number of transactions that end."""
         return len(self._ending)
 
-    async def ended(self, transactional_id: str, timeout_s: float) -> None:
-        """Return when the transaction that ends, if there is one, has its markers, or in time."""
+    async def markers_written(self, transactional_id: str, timeout_s: float) -> bool:
+        """Return when the transaction that ends has its markers, or after that time.
+
+        False, at once, if no markers are being written.
+        """
         ending = self._ending.get(transactional_id)
-        if ending is not None:
-            await asyncio.wait((ending.task,), timeout=timeout_s)
+        if ending is None or ending.task.done():
+            return False
+        await asyncio.wait((ending.task,), timeout=timeout_s)
+        return True
 
     async def _read_log(self) -> None:
         await replay_all(read_records(self.log), self.shard.replay)

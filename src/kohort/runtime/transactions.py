@@ -138,9 +138,17 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         Kafka refuses with CONCURRENT_TRANSACTIONS at once; librdkafka then sends AddOffsetsToTxn
         again only after 100 ms, although the markers are written in a millisecond.
         """
-        await self._host(transactional_id).ended(transactional_id, _MARKERS_AT_MOST_S)
+        await self._host(transactional_id).markers_written(transactional_id, _MARKERS_AT_MOST_S)
         producer = (transactional_id, producer_id, producer_epoch)
         return await self.add_partitions(*producer, partitions, client_version)
+
+    async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
+        """Return when the last transaction has its markers, or after that time.
+
+        After all of that time if they cannot be written yet.
+        """
+        if not await self._host(transactional_id).markers_written(transactional_id, timeout_s):
+            await asyncio.sleep(timeout_s)
 
     async def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
