@@ -45,6 +45,9 @@ commits. A judge checks the whole timeline against these rules:
 | codecs | All other clients read what it writes with each codec, and the reverse |
 | transactions | Commits and aborts of records and offsets, fencing, and a `kill -9` at each step |
 
+`make test-long` runs the tests of transactions also on Apache Kafka, with those of Streams, Connect
+and Flink with exactly-once delivery.
+
 ✓ passed · ✗ failed · – not run, with the reason below the table.
 """
 NOTES = """\

@@ -54,6 +54,8 @@ CALM_EVERY = 5
 """Kills from one calm to the next: the tellers of librdkafka begin anew after each kill."""
 CALM_SECONDS = 6.0
 DOWN_SECONDS = (0.0, 0.4)
+MARKERS_SECONDS = 1.0
+"""More than Apache Kafka takes to write the markers of all transactions that end."""
 RECOVERY_SECONDS = 60.0
 
 
@@ -180,6 +182,9 @@ class Teller:
         if self._process.popen.poll() is not None:
             self._process = self._start()
 
+    def signal(self, number: signal.Signals) -> None:
+        self._process.popen.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self.killed += 1
@@ -267,9 +272,26 @@ class Bank:
         if self._random.random() < 0.5:
             self._random.choice(tellers).kill()
             time.sleep(self._random.choice((0.0, 0.2)))
-        self._target.restart(signal.SIGKILL, self._random.uniform(*DOWN_SECONDS))
+        if isinstance(self._target, ApacheKafka):
+            self._restart_between_ends(tellers)
+        else:
+            self._restart()
         for each in tellers:
             each.revive()
+
+    def _restart(self) -> None:
+        self._target.restart(signal.SIGKILL, self._random.uniform(*DOWN_SECONDS))
+
+    def _restart_between_ends(self, tellers: list[Teller]) -> None:
+        """Kill the server while no transaction ends: Apache Kafka 4.3 that is killed before it has
+        written all markers may take them for written when it starts again.
+        """
+        for each in tellers:
+            each.signal(signal.SIGSTOP)
+        time.sleep(MARKERS_SECONDS)
+        self._restart()
+        for each in tellers:
+            each.signal(signal.SIGCONT)
 
     def _all_go_on(self, tellers: list[Teller]) -> None:
         since = time.monotonic()
