@@ -171,17 +171,21 @@ def _read_value(data: bytes) -> TransactionMetadata:
         epoch,
         timeout_ms,
         state,
-        partitions,
+        {} if state is TransactionState.EMPTY else partitions,  # as Kafka reads it
         last_update,
         start,
-        _number(tags, _PREVIOUS_ID, NO_PRODUCER_ID),
-        _number(tags, _NEXT_ID, NO_PRODUCER_ID),
-        _number(tags, _CLIENT_VERSION, 0),
+        _number(tags, _PREVIOUS_ID, 8, NO_PRODUCER_ID),
+        _number(tags, _NEXT_ID, 8, NO_PRODUCER_ID),
+        _number(tags, _CLIENT_VERSION, 2, 0),
     )
 
 
-def _number(tags: Mapping[int, bytes], tag: int, default: int) -> int:
-    return int.from_bytes(tags[tag], "big", signed=True) if tag in tags else default
+def _number(tags: Mapping[int, bytes], tag: int, size: int, default: int) -> int:
+    if tag not in tags:
+        return default
+    if len(tags[tag]) != size:
+        raise CorruptRecordError(f"tag {tag} has {len(tags[tag])} bytes in place of {size}")
+    return int.from_bytes(tags[tag], "big", signed=True)
 
 
 class _Reader:
