@@ -69,8 +69,6 @@ These are properties of the clients, not of Kohort. The programs and tests allow
   before the server restarted, to Apache Kafka neither. `send_offsets_to_transaction` then waits for
   its timeout.
 - **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
-- Kohort does not serve the KIP-848 group protocol. Java's client and @platformatic/kafka report an
-  error and end when they are configured for it.
 """
 FRAMEWORKS = """\
 ## Frameworks

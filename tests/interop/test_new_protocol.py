@@ -1,41 +1,54 @@
-"""Clients that want the group protocol of KIP-848 from a server that does not serve it yet: they
-say so, and end.
-"""
+"""Groups of the consumer protocol (KIP-848) with the clients that have it."""
 
 from collections.abc import Callable
 
 import pytest
 
-from interop import targets
 from interop.conftest import need
 from interop.programs import Client
 from interop.roster import named
 from interop.targets import Target
 from interop.trial import Trial
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.clients,
-    pytest.mark.timeout(90),
-    pytest.mark.skipif(targets.PEER != "", reason="others may serve it"),
-]
+pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)]
+
+TrialOn = Callable[[Target], Trial]
+SECONDS = 60.0
+"""A partition moves within a heartbeat interval, of 5 s, of its old and of its new member."""
+CLIENTS = ("java", "confluent-kafka")
 
 
-@pytest.mark.parametrize(
-    ("client", "complaint"),
-    [
-        pytest.param(named("java"), "UnsupportedVersionException", id="java"),
-        pytest.param(named("platformatic"), "ConsumerGroupHeartbeat", id="platformatic"),
-    ],
-)
-def test_is_rejected_with_an_explanation(
-    client: Client, complaint: str, target: Target, trial_on: Callable[[Target], Trial]
-) -> None:
-    """Its API is not advertised, so the client knows before it asks."""
+@pytest.mark.parametrize("client", [pytest.param(named(name), id=name) for name in CLIENTS])
+def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
+    """Members come and one leaves; all that was produced meanwhile is processed and committed."""
     need(client)
     trial = trial_on(target)
-    member = trial.member(client, "modern", protocol="consumer")
-    assert member.wait(30) != 0
-    assert complaint in member.tail() + " ".join(
-        failure.what for failure in trial.timeline.failures()
-    )
+    feed = trial.feed(client)
+    first = trial.member(client, "first", protocol="consumer")
+    trial.await_balanced(first, seconds=SECONDS)
+    second = trial.member(client, "second", protocol="consumer")
+    trial.await_balanced(first, second, seconds=SECONDS)
+    trial.leave(first)
+    trial.await_balanced(second, seconds=SECONDS)
+    sent = feed.end()
+    ends = trial.await_all_processed()
+    trial.leave(second)
+    trial.await_committed(ends)
+    trial.assert_right(sent)
+
+
+def test_members_of_different_clients_share_a_group(target: Target, trial_on: TrialOn) -> None:
+    """Each revokes what the other gets."""
+    clients = [named(name) for name in ("java", "confluent-kafka")]
+    for client in clients:
+        need(client)
+    trial = trial_on(target)
+    feed = trial.feed(clients[1])
+    members = [trial.member(client, client.name, protocol="consumer") for client in clients]
+    trial.await_balanced(*members, seconds=SECONDS)
+    sent = feed.end()
+    ends = trial.await_all_processed()
+    for member in members:
+        trial.leave(member)
+    trial.await_committed(ends)
+    trial.assert_right(sent)

@@ -128,6 +128,20 @@ def test_a_static_member_returns(bench):
     assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, None)
 
 
+def test_a_static_member_returns_under_its_own_id_with_another_subscription(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
+    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    call = bench.consumer_heartbeat("g", "A", 0, topics=["u"], instance_id="i")
+    assert told(call) == (3, {U: (0, 1)})
+    assert written(call)[-4:] == [
+        (3, 3),
+        (7, "A", {U: (0, 1)}),
+        (6, 3),
+        (8, "A", (3, 0, STABLE, {U: {0: 3, 1: 3}}, {})),
+    ]
+    assert bench.consumer_group().owner(T, 0) is None
+
+
 def test_leaving_bumps_the_epoch(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     call = bench.consumer_heartbeat("g", "A", -1)

@@ -18,22 +18,31 @@ class Member:
                 "bootstrap.servers": options["bootstrap"],
                 "group.id": options["group"],
                 "client.id": options["client"],
-                "partition.assignment.strategy": options["assignor"],
-                "session.timeout.ms": int(options["session"]),
-                "heartbeat.interval.ms": int(options["heartbeat"]),
+                **self._group(options),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 200,
                 **({"group.instance.id": options["instance"]} if "instance" in options else {}),
             }
         )
-        self.cooperative = options["assignor"].startswith("cooperative")
+        self.cooperative = "protocol" in options or options["assignor"].startswith("cooperative")
         self.consumer.subscribe(
             options["topics"].split(","),
             on_assign=self.on_assign,
             on_revoke=self.on_revoke,
             on_lost=self.on_lost,
         )
+
+    @staticmethod
+    def _group(options: dict[str, str]) -> dict[str, str | int]:
+        """What the server decides in the consumer protocol is no setting there."""
+        if "protocol" in options:
+            return {"group.protocol": options["protocol"]}
+        return {
+            "partition.assignment.strategy": options["assignor"],
+            "session.timeout.ms": int(options["session"]),
+            "heartbeat.interval.ms": int(options["heartbeat"]),
+        }
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         (consumer.incremental_assign if self.cooperative else consumer.assign)(partitions)

@@ -17,7 +17,7 @@ class MemberChange:
     """The member as it was, or as it was taken over from the static member that it replaces."""
     after: ConsumerMember
     replaced: str | None = None
-    """Member id of the static member that it replaces."""
+    """Member id of the static member that it replaces, None if that is its own."""
 
     @property
     def member_id(self) -> str:

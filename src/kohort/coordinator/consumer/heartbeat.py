@@ -172,7 +172,8 @@ def _find(
             f"Static member {request.member_id} with instance id {request.instance_id} cannot "
             f"join the group because the instance id is owned by {owner} member.",
         )
-    return take_over(group, static, request.member_id, step), owner
+    replaced = None if owner == request.member_id else owner
+    return take_over(group, static, request.member_id, step), replaced
 
 
 def _validate_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from kohort.coordinator.consumer import timers
 from kohort.coordinator.consumer.group import (
     LEFT_STATIC,
-    NEW_MEMBER,
     ConsumerGroup,
     ConsumerMember,
 )
@@ -200,7 +199,7 @@ def take_over(
     group: ConsumerGroup, old: ConsumerMember, member_id: str, step: Step
 ) -> ConsumerMember:
     """Record that a static member that left returns under this id; returns the new member."""
-    current = NEW_MEMBER._replace(assigned=old.current.assigned)
+    current = old.current._replace(epoch=0, previous_epoch=0)
     delete_member(group, old.member_id, step)
     key = MemberKey(group.id, member_id)
     step.record(ConsumerGroupMemberMetadataRecord(key, old.metadata))
