@@ -2,12 +2,30 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 MAX_MESSAGE_BYTES: Final = 1_048_588
 """Default of `message.max.bytes`."""
 
 PENDING_GROUP_WEIGHT: Final = 100
+
+
+class MigrationPolicy(StrEnum):
+    """Whether groups with members may become consumer groups, or classic groups again."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +71,7 @@ class GroupCoordinatorConfig:
     consumer_of: Mapping[str, ConsumerGroupConfig] = field(default_factory=dict)
     """Group → its own settings."""
     consumer_max_size: int = 2**31 - 1
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The assignors that a member may name; the first one is the default."""
 

@@ -65,6 +65,15 @@ class ClassicMemberMetadata(NamedTuple):
     protocols: tuple[tuple[str, bytes], ...]
     """(name, metadata) in the member's order of preference."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.protocols)
+
+    @property
+    def first(self) -> tuple[str, bytes]:
+        """The preferred protocol; ("", b"") if there is none."""
+        return self.protocols[0] if self.protocols else ("", b"")
+
 
 class ConsumerGroupMemberMetadataValue(NamedTuple):
     """What a member said of itself."""

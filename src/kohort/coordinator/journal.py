@@ -13,7 +13,7 @@ class Cause:
     """The kind of cause.
 
     One of: joined, left, expired, metadata changed, leader rejoined, sync timeout, replaced, loaded
-    over capacity.
+    over capacity, downgraded (from a consumer group).
     """
     member_id: str
     client_id: str = ""
@@ -31,6 +31,7 @@ class Rebalance:
     causes: tuple[Cause, ...]
     outcome: str
     """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)
+    | upgraded (to a consumer group)
     """
     started: Timestamp
     joined: Timestamp | None

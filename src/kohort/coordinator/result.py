@@ -43,7 +43,30 @@ class RevocationExpires:
     member_id: str
 
 
-TimerKey: TypeAlias = SessionExpires | JoinPhaseEnds | SyncPhaseEnds | RevocationExpires
+@dataclass(frozen=True, slots=True)
+class MemberJoinExpires:
+    """The rebalance timeout of a classic member of a consumer group that has to join is over."""
+
+    group: str
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSyncExpires:
+    """The rebalance timeout of a classic member of a consumer group that has to sync is over."""
+
+    group: str
+    member_id: str
+
+
+TimerKey: TypeAlias = (
+    SessionExpires
+    | JoinPhaseEnds
+    | SyncPhaseEnds
+    | RevocationExpires
+    | MemberJoinExpires
+    | MemberSyncExpires
+)
 """Not named tuples: the two phases of one group would be equal, and one's timer the other's."""
 
 

@@ -27,17 +27,14 @@ from kohort.coordinator.admin import (
 )
 from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer import leaving
+from kohort.coordinator.consumer import classic_members, leaving
 from kohort.coordinator.consumer.describing import describe_consumer_group
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.heartbeat import heartbeat as consumer_group_heartbeat
-from kohort.coordinator.consumer.heartbeat import (
-    not_a_consumer_group,
-    not_found,
-    validate_heartbeat,
-)
+from kohort.coordinator.consumer.heartbeat import not_found, validate_heartbeat
 from kohort.coordinator.consumer.regular_expressions import RegexesResolved, regexes_resolved
 from kohort.coordinator.consumer.timers import restore_timers
+from kohort.coordinator.consumer.upgrade import upgrade
 from kohort.coordinator.fold import Fold
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
@@ -81,9 +78,15 @@ from kohort.coordinator.requests import (
     TopicsDeleted,
     TxnOffsetCommit,
 )
-from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse, JoinGroupResponse
+from kohort.coordinator.responses import (
+    ConsumerGroupHeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 from kohort.coordinator.result import (
     JoinPhaseEnds,
+    MemberJoinExpires,
+    MemberSyncExpires,
     Result,
     RevocationExpires,
     SessionExpires,
@@ -97,7 +100,6 @@ from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import ConnectionId, Instant, Reply, Timestamp
 
-_UNKNOWN_MEMBER_ID: Final = ErrorCode.unknown_member_id
 PENDING_OVERHEAD: Final = 1_000
 """Memory of a pending id beside its strings: its timer and its places in tables."""
 
@@ -142,14 +144,15 @@ class Shard(Fold):
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None, now: Instant
-    ) -> ErrorCode:
+    ) -> ErrorCode | None:
         """Decide on a Heartbeat, as `handle` does, without creating request and response values.
 
-        It logs nothing, sets no timer and never waits.
+        It logs nothing, sets no timer and never waits. Returns None if a timer has to be set: then
+        `handle` has to decide.
         """
         found = self.groups.get(group)
         if isinstance(found, ConsumerGroup):
-            return _UNKNOWN_MEMBER_ID
+            return classic_members.keep_alive_known(found, generation, member_id, instance_id, now)
         return keep_alive(found, group, generation, member_id, instance_id, now)
 
     def commit(
@@ -204,6 +207,8 @@ class Shard(Fold):
         step = Step(self.config, now, timestamp)
         error = validate_join(request, step)
         group = self.groups.get(request.group)
+        if error is ErrorCode.none and isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self._join_consumer_group(group, request, step)
         if error is ErrorCode.none and not isinstance(group, Group):
             error, group = self._new_classic_group(group, request, step)
         if not isinstance(group, Group) or error is not ErrorCode.none:
@@ -217,12 +222,18 @@ class Shard(Fold):
                 self._note_handed_out(group, request, step)
         return step.result()
 
+    def _join_consumer_group(self, group: ConsumerGroup, request: JoinGroup, step: Step) -> Result:
+        try:
+            classic_members.join_group(group, request, self.topics, step)
+        except KafkaError as error:
+            refused = JoinGroupResponse(error=error.code, member_id=request.member_id)
+            return Result(replies=(Reply(request.request_id, refused),))
+        return self._result(step)
+
     def _new_classic_group(
         self, former: ConsumerGroup | None, request: JoinGroup, step: Step
     ) -> tuple[ErrorCode, Group | None]:
         """A group for a new member, perhaps in place of an empty consumer group."""
-        if former is not None and not former.is_empty:
-            return ErrorCode.inconsistent_group_protocol, None
         if request.member_id:
             return ErrorCode.unknown_member_id, None
         if former is not None:
@@ -265,16 +276,27 @@ class Shard(Fold):
 
     def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        sync_group(self._classic_group(request.group), request, step)
+        group = self.groups.get(request.group)
+        if isinstance(group, ConsumerGroup):
+            return self._sync_consumer_group(group, request, step)
+        sync_group(group, request, step)
         return step.result()
 
-    def _heartbeat(
-        self,
-        request: Heartbeat,
-        now: Instant,
-        timestamp: Timestamp,  # noqa: ARG002
-    ) -> Result:
-        return heartbeat(self._classic_group(request.group), request, now)
+    def _sync_consumer_group(self, group: ConsumerGroup, request: SyncGroup, step: Step) -> Result:
+        try:
+            classic_members.sync_group(group, request, self.topics, step)
+        except KafkaError as error:
+            refused = SyncGroupResponse(error=error.code)
+            return Result(replies=(Reply(request.request_id, refused),))
+        return step.result()
+
+    def _heartbeat(self, request: Heartbeat, now: Instant, timestamp: Timestamp) -> Result:
+        group = self.groups.get(request.group)
+        if not isinstance(group, ConsumerGroup):
+            return heartbeat(group, request, now)
+        step = Step(self.config, now, timestamp)
+        classic_members.heartbeat(group, request, step)
+        return step.result()
 
     def _leave_group(self, request: LeaveGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
@@ -283,12 +305,13 @@ class Shard(Fold):
             leaving.leave_group(group, request, self.topics, step)
         else:
             leave_group(group, request, step)
-        return step.result()
+        return self._result(step)
 
-    def _classic_group(self, group_id: str) -> Group | None:
-        """The group, None if it is not a classic one."""
-        group = self.groups.get(group_id)
-        return group if isinstance(group, Group) else None
+    def _result(self, step: Step) -> Result:
+        """The result of a step that may have made a classic group of a consumer group."""
+        if step.classic_group is not None:
+            self.groups[step.classic_group.id] = step.classic_group
+        return step.result()
 
     def _consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeat, now: Instant, timestamp: Timestamp
@@ -302,10 +325,10 @@ class Shard(Fold):
             refused = ConsumerGroupHeartbeatResponse(error=error.code, error_message=error.message)
             return Result(replies=(Reply(request.request_id, refused),))
         self.groups[group.id] = group
-        return step.result()
+        return self._result(step)
 
     def _consumer_group(self, request: ConsumerGroupHeartbeat, step: Step) -> ConsumerGroup:
-        """The group, a new one if a member joins. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The group, new or upgraded if a member joins. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(request.group)
         if isinstance(group, ConsumerGroup):
             return group
@@ -314,7 +337,7 @@ class Shard(Fold):
         if group is None:
             return ConsumerGroup(request.group)
         if not group.is_empty:
-            raise not_a_consumer_group(request.group)
+            return upgrade(group, self.topics, step)
         group_tombstones(group, step)
         return ConsumerGroup(request.group, group.offsets)
 
@@ -385,6 +408,8 @@ class Shard(Fold):
                 leaving.session_expires(group, key.member_id, self.topics, step)
             elif isinstance(key, RevocationExpires):
                 leaving.revocation_expires(group, key.member_id, self.topics, step)
+            elif isinstance(key, MemberJoinExpires | MemberSyncExpires):
+                leaving.classic_member_expires(group, key.member_id, self.topics, step)
         elif group is not None:
             if isinstance(key, SessionExpires):
                 session_expires(group, key.member_id, step)
@@ -392,7 +417,7 @@ class Shard(Fold):
                 join_phase_ends(group, step)
             elif isinstance(key, SyncPhaseEnds):
                 sync_phase_ends(group, step)
-        return step.result()
+        return self._result(step)
 
     def _connection_closed(
         self, event: ConnectionClosed, now: Instant, timestamp: Timestamp

@@ -21,7 +21,7 @@ class Step:
 
     __slots__ = (
         "_jobs", "_journal", "_records", "_replies", "_rest", "_timers",
-        "config", "now", "timestamp",
+        "classic_group", "config", "now", "timestamp",
     )  # fmt: skip
 
     def __init__(self, config: GroupCoordinatorConfig, now: Instant, timestamp: Timestamp) -> None:
@@ -35,6 +35,8 @@ class Step:
         self._journal: list[Rebalance] = []
         self._rest: object = None
         self._jobs: list[ResolveRegexes] = []
+        self.classic_group: Group | None = None
+        """The group with its soft state that takes the place of a consumer group."""
 
     def record(self, record: Record) -> None:
         self._records.append(record)

@@ -56,7 +56,7 @@ class Assignment:
 
 def decode_subscription(data: bytes) -> Subscription:
     """Raises `MalformedError`."""
-    version = _version(data)
+    version = blob_version(data)
     read = _read("consumer_protocol_subscription", _known(version), data)
     return Subscription(
         topics=read.topics,
@@ -70,10 +70,20 @@ def decode_subscription(data: bytes) -> Subscription:
 
 def decode_assignment(data: bytes) -> Assignment:
     """Raises `MalformedError`."""
-    version = _version(data)
+    version = blob_version(data)
     read = _read("consumer_protocol_assignment", _known(version), data)
     partitions = _partitions(read.assigned_partitions)
     return Assignment(partitions=partitions, user_data=read.user_data, version=version)
+
+
+def blob_version(data: bytes) -> int:
+    """The version that a subscription or assignment begins with. Raises `MalformedError`."""
+    if len(data) < _VERSION.size:
+        raise MalformedError(f"{len(data)} bytes hold no version")
+    version: int = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise MalformedError(f"version {version} of a consumer protocol blob")
+    return version
 
 
 def subscribed_topics(data: bytes) -> frozenset[str] | None:
@@ -96,15 +106,6 @@ def encode_subscription(of: Subscription) -> bytes:
 def encode_assignment(of: Assignment) -> bytes:
     """The bytes of its `version` (0-3)."""
     return pack_int16(of.version) + _packed_partitions(of.partitions) + pack_bytes(of.user_data)
-
-
-def _version(data: bytes) -> int:
-    if len(data) < _VERSION.size:
-        raise MalformedError(f"{len(data)} bytes hold no version")
-    version: int = _VERSION.unpack_from(data)[0]
-    if version < 0:
-        raise MalformedError(f"version {version} of a consumer protocol blob")
-    return version
 
 
 def _known(version: int) -> int:

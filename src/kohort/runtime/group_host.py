@@ -107,9 +107,11 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         """The error of a Heartbeat response, at once: it depends on no unlogged record."""
         if self.state is HostState.ACTIVE:
             try:
-                return self.shard.heartbeat(
+                error = self.shard.heartbeat(
                     group, generation, member_id, instance_id, self._clock.now()
                 )
+                if error is not None:
+                    return error
             except Exception as e:  # as in `post`
                 self._fail(e)
         request = Heartbeat(
@@ -119,7 +121,17 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             member_id=member_id,
             instance_id=instance_id,
         )
-        return cast("HeartbeatResponse", self._refusal(request)).error
+        if self.state is HostState.ACTIVE:
+            response = self._decide_heartbeat(request)
+        else:
+            response = self._refusal(request)
+        return cast("HeartbeatResponse", response).error
+
+    def _decide_heartbeat(self, request: Heartbeat) -> Response:
+        """The response to a heartbeat that sets a timer."""
+        result = self.shard.handle(request, self._clock.now(), self._clock.timestamp())
+        self._set_timers(result)
+        return result.replies[0].response
 
     def commit(
         self,
@@ -314,14 +326,17 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
 
     def _apply(self, result: Result) -> None:
-        for timer in result.timers:
-            deadline = None if isinstance(timer, Cancel) else timer.deadline
-            self._on_timer(self, timer.key, deadline)
+        self._set_timers(result)
         self._accept(result.records, (*result.journal, *result.replies))
         for job in result.jobs:
             self._on_job(self, job)
         if result.rest is not None:
             self._once_logged(partial(self._go_on_with, self.shard, cast("Event", result.rest)))
+
+    def _set_timers(self, result: Result) -> None:
+        for timer in result.timers:
+            deadline = None if isinstance(timer, Cancel) else timer.deadline
+            self._on_timer(self, timer.key, deadline)
 
     def _go_on_with(self, shard: Shard, event: Event, failure: ErrorCode) -> None:
         if not failure:

@@ -347,7 +347,7 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_back(bench):
     assert call.result.records[0].value is None
     assert written(call)[1:3] == [(5, "A", ("t",)), (3, 2)]
     assert bench.fetch("g", ("t", 0)).response.offsets[0].offset == 7
-    assert bench.handshake("g").error == "inconsistent_group_protocol"
+    assert bench.join("g", protocol_type="connect").error == "inconsistent_group_protocol"
     bench.consumer_heartbeat("g", "A", -1)
     call = bench.join("g")
     assert call.error == "member_id_required"

@@ -18,6 +18,9 @@ member, or that it has yet to revoke, is owned: no other member gets it.
 | `reconciliation` | the next assignment of one member |
 | `target` | the target assignment of all members |
 | `leaving` | leaving, expiry, static members that return |
+| `classic_members` | JoinGroup, SyncGroup and Heartbeat of members of the classic protocol |
+| `classic_assignments` | their blobs |
+| `upgrade` `downgrade` | groups that change their type while they have members |
 | `regular_expressions` | subscriptions by regular expression |
 | `describing` | ConsumerGroupDescribe |
 

@@ -13,7 +13,7 @@ Source: Kafka's ConsumerGroup, ModernGroup and ConsumerGroupMember.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
@@ -82,6 +82,11 @@ class ConsumerMember(NamedTuple):
         """Whether it is a static member that left and will return."""
         return self.current.epoch == LEFT_STATIC
 
+    @property
+    def is_classic(self) -> bool:
+        """Whether it speaks the classic protocol."""
+        return self.metadata.classic is not None
+
 
 @dataclass(slots=True)
 class ConsumerSession:
@@ -93,6 +98,10 @@ class ConsumerSession:
     """Time at which the timer of the session fires; it may be earlier than the deadline."""
     revoking_at: int | None = None
     """Member epoch for which the timer of the rebalance timeout is set, None if it is not."""
+    has_to_join: bool = False
+    """Whether the timer of the classic member's next JoinGroup is set."""
+    has_to_sync: bool = False
+    """Whether the timer of the classic member's next SyncGroup is set."""
 
 
 class ConsumerGroup:
@@ -102,9 +111,10 @@ class ConsumerGroup:
     protocol_type: ClassVar = "consumer"
 
     __slots__ = (
-        "assignors", "checked_version", "epoch", "has_partition_metadata", "id", "instances",
-        "is_resolving", "members", "metadata_hash", "names", "offsets", "owners", "regex_members",
-        "regexes", "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
+        "assignors", "checked_version", "classic_members", "classic_protocols", "epoch",
+        "has_partition_metadata", "id", "instances", "is_resolving", "members", "metadata_hash",
+        "names", "offsets", "owners", "regex_members", "regexes", "sessions", "standings", "table",
+        "target_epoch", "target_timestamp", "targets",
     )  # fmt: skip
 
     def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
@@ -131,6 +141,10 @@ class ConsumerGroup:
         self.regex_members: Counter[str] = Counter()
         """Regular expression → number of members."""
         self.assignors: Counter[str] = Counter()
+        self.classic_members = 0
+        """Number of members that speak the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """Protocol name → number of classic members that offer it."""
         self.standings: Counter[tuple[int, int]] = Counter()
         """(state, epoch) → number of members."""
         self.table = MemberTable()
@@ -168,6 +182,21 @@ class ConsumerGroup:
     def assignor(self) -> str | None:
         """The assignor that most members name, None without one or with a tie."""
         return most_named(self.assignors)
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether all classic members offer one of these protocols."""
+        return protocol_type == self.protocol_type and any(
+            self.classic_protocols[name] == self.classic_members for name in names
+        )
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether others still own partitions of the member's target that it has not got."""
+        assigned = member.current.assigned
+        return any(
+            partition not in assigned.get(topic_id, ()) and self.owner(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions
+        )
 
     def owner(self, topic_id: UUID, partition: int) -> str | None:
         """The member that has the partition assigned or has yet to revoke it."""
@@ -225,6 +254,9 @@ class ConsumerGroup:
             self.assignors[metadata.assignor] += 1
         if metadata.instance_id is not None:
             self.instances[metadata.instance_id] = member.member_id
+        if metadata.classic is not None:
+            self.classic_members += 1
+            self.classic_protocols.update(metadata.classic.names)
 
     def _withdraw(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> None:
         _subtract(self.names, metadata.topics)
@@ -232,6 +264,9 @@ class ConsumerGroup:
             _subtract(self.regex_members, (metadata.regex,))
         if metadata.assignor is not None:
             _subtract(self.assignors, (metadata.assignor,))
+        if metadata.classic is not None:
+            self.classic_members -= 1
+            _subtract(self.classic_protocols, metadata.classic.names)
         instance_id = metadata.instance_id
         if instance_id is not None and self.instances.get(instance_id) == member_id:
             del self.instances[instance_id]
@@ -306,7 +341,7 @@ def _held(current: CurrentMemberAssignmentValue) -> Iterator[tuple[UUID, Mapping
     yield from current.pending_revocation.items()
 
 
-def _subtract(counter: "Counter[str]", items: tuple[str, ...]) -> None:
+def _subtract(counter: "Counter[str]", items: Iterable[str]) -> None:
     """Clients choose these names: those that no member has must not accumulate."""
     counter.subtract(items)
     for item in items:

@@ -101,46 +101,56 @@ def heartbeat(
     if request.member_epoch in (LEFT, LEFT_STATIC):
         leave(group, request, topics, step)
         return
-    if (
-        request.member_id not in group.members
-        and len(group.members) >= step.config.consumer_max_size
-    ):
+    validate_room(group, request.member_id, step)
+    change = _change(group, request, step)
+    _validate_state(change.after, request)
+    _validate_regex(change)
+    member = update_member(change, request.owned, topics, step)
+    timers.end_classic_timers(group, member.member_id, step)
+    step.reply(request.request_id, _response(change, member, request, step))
+
+
+def validate_room(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """Raises KafkaError GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
+    if member_id not in group.members and len(group.members) >= step.config.consumer_max_size:
         raise KafkaError(
             ErrorCode.group_max_size_reached,
             f"The consumer group has reached its maximum capacity of "
             f"{step.config.consumer_max_size} members.",
         )
-    change = _change(group, request, step)
-    _validate_state(change.after, request)
-    _validate_regex(change)
+
+
+def update_member(
+    change: MemberChange, owned: Partitions | None, topics: TopicsView, step: Step
+) -> ConsumerMember:
+    """Record the change of a member and all that follows from it; returns the member after it.
+
+    `owned` is what the member owns by its own word, None if it does not tell.
+    """
+    group = change.group
     if change.replaced is not None:
         timers.forget(group, change.replaced, step)
     if change.after.metadata != change.before.metadata:
         key = MemberKey(group.id, change.member_id)
         step.record(ConsumerGroupMemberMetadataRecord(key, change.after.metadata))
-    epoch = _group_epoch(change, topics, step)
+    epoch = group_epoch(change, topics, step)
     maybe_resolve(change, topics, step)
     target_epoch, target = group.target_epoch, change.target or {}
     if epoch > target_epoch and is_due(group, step):
         target_epoch, target = epoch, compute_target(change, epoch, topics, step)
-    member = _reconcile(change, request, target_epoch, target, topics)
-    timers.restart_session(group, member.member_id, step)
+    member = reconcile_member(change, owned, target_epoch, target, topics)
+    timers.restart_session(group, member, step)
     if member.current != change.before.current:
         key = MemberKey(group.id, member.member_id)
         step.record(CurrentMemberAssignmentRecord(key, member.current))
         timers.restart_revocation(group, member, step)
-    step.reply(request.request_id, _response(change, member, request, step))
+    return member
 
 
 def not_found(request: ConsumerGroupHeartbeat) -> KafkaError:
     """The error of a group that does not exist."""
     what = "Group" if request.member_epoch < 0 else "Consumer group"
     return KafkaError(ErrorCode.group_id_not_found, f"{what} {request.group} not found.")
-
-
-def not_a_consumer_group(group: str) -> KafkaError:
-    """The error of a group of another type that has members."""
-    return KafkaError(ErrorCode.group_id_not_found, f"Group {group} is not a consumer group.")
 
 
 # --- the member ---
@@ -166,7 +176,7 @@ def _find(
         known = group.members.get(request.member_id)
         return ConsumerMember(request.member_id) if known is None else known, None
     static = group.members[owner]
-    if not static.has_left:
+    if not static.has_left and not static.is_classic:
         raise KafkaError(
             ErrorCode.unreleased_instance_id,
             f"Static member {request.member_id} with instance id {request.instance_id} cannot "
@@ -234,6 +244,8 @@ def _updated(
         for name, value in told.items()
         if value is not None and value != getattr(metadata, name)
     }
+    if metadata.classic is not None:
+        changed["classic"] = None
     return metadata._replace(**changed) if changed else metadata
 
 
@@ -246,7 +258,7 @@ def _validate_regex(change: MemberChange) -> None:
         TopicRegex(regex)  # raises if it is not valid
 
 
-def _group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
+def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
     """The group epoch; it is bumped if subscriptions or the topics' metadata have changed."""
     group = change.group
     bumps = change.names_changed
@@ -264,13 +276,14 @@ def _group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
     return group.epoch
 
 
-def _reconcile(
+def reconcile_member(
     change: MemberChange,
-    request: ConsumerGroupHeartbeat,
+    owned: Partitions | None,
     target_epoch: int,
     target: Partitions,
     topics: TopicsView,
 ) -> ConsumerMember:
+    """The changed member with its next assignment on the way to this target."""
     current = change.after.current
     changed = change.names_changed or change.regex_changed
     if not changed and current.state == MemberState.STABLE and current.epoch == target_epoch:
@@ -281,7 +294,7 @@ def _reconcile(
         target={topic: each for topic, each in target.items() if topic in subscribed},
         is_subscribed=subscribed.__contains__,
         subscription_changed=changed,
-        owned=request.owned,
+        owned=owned,
         is_free=change.is_free,
     )
     return change.after._replace(current=reconcile(current, goal))

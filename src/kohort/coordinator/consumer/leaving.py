@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer.downgrade import can_downgrade, downgrade
 from kohort.coordinator.consumer.group import (
     LEFT_STATIC,
     ConsumerGroup,
@@ -142,10 +143,25 @@ def revocation_expires(
         remove_members(group, (member,), topics, step)
 
 
+def classic_member_expires(
+    group: ConsumerGroup, member_id: str, topics: TopicsView, step: Step
+) -> None:
+    """A classic member did not send the JoinGroup or SyncGroup within its rebalance timeout."""
+    member = group.members.get(member_id)
+    if member is not None:
+        remove_members(group, (member,), topics, step)
+
+
 def remove_members(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsView, step: Step
 ) -> None:
-    """Delete the members' records, and bump the group epoch once."""
+    """Delete the members' records, and bump the group epoch once.
+
+    If only classic members are left, the group becomes a classic group instead.
+    """
+    if can_downgrade(group, members, step.config):
+        downgrade(group, members, topics, step)
+        return
     for member in members:
         timers.forget(group, member.member_id, step)
         delete_member(group, member.member_id, step)
@@ -198,7 +214,7 @@ def delete_member(group: ConsumerGroup, member_id: str, step: Step) -> None:
 def take_over(
     group: ConsumerGroup, old: ConsumerMember, member_id: str, step: Step
 ) -> ConsumerMember:
-    """Record that a static member that left returns under this id; returns the new member."""
+    """Record that a static member returns under this id; returns the new member."""
     current = old.current._replace(epoch=0, previous_epoch=0)
     delete_member(group, old.member_id, step)
     key = MemberKey(group.id, member_id)

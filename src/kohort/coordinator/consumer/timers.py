@@ -3,7 +3,10 @@
 | timer | length | restarted by |
 |---|---|---|
 | session | the group's session timeout | every accepted heartbeat |
+| session of a classic member | its own session timeout | Heartbeat, JoinGroup, SyncGroup |
 | revocation | the member's rebalance timeout | a record with UNREVOKED_PARTITIONS |
+| join of a classic member | the same | its first REBALANCE_IN_PROGRESS; its JoinGroup ends it |
+| sync of a classic member | the same | its JoinGroup; its SyncGroup ends it |
 
 When one of them expires, the member is removed. A heartbeat moves the deadline of its session. The
 timer that fires early arms itself again.
@@ -15,21 +18,30 @@ from kohort.coordinator.consumer.group import (
     ConsumerSession,
     MemberState,
 )
-from kohort.coordinator.result import RevocationExpires, SessionExpires
+from kohort.coordinator.result import (
+    MemberJoinExpires,
+    MemberSyncExpires,
+    RevocationExpires,
+    SessionExpires,
+)
 from kohort.coordinator.step import Step
 from kohort.types import Instant
 
 
-def restart_session(group: ConsumerGroup, member_id: str, step: Step) -> None:
+def restart_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """Expire the member one session timeout from now."""
-    timeout = step.config.consumer_group(group.id).session_timeout_ms
+    classic = member.metadata.classic
+    if classic is None:
+        timeout = step.config.consumer_group(group.id).session_timeout_ms
+    else:
+        timeout = classic.session_timeout_ms
     deadline = Instant(step.now + timeout)
-    session = group.sessions.get(member_id)
+    session = group.sessions.get(member.member_id)
     if session is None:
-        session = group.sessions[member_id] = ConsumerSession(deadline)
+        session = group.sessions[member.member_id] = ConsumerSession(deadline)
     session.deadline = deadline
     if session.timer is None or session.timer > deadline:
-        arm(group, member_id, session, step)
+        arm(group, member.member_id, session, step)
 
 
 def arm(group: ConsumerGroup, member_id: str, session: ConsumerSession, step: Step) -> None:
@@ -50,18 +62,54 @@ def restart_revocation(group: ConsumerGroup, member: ConsumerMember, step: Step)
         step.cancel_timer(key)
 
 
+def await_join(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """Remove the classic member one rebalance timeout from now, unless it has joined by then."""
+    session = group.sessions[member.member_id]
+    if not session.has_to_join:
+        session.has_to_join = True
+        key = MemberJoinExpires(group.id, member.member_id)
+        step.set_timer(key, member.metadata.rebalance_timeout_ms)
+
+
+def await_sync(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """The classic member has joined: remove it unless it syncs within its rebalance timeout."""
+    end_classic_timers(group, member.member_id, step)
+    group.sessions[member.member_id].has_to_sync = True
+    key = MemberSyncExpires(group.id, member.member_id)
+    step.set_timer(key, member.metadata.rebalance_timeout_ms)
+
+
+def end_sync(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """The classic member has synced."""
+    session = group.sessions[member_id]
+    if session.has_to_sync:
+        session.has_to_sync = False
+        step.cancel_timer(MemberSyncExpires(group.id, member_id))
+
+
+def end_classic_timers(group: ConsumerGroup, member_id: str, step: Step) -> None:
+    """Await neither a JoinGroup nor a SyncGroup of the member any more; it has a session."""
+    session = group.sessions[member_id]
+    if session.has_to_join:
+        session.has_to_join = False
+        step.cancel_timer(MemberJoinExpires(group.id, member_id))
+    end_sync(group, member_id, step)
+
+
 def forget(group: ConsumerGroup, member_id: str, step: Step) -> None:
     """Cancel the timers of a member that is removed."""
-    session = group.sessions.pop(member_id, None)
+    session = group.sessions.get(member_id)
     if session is None:
         return
     step.cancel_timer(SessionExpires(group.id, member_id))
     if session.revoking_at is not None:
         step.cancel_timer(RevocationExpires(group.id, member_id))
+    end_classic_timers(group, member_id, step)
+    del group.sessions[member_id]
 
 
 def restore_timers(group: ConsumerGroup, step: Step) -> None:
     """Start all timers anew, as after loading."""
     for member in group.members.values():
-        restart_session(group, member.member_id, step)
+        restart_session(group, member, step)
         restart_revocation(group, member, step)

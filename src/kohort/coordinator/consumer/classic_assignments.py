@@ -1,0 +1,45 @@
+"""What classic members say of themselves and of their partitions, for a consumer group.
+
+Blobs of the "consumer" protocol name topics, records of a consumer group have their ids. Topics
+that do not exist are left out.
+"""
+
+from collections.abc import Iterable
+
+from kohort.coordinator.consumer_records import Partitions
+from kohort.coordinator.topics import TopicsView
+from kohort.protocol.subscription import (
+    HIGHEST_VERSION,
+    Assignment,
+    blob_version,
+    encode_assignment,
+)
+from kohort.types import TopicPartition
+
+
+def partitions_by_id(named: Iterable[TopicPartition], topics: TopicsView) -> Partitions:
+    """The partitions by topic id."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in named:
+        found.setdefault(topic, []).append(partition)
+    images = ((topics.by_name(name), each) for name, each in found.items())
+    return {image.id: tuple(each) for image, each in images if image is not None}
+
+
+def encoded_assignment(partitions: Partitions, subscription: bytes, topics: TopicsView) -> bytes:
+    """The assignment in the version of the member's subscription.
+
+    Raises MalformedError if the subscription has no version.
+    """
+    images = ((topics.by_id(topic_id), each) for topic_id, each in partitions.items())
+    return encode_assignment(
+        Assignment(
+            partitions=tuple(
+                TopicPartition(image.name, partition)
+                for image, each in images
+                if image is not None
+                for partition in each
+            ),
+            version=min(blob_version(subscription), HIGHEST_VERSION),
+        )
+    )

@@ -1,0 +1,160 @@
+"""The downgrade of a consumer group to a classic group, online.
+
+| cause | then |
+|---|---|
+| the last member of the consumer protocol leaves or expires, classic ones stay | a rebalance |
+| a classic member takes its instance id over, and changes nothing else | none |
+| the same, with another subscription or on the way to a new target | a rebalance |
+
+The generation is the group epoch, the assignments are the members' targets.
+
+Source: validateOnlineDowngrade…, convertToClassicGroup and ClassicGroup.fromConsumerGroup of Kafka.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Group, MemberSession
+from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer.classic_assignments import encoded_assignment
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember
+from kohort.coordinator.consumer_records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupRecord,
+    CurrentMemberAssignmentRecord,
+    GroupKey,
+    MemberKey,
+    PartitionMetadataRecord,
+    Partitions,
+    RegularExpressionKey,
+    RegularExpressionRecord,
+    TargetAssignmentMemberRecord,
+    TargetAssignmentMetadataRecord,
+)
+from kohort.coordinator.journal import Cause
+from kohort.coordinator.rebalance import rebalance
+from kohort.coordinator.records import (
+    GroupMetadataKey,
+    GroupMetadataRecord,
+    GroupMetadataValue,
+)
+from kohort.coordinator.step import Step
+from kohort.coordinator.sync import member_metadata
+from kohort.coordinator.topics import TopicsView
+
+
+def can_downgrade(
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], config: GroupCoordinatorConfig
+) -> bool:
+    """Whether only classic members are left, and the group may become a classic one."""
+    left = len(group.members) - len(leaving)
+    classic = group.classic_members - sum(member.is_classic for member in leaving)
+    return (
+        0 < left == classic
+        and left <= config.max_size
+        and config.consumer_migration_policy.downgrades
+    )
+
+
+def can_be_replaced(
+    group: ConsumerGroup, member: ConsumerMember, config: GroupCoordinatorConfig
+) -> bool:
+    """Whether the group may become a classic one when a classic member replaces this one."""
+    return (
+        not member.is_classic
+        and group.classic_members == len(group.members) - 1
+        and len(group.members) <= config.max_size
+        and config.consumer_migration_policy.downgrades
+    )
+
+
+def downgrade(
+    group: ConsumerGroup, leaving: Sequence[ConsumerMember], topics: TopicsView, step: Step
+) -> None:
+    """Record that the group becomes a classic one without these members, and rebalance it."""
+    gone = {member.member_id for member in leaving}
+    stay = [group.members[each] for each in group.table.order() if each not in gone]
+    targets = {member.member_id: group.targets.get(member.member_id, {}) for member in stay}
+    classic = convert(group, stay, targets, topics, step)
+    causes = [Cause("downgraded", each.member_id, each.metadata.client_id) for each in leaving]
+    rebalance(classic, causes, step)
+
+
+def convert(
+    group: ConsumerGroup,
+    members: Iterable[ConsumerMember],
+    targets: "dict[str, Partitions]",
+    topics: TopicsView,
+    step: Step,
+) -> Group:
+    """Record that the group becomes a classic one with these members; returns it, Stable."""
+    for member_id in group.members:
+        timers.forget(group, member_id, step)
+    for record in _tombstones(group):
+        step.record(record)
+    classic = Group(group.id, group.offsets)
+    for member in members:
+        classic.add_session(_session(member))
+    value = _value(group, classic, targets, topics, step)
+    step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
+    # As the replay of the record will: the rest of the decision depends on it.
+    classic.logged = ClassicGroup.of(value)
+    for session in classic.sessions.values():
+        step.restart_session(classic, session)
+    step.classic_group = classic
+    return classic
+
+
+def _session(member: ConsumerMember) -> MemberSession:
+    metadata = member.metadata
+    assert metadata.classic is not None
+    return MemberSession(
+        member_id=member.member_id,
+        instance_id=metadata.instance_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        session_timeout_ms=metadata.classic.session_timeout_ms,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        protocols=metadata.classic.protocols,
+    )
+
+
+def _value(
+    group: ConsumerGroup,
+    classic: Group,
+    targets: "dict[str, Partitions]",
+    topics: TopicsView,
+    step: Step,
+) -> GroupMetadataValue:
+    protocol = classic.select_protocol()
+    sessions = tuple(classic.sessions.values())
+    return GroupMetadataValue(
+        CONSUMER_PROTOCOL_TYPE,
+        group.epoch,
+        protocol,
+        sessions[0].member_id,
+        step.timestamp,
+        tuple(
+            member_metadata(
+                session,
+                protocol,
+                encoded_assignment(targets[session.member_id], session.metadata(protocol), topics),
+            )
+            for session in sessions
+        ),
+    )
+
+
+def _tombstones(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
+    """Those of all records of the group, in the order in which Kafka can replay them."""
+    key = GroupKey(group.id)
+    keys = [MemberKey(group.id, member_id) for member_id in group.table.order()]
+    yield from (CurrentMemberAssignmentRecord(each, None) for each in keys)
+    yield from (TargetAssignmentMemberRecord(each, None) for each in keys)
+    yield TargetAssignmentMetadataRecord(key, None)
+    yield from (ConsumerGroupMemberMetadataRecord(each, None) for each in keys)
+    for regex in group.regexes:
+        yield RegularExpressionRecord(RegularExpressionKey(group.id, regex), None)
+    yield PartitionMetadataRecord(key, None)
+    yield ConsumerGroupMetadataRecord(key, None)
