@@ -186,7 +186,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
     def some_of(known: Sequence[Any]) -> Callable[[str], list[Any]]:
         def chosen(text: str) -> list[Any]:
-            return [next(each for each in known if str(each) == name) for name in text.split(",")]
+            by_name = {str(each): each for each in known}
+            names = text.split(",")
+            if unknown := set(names) - by_name.keys():
+                raise argparse.ArgumentTypeError(f"no {unknown.pop()!r} among {', '.join(by_name)}")
+            return [by_name[name] for name in names]
 
         return chosen
 

@@ -52,6 +52,11 @@ KINDS = {
     "offsets": "transactions/s, with offsets",
     "pipeline": "consume-transform-produce/s",
 }
+NOTES = {
+    "offsets": "With Apache Kafka, librdkafka waits 100 ms before it repeats an AddOffsetsToTxn"
+    " that was refused with CONCURRENT_TRANSACTIONS: the markers of the transaction before were not"
+    " yet written.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             title,
             servers_table(samples, WRITE_COLUMNS),
             _targets(samples, "rate", "per_cpu_s"),
+            *filter(None, [NOTES.get(kind)]),
         ]
     print("reads", flush=True)
     samples = rounds.interleaved(plan, _measure_reads, warm_up=_warm_up_reads)
