@@ -183,6 +183,9 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
                 "offset.metadata.max.bytes": 5,
                 "offsets.retention.minutes": 6,
                 "message.max.bytes": 7,
+                "group.consumer.heartbeat.interval.ms": 8_000,
+                "group.consumer.max.size": 9,
+                "group.consumer.assignors": "range",
             }
         )
     )
@@ -193,6 +196,8 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
         config.offset_metadata_max_bytes,
     ) == (3, 4, 5)
     assert (config.offsets_retention_ms, config.max_record_bytes) == (360_000, 7)
+    assert config.consumer_group("g").heartbeat_interval_ms == 8_000
+    assert (config.consumer_max_size, config.consumer_assignors) == (9, ("range",))
 
 
 @pytest.mark.parametrize(

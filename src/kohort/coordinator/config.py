@@ -1,7 +1,7 @@
 """Configuration of the coordinator, by Kafka's names and with Kafka's defaults."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -68,8 +68,8 @@ class GroupCoordinatorConfig:
     """
     consumer: ConsumerGroupConfig = ConsumerGroupConfig()
     """Settings of consumer groups that have none of their own."""
-    consumer_of: Mapping[str, ConsumerGroupConfig] = field(default_factory=dict)
-    """Group → its own settings."""
+    consumer_of: Callable[[str], ConsumerGroupConfig | None] = lambda _: None
+    """The settings of a group that has some of its own, and None for others."""
     consumer_max_size: int = 2**31 - 1
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
@@ -77,4 +77,4 @@ class GroupCoordinatorConfig:
 
     def consumer_group(self, group: str) -> ConsumerGroupConfig:
         """The settings of a consumer group."""
-        return self.consumer_of.get(group, self.consumer)
+        return self.consumer_of(group) or self.consumer

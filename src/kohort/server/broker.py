@@ -15,10 +15,11 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
@@ -28,7 +29,7 @@ from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.background_tasks import BackgroundTasks
-from kohort.server.config import Config
+from kohort.server.config import Config, ResourceType, consumer_group_config
 from kohort.server.fetch import FetchSessions
 from kohort.server.monitoring import Observer
 from kohort.server.net import ConnectionLimits, Dispatcher, Listener
@@ -139,7 +140,7 @@ class Broker:
     def _open_groups(self) -> None:
         self.groups = Groups(
             self._state_logs(OFFSETS_TOPIC, "offsets.topic"),
-            group_config(self.config),
+            self._group_config(),
             self.clock,
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
@@ -247,10 +248,17 @@ class Broker:
             # uvloop reports an address in use here, asyncio when it binds.
             raise KohortError(cannot_listen(self.config.listen, error, "--listen")) from error
 
+    def _group_config(self) -> GroupCoordinatorConfig:
+        return replace(group_config(self.config), consumer_of=self._consumer_group_config)
+
+    def _consumer_group_config(self, group: str) -> ConsumerGroupConfig | None:
+        own = self.topics.configs_of(ResourceType.GROUP, group)
+        return consumer_group_config(self.config, own) if own else None
+
     def _configure(self) -> None:
         """Act by what clients have set."""
         self.listener.limit(ConnectionLimits.of(self.config))
-        self.groups.configure(group_config(self.config))
+        self.groups.configure(self._group_config())
         self.transactions.configure(transaction_config(self.config))
 
     def _start_background_tasks(self, dispatcher: Dispatcher) -> None:
@@ -302,6 +310,9 @@ def group_config(config: Config) -> GroupCoordinatorConfig:
         ),
         max_pending_bytes=config["group.pending.max.bytes"]
         // config["offsets.topic.num.partitions"],
+        consumer=consumer_group_config(config, {}),
+        consumer_max_size=config["group.consumer.max.size"],
+        consumer_assignors=config["group.consumer.assignors"],
     )
 
 

@@ -175,6 +175,11 @@ def refusal(*arguments: str) -> str:
             "group.min.session.timeout.ms=2000000",
             "is more than group.max.session.timeout.ms (1800000)",
         ),
+        (
+            "group.consumer.session.timeout.ms=44999",
+            "group.consumer.session.timeout.ms: 44999 is not between its bounds (45000 to 60000)",
+        ),
+        ("group.consumer.assignors=", "group.consumer.assignors: an assignor is needed"),
         ("nonsense", "--set nonsense: is not NAME=VALUE"),
     ],
 )

@@ -281,6 +281,34 @@ async def test_groups_and_subscriptions(
     assert (await alter(bench, kind, "", (key, SET, good)))[0] is ErrorCode.invalid_request
 
 
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+ASSIGNMENT = "consumer.assignment.interval.ms"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ([(SESSION, "44999")], f"{SESSION} must be greater than or equal to group.consumer.min."),
+        ([(SESSION, "60001")], f"{SESSION} must be less than or equal to group.consumer.max."),
+        ([(HEARTBEAT, "4999")], f"{HEARTBEAT} must be greater than or equal to group.consumer."),
+        ([(HEARTBEAT, "15001")], f"{HEARTBEAT} must be less than or equal to group.consumer."),
+        ([(ASSIGNMENT, "15001")], f"{ASSIGNMENT} must be less than or equal to group.consumer."),
+        ([(ASSIGNMENT, "-1")], f"Invalid value -1 for configuration {ASSIGNMENT}: Value must be"),
+        ([(SESSION, "60000"), (HEARTBEAT, "15000"), (ASSIGNMENT, "0")], None),
+    ],
+)
+async def test_consumer_groups_are_within_the_bounds_of_the_broker(
+    bench: Bench, changes: list[tuple[str, str]], reason: str | None
+) -> None:
+    code, text = await alter(bench, GROUP, "g", *((name, SET, value) for name, value in changes))
+    if reason is None:
+        assert (code, text) == NONE
+    else:
+        assert code is ErrorCode.invalid_config
+        assert (text or "").startswith(reason)
+
+
 async def test_other_resources(bench: Bench) -> None:
     for kind in (0, 3, 77):
         assert await alter(bench, kind, "x", ("a", SET, "b")) == (

@@ -2,6 +2,7 @@
 
 from kohort.server.config.config import Config, Setting
 from kohort.server.config.definition import as_text
+from kohort.server.config.group_configs import consumer_group_config
 from kohort.server.config.resource_configs import (
     altered,
     describe_all_brokers,
@@ -52,6 +53,7 @@ __all__ = [
     "altered",
     "altered_topic_configs",
     "as_text",
+    "consumer_group_config",
     "describe_all_brokers",
     "describe_broker",
     "describe_resource",

@@ -14,7 +14,7 @@ from kohort.errors import ConfigError
 from kohort.server.addresses import Address, is_loopback, parse_address
 from kohort.server.config.definition import ConfigDef, Value, as_text
 from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
-from kohort.server.config.table import TABLE
+from kohort.server.config.table import GROUP_BOUNDED, TABLE
 from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
@@ -212,6 +212,15 @@ def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ..
         settings[target] = Setting(settings[target].definition, value, source, chosen.rank)
 
 
+def _out_of_bounds(name: str, value: Callable[[str], Any]) -> str | None:
+    """What is wrong with the default of a config of consumer groups, or with its bounds."""
+    low, high = (value(f"group.consumer.{bound}.{name}") for bound in ("min", "max"))
+    default = value(f"group.consumer.{name}")
+    if low <= default <= high:
+        return None
+    return f"group.consumer.{name}: {default} is not between its bounds ({low} to {high})"
+
+
 def _misfits(settings: Mapping[str, Setting]) -> list[str]:
     """What is wrong with values that are each right by themselves."""
 
@@ -225,6 +234,19 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             f"group.min.session.timeout.ms: {shortest} is more than "
             f"group.max.session.timeout.ms ({longest})"
         )
+    found += [
+        problem for name in GROUP_BOUNDED if (problem := _out_of_bounds(name, value)) is not None
+    ]
+    heartbeat, session = (
+        value(f"group.consumer.{name}") for name in ("heartbeat.interval.ms", "session.timeout.ms")
+    )
+    if heartbeat >= session:
+        found.append(
+            f"group.consumer.heartbeat.interval.ms: {heartbeat} is not less than "
+            f"group.consumer.session.timeout.ms ({session})"
+        )
+    if not value("group.consumer.assignors"):
+        found.append("group.consumer.assignors: an assignor is needed")
     if value("log.retention.ms") == 0:
         found.append(
             "log.retention.ms: 0 is out of range: -1 (never) or at least 1; the nearest is 1"

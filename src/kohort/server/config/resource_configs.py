@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.server.config.config import Config
 from kohort.server.config.definition import as_text
+from kohort.server.config.group_configs import validate_consumer_configs
 from kohort.server.config.resource_table import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -93,15 +94,16 @@ def validate_broker_configs(
 # Groups and subscriptions
 
 
-def describe_resource(kind: ResourceType, configs: Mapping[str, str]) -> Iterator[ConfigEntry]:
+def describe_resource(
+    kind: ResourceType, configs: Mapping[str, str], config: Config
+) -> Iterator[ConfigEntry]:
     """Every config of a group or of a client metrics subscription, which has set `configs`."""
     for name, definition in _TABLES[kind].items():
-        value = definition.parse(configs[name]) if name in configs else definition.default
-        synonyms = tuple(_synonyms(kind, definition, configs))
+        synonyms = tuple(_synonyms(kind, definition, configs, config))
         yield ConfigEntry(
             name=name,
-            value=as_text(value),
-            source=_SOURCES[kind] if name in configs else Source.DEFAULT,
+            value=synonyms[0].value if synonyms else as_text(definition.default),
+            source=synonyms[0].source if synonyms else Source.DEFAULT,
             kind=definition.kind,
             doc=definition.doc,
             synonyms=synonyms,
@@ -109,18 +111,25 @@ def describe_resource(kind: ResourceType, configs: Mapping[str, str]) -> Iterato
 
 
 def _synonyms(
-    kind: ResourceType, definition: TopicConfig, configs: Mapping[str, str]
+    kind: ResourceType, definition: TopicConfig, configs: Mapping[str, str], config: Config
 ) -> Iterator[Synonym]:
     name = definition.name
     if name in configs:
         yield Synonym(name, as_text(definition.parse(configs[name])), _SOURCES[kind])
-    if kind is ResourceType.GROUP:
-        behind = name if name in OF_GROUPS_ONLY else f"group.{name}"
+    behind = name if name in OF_GROUPS_ONLY else f"group.{name}"
+    if behind in TABLE:
+        yield from broker_synonyms(behind, config)
+    elif kind is ResourceType.GROUP:
         yield Synonym(behind, as_text(definition.default), Source.DEFAULT)
 
 
-def validate_configs(kind: ResourceType, wanted: Mapping[str, str]) -> dict[str, str]:
-    """The configs of a group or subscription, validated. Raises KafkaError INVALID_CONFIG."""
+def validate_configs(
+    kind: ResourceType, wanted: Mapping[str, str], config: Config
+) -> dict[str, str]:
+    """The configs of a group or subscription, validated.
+
+    Raises KafkaError INVALID_CONFIG, and INVALID_REQUEST for an interval that is out of range.
+    """
     what = "group" if kind is ResourceType.GROUP else "client metrics"
     for name, value in wanted.items():
         definition = _TABLES[kind].get(name)
@@ -133,6 +142,8 @@ def validate_configs(kind: ResourceType, wanted: Mapping[str, str]) -> dict[str,
             out_of_range = name == "interval.ms" and value.strip().lstrip("+-").isdecimal()
             code = ErrorCode.invalid_request if out_of_range else error.code
             raise KafkaError(code, error.message) from None
+    if kind is ResourceType.GROUP:
+        validate_consumer_configs(wanted, config)
     return dict(wanted)
 
 

@@ -1,8 +1,8 @@
 """Configs of groups and of client metrics subscriptions, as Kafka 4.3 has them.
 
-They are validated, kept and described, so that tools made for Kafka work. They have no effect:
-those of groups stand for the protocols of KIP-848, KIP-932 and KIP-1071, those of subscriptions for
-KIP-714.
+They are validated, kept and described, so that tools made for Kafka work. Those of consumer groups
+(KIP-848) act, within the bounds of the broker. The others have no effect: they stand for the
+protocols of KIP-932, KIP-1071 and KIP-714.
 """
 
 import re
@@ -12,7 +12,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.server.config.definition import INT_MAX, Kind, Value
 from kohort.server.config.topic_definition import TopicConfig
 
-_NO_EFFECT: Final = "No effect: members of the classic protocol alone are served."
+_NO_EFFECT: Final = "No effect: neither share groups nor groups of Kafka Streams are served."
 _HEARTBEAT: Final = (5_000, 15_000)
 _SESSION: Final = (45_000, 60_000)
 _ANY: Final = (0, INT_MAX)
@@ -45,6 +45,13 @@ def _group(
     )
 
 
+def _consumer(name: str, default: int, doc: str, *, minimum: int = 1) -> TopicConfig:
+    """A config of consumer groups; the broker's bounds are judged apart."""
+    return TopicConfig(
+        name=f"consumer.{name}", kind="int", default=default, doc=doc, minimum=minimum
+    )
+
+
 def _validate_patterns(name: str, words: tuple[str, ...]) -> None:
     for word in words:
         found = _MATCH.fullmatch(word)
@@ -61,9 +68,12 @@ def _validate_patterns(name: str, words: tuple[str, ...]) -> None:
 GROUP_CONFIGS: Final[dict[str, TopicConfig]] = {
     definition.name: definition
     for definition in (
-        _group("consumer.session.timeout.ms", 45_000, _SESSION),
-        _group("consumer.heartbeat.interval.ms", 5_000, _HEARTBEAT),
-        _group("consumer.assignment.interval.ms", 1_000),
+        _consumer("session.timeout.ms", 45_000, "Session timeout of the group's members."),
+        _consumer("heartbeat.interval.ms", 5_000, "Heartbeat interval of the group's members."),
+        _consumer(
+            "assignment.interval.ms", 1_000, "Shortest time between two target assignments.",
+            minimum=0,
+        ),
         _group("share.session.timeout.ms", 45_000, _SESSION),
         _group("share.heartbeat.interval.ms", 5_000, _HEARTBEAT),
         _group("share.assignment.interval.ms", 1_000),

@@ -94,6 +94,57 @@ _GROUPS = (
     ),
 )
 
+_CONSUMER_GROUPS = (
+    ConfigDef(
+        name="group.consumer.session.timeout.ms", kind="int", default=45_000, minimum=1,
+        doc="Session timeout of members of consumer groups (KIP-848), unless the group has one.",
+    ),
+    ConfigDef(
+        name="group.consumer.min.session.timeout.ms", kind="int", default=45_000, minimum=1,
+        doc="Lower bound of a group's own consumer.session.timeout.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.max.session.timeout.ms", kind="int", default=60_000, minimum=1,
+        doc="Upper bound of a group's own consumer.session.timeout.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.heartbeat.interval.ms", kind="int", default=5_000, minimum=1,
+        doc="Heartbeat interval of members of consumer groups, unless the group has one.",
+    ),
+    ConfigDef(
+        name="group.consumer.min.heartbeat.interval.ms", kind="int", default=5_000, minimum=1,
+        doc="Lower bound of a group's own consumer.heartbeat.interval.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.max.heartbeat.interval.ms", kind="int", default=15_000, minimum=1,
+        doc="Upper bound of a group's own consumer.heartbeat.interval.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.assignment.interval.ms", kind="int", default=1_000, minimum=0,
+        doc="Shortest time between two target assignments of a consumer group, unless the group "
+        "has one.",
+    ),
+    ConfigDef(
+        name="group.consumer.min.assignment.interval.ms", kind="int", default=0, minimum=0,
+        doc="Lower bound of a group's own consumer.assignment.interval.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.max.assignment.interval.ms", kind="int", default=15_000, minimum=0,
+        doc="Upper bound of a group's own consumer.assignment.interval.ms.",
+    ),
+    ConfigDef(
+        name="group.consumer.max.size", kind="int", default=INT_MAX, minimum=1,
+        doc="Largest number of members in one consumer group; a further one is rejected with "
+        "GROUP_MAX_SIZE_REACHED.",
+    ),
+    ConfigDef(
+        name="group.consumer.assignors", kind="list", default=("uniform", "range"),
+        choices=("uniform", "range"),
+        doc="Assignors that members of consumer groups may name. The first one serves groups whose "
+        "members name none.",
+    ),
+)
+
 _OFFSETS = (
     ConfigDef(
         name="offset.metadata.max.bytes", kind="int", default=4_096,
@@ -322,9 +373,17 @@ _OURS = (
 
 # fmt: on
 
+GROUP_BOUNDED: Final = (
+    "session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms",
+)  # fmt: skip
+"""Configs of consumer groups: the default is `group.consumer.NAME`, the bounds are
+`group.consumer.min.NAME` and `group.consumer.max.NAME`.
+"""
+
 DYNAMIC: Final = frozenset(
     {
         "compression.type",
+        "group.consumer.assignment.interval.ms",
         "log.cleaner.backoff.ms",
         "log.cleaner.delete.retention.ms",
         "log.cleaner.max.compaction.lag.ms",
@@ -353,6 +412,7 @@ TABLE: Final[dict[str, ConfigDef]] = {
         _SERVER,
         _CONNECTIONS,
         _GROUPS,
+        _CONSUMER_GROUPS,
         _OFFSETS,
         _TRANSACTIONS,
         _TOPICS,

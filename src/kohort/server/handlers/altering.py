@@ -129,6 +129,6 @@ def replace_configs(
     if kind is ResourceType.BROKER:
         valid = validate_broker_configs(services.config, configs, of_all=not name)
     else:
-        valid = validate_configs(kind, configs)
+        valid = validate_configs(kind, configs, services.config)
     if not validate_only:
         services.topics.set_configs(kind, name, valid)
