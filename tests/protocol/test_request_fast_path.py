@@ -10,6 +10,7 @@ from kohort.protocol.request_fast_path import (
     read_heartbeat,
     read_member,
     read_offset_commit,
+    read_steady_heartbeat,
 )
 
 HEARTBEAT, OFFSET_COMMIT = 12, 8
@@ -69,6 +70,40 @@ def test_a_heartbeat_that_ends_early_is_left_to_kio(version):
     assert all(read_heartbeat(data[:end], 0, version) is None for end in range(len(data)))
     assert read_heartbeat(data, 0, version) == by_kio(data, version)
     assert read_heartbeat(data + b"more", 0, version) == by_kio(data, version)
+
+
+def steady(version, **fields):
+    named = {"group_id": "g", "member_id": "mé", "member_epoch": 3, "topic_partitions": None}
+    return encode(request(68, version, **named | fields))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_a_heartbeat_that_says_nothing_new_is_read(version, instance):
+    data = steady(version, instance_id=instance)
+    assert read_steady_heartbeat(b"before" + data, 6, version) == ("g", 3, "mé", instance)
+    assert all(read_steady_heartbeat(data[:end], 0, version) is None for end in range(len(data)))
+    assert read_steady_heartbeat(data + b"more", 0, version) is None
+
+
+def test_an_empty_regular_expression_is_nothing_new():
+    assert read_steady_heartbeat(steady(1, subscribed_topic_regex=""), 0, 1) is not None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rack_id": ""},
+        {"rebalance_timeout": 5},
+        {"subscribed_topic_names": []},
+        {"subscribed_topic_regex": "x"},
+        {"server_assignor": ""},
+        {"topic_partitions": []},
+        {"member_id": "m" * 127},
+    ],
+)
+def test_a_heartbeat_that_says_more_is_left_to_kio(fields):
+    assert read_steady_heartbeat(steady(1, **fields), 0, 1) is None
 
 
 def test_a_heartbeat_with_tags_is_left_to_kio():

@@ -28,6 +28,12 @@ blobs = st.binary(max_size=5) | st.just(bytes(200))
 names = st.none() | texts
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_steady_heartbeat(version: int) -> None:
+    full = response(68, version, member_id="mé", member_epoch=7, heartbeat_interval=5_000)
+    assert response_fast_path.steady_heartbeat("mé", 7, 5_000) == encode(full)
+
+
 @versions("heartbeat")
 @pytest.mark.parametrize(
     "error", [ErrorCode.none, ErrorCode.unknown_server_error, ErrorCode.rebalance_in_progress]

@@ -13,7 +13,8 @@ class Cause:
     """The kind of cause.
 
     One of: joined, left, expired, metadata changed, leader rejoined, sync timeout, replaced, loaded
-    over capacity, downgraded (from a consumer group).
+    over capacity, downgraded (from a consumer group). Of consumer groups: joined, left, expired,
+    subscription changed, topics changed, regular expression resolved.
     """
     member_id: str
     client_id: str = ""
@@ -23,11 +24,14 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """One round, from its first cause to its end."""
+    """One round of a classic group, or one walk of a consumer group to its target assignment."""
 
     group: str
     generation: int
-    """The generation that the round made, -1 if it was abandoned before the join phase ended."""
+    """The generation that the round made, -1 if it was abandoned before the join phase ended.
+
+    Of a consumer group: the group epoch that its members reached.
+    """
     causes: tuple[Cause, ...]
     outcome: str
     """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)
@@ -35,7 +39,7 @@ class Rebalance:
     """
     started: Timestamp
     joined: Timestamp | None
-    """When the join phase ended."""
+    """When the join phase ended; of a consumer group, when its target was last computed."""
     ended: Timestamp
     members: tuple[str, ...]
     more_causes: int = 0

@@ -7,6 +7,7 @@ It brings a timer back to `handle` as `TimerFired` when it is due.
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record, TransactionalOffsets
 from kohort.coordinator.responses import Response
@@ -90,16 +91,6 @@ class TimerFired:
     key: TimerKey
 
 
-class ResolveRegexes(NamedTuple):
-    """Match regular expressions with the names of all topics, in the background.
-
-    The result comes back as an event.
-    """
-
-    group: str
-    regexes: tuple[str, ...]
-
-
 class Result(NamedTuple):
     """The whole effect of one event."""
 
@@ -113,5 +104,5 @@ class Result(NamedTuple):
     """To append instead of `records`, as one batch of the producer's transaction."""
     rest: object = None
     """Event to handle in a later turn, once the records are appended: work in slices."""
-    jobs: tuple[ResolveRegexes, ...] = ()
+    jobs: tuple[Job, ...] = ()
     """Work to do in the background."""

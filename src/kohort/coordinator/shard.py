@@ -27,15 +27,18 @@ from kohort.coordinator.admin import (
 )
 from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer import classic_members, leaving
+from kohort.coordinator.consumer import classic_members, leaving, steady
 from kohort.coordinator.consumer.describing import describe_consumer_group
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.heartbeat import heartbeat as consumer_group_heartbeat
 from kohort.coordinator.consumer.heartbeat import not_found, validate_heartbeat
-from kohort.coordinator.consumer.regular_expressions import RegexesResolved, regexes_resolved
+from kohort.coordinator.consumer.regular_expressions import regexes_resolved
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
+from kohort.coordinator.consumer.target import target_computed
 from kohort.coordinator.consumer.timers import restore_timers
 from kohort.coordinator.consumer.upgrade import upgrade
 from kohort.coordinator.fold import Fold
+from kohort.coordinator.jobs import RegexesResolved, TargetComputed
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
@@ -112,6 +115,7 @@ Event = (
     | ExpireSomeOffsets
     | DiscardOffsets
     | RegexesResolved
+    | TargetComputed
 )
 
 
@@ -154,6 +158,17 @@ class Shard(Fold):
         if isinstance(found, ConsumerGroup):
             return classic_members.keep_alive_known(found, generation, member_id, instance_id, now)
         return keep_alive(found, group, generation, member_id, instance_id, now)
+
+    def steady_heartbeat(self, request: SteadyHeartbeat, now: Instant) -> int | None:
+        """Decide on a ConsumerGroupHeartbeat that says nothing new, as `handle` does.
+
+        Returns the heartbeat interval in ms for the response, or None, without an effect, if
+        `handle` has to decide.
+        """
+        group = self.groups.get(request.group)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        return steady.keep_alive(group, request, self.topics, self.config, now)
 
     def commit(
         self,
@@ -360,6 +375,13 @@ class Shard(Fold):
             regexes_resolved(group, event, self.topics, step)
         return step.result()
 
+    def _target_computed(self, event: TargetComputed, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
+        group = self.groups.get(event.group)
+        if isinstance(group, ConsumerGroup) and group.is_assigning:
+            target_computed(group, event, step)
+        return step.result()
+
     def _offset_commit(self, request: OffsetCommit, now: Instant, timestamp: Timestamp) -> Result:
         return commit_offsets(self.groups.get(request.group), request, self.config, now, timestamp)
 
@@ -489,6 +511,7 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result
     ConsumerGroupHeartbeat: Shard._consumer_group_heartbeat,
     DescribeConsumerGroup: Shard._describe_consumer_group,
     RegexesResolved: Shard._regexes_resolved,
+    TargetComputed: Shard._target_computed,
 }
 
 

@@ -2,17 +2,11 @@
 
 from kohort.coordinator.classic import Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
-from kohort.coordinator.result import (
-    Cancel,
-    ResolveRegexes,
-    Result,
-    SessionExpires,
-    Timer,
-    TimerKey,
-)
+from kohort.coordinator.result import Cancel, Result, SessionExpires, Timer, TimerKey
 from kohort.types import Instant, Reply, RequestId, Timestamp
 
 
@@ -34,7 +28,7 @@ class Step:
         self._timers: list[Timer | Cancel] = []
         self._journal: list[Rebalance] = []
         self._rest: object = None
-        self._jobs: list[ResolveRegexes] = []
+        self._jobs: list[Job] = []
         self.classic_group: Group | None = None
         """The group with its soft state that takes the place of a consumer group."""
 
@@ -57,7 +51,7 @@ class Step:
         """Handle `event` in a later turn, once the records are appended."""
         self._rest = event
 
-    def start(self, job: ResolveRegexes) -> None:
+    def start(self, job: Job) -> None:
         """Have a job done in the background."""
         self._jobs.append(job)
 

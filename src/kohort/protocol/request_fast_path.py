@@ -83,6 +83,42 @@ def read_member(data: bytes, at: int) -> Member | None:
         return None
 
 
+_NOTHING_NEW: Final = {
+    0: (bytes.fromhex("00 ffffffff 00 00 00 00"),),
+    1: (bytes.fromhex("00 ffffffff 00 00 00 00 00"), bytes.fromhex("00 ffffffff 00 01 00 00 00")),
+}
+"""By version, what follows the instance id of a ConsumerGroupHeartbeat that leaves all out.
+
+Those are rack, rebalance timeout, names, regular expression (v1), assignor, partitions and tags.
+librdkafka always has a regular expression, an empty one.
+"""
+
+
+def read_steady_heartbeat(data: bytes, at: int, version: int) -> Member | None:
+    """(group id, member epoch, member id, instance id) of a ConsumerGroupHeartbeatRequest v0-1.
+
+    None also if it says more than that.
+    """
+    try:
+        member_at = at + data[at]
+        epoch_at = member_at + data[member_at]
+        instance_at = epoch_at + 4
+        end = instance_at + (data[instance_at] or 1)
+        sizes = data[at], data[member_at], data[instance_at]
+        if not sizes[0] or not sizes[1] or max(sizes) > 127:
+            return None
+        if data[end:] not in _NOTHING_NEW[version]:
+            return None
+        return (
+            str(data[at + 1 : member_at], "utf-8"),
+            _int32(data, epoch_at)[0],
+            str(data[member_at + 1 : epoch_at], "utf-8"),
+            str(data[instance_at + 1 : end], "utf-8") if sizes[2] else None,
+        )
+    except (IndexError, UnicodeDecodeError):
+        return None
+
+
 _NO_TAGS: Final = b"\0"
 OFFSET_BYTES: Final = 18
 """Size of a partition in an OffsetCommit v8-10 without metadata and tags: partition, offset and

@@ -44,6 +44,16 @@ def heartbeat_frame(version: int, error: int) -> tuple[bytes, bytes]:
     return pack_int32(4 + len(behind)), behind
 
 
+_pack_steady = Struct(">iiBx").pack
+_NO_ASSIGNMENT = 0xFF
+
+
+def steady_heartbeat(member_id: str, member_epoch: int, interval_ms: int) -> bytes:
+    """ConsumerGroupHeartbeatResponse v0-1 without an error and without an assignment."""
+    end = _pack_steady(member_epoch, interval_ms, _NO_ASSIGNMENT)
+    return _THROTTLE + b"\0\0\0" + pack_compact_string(member_id) + end
+
+
 def sync_group(
     version: int,
     error: int,

@@ -12,6 +12,8 @@ from functools import partial
 from time import perf_counter
 from typing import Final, TypeAlias, cast
 
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
+from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record, TransactionMarker
 from kohort.coordinator.refusal import refuse, refuse_while_loading
@@ -25,7 +27,7 @@ from kohort.coordinator.requests import (
     TxnOffsetCommit,
 )
 from kohort.coordinator.responses import HeartbeatResponse, Response
-from kohort.coordinator.result import Cancel, ResolveRegexes, Result, TimerKey
+from kohort.coordinator.result import Cancel, Result, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
@@ -73,7 +75,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         on_timer: Callable[["GroupHost", TimerKey, Instant | None], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
-        on_job: Callable[["GroupHost", ResolveRegexes], None],
+        on_job: Callable[["GroupHost", Job], None],
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
@@ -132,6 +134,15 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         result = self.shard.handle(request, self._clock.now(), self._clock.timestamp())
         self._set_timers(result)
         return result.replies[0].response
+
+    def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
+        """The heartbeat interval in ms if the heartbeat has no effect but on its session.
+
+        None: it has to be submitted.
+        """
+        if self.state is not _ACTIVE:
+            return None
+        return self.shard.steady_heartbeat(request, self._clock.now())
 
     def commit(
         self,

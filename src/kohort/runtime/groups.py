@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from kohort.coordinator.admin import list_groups
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer.regular_expressions import RegexesResolved
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.fold import AnyGroup
+from kohort.coordinator.jobs import Job, ResolveRegexes
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.requests import (
     Committer,
@@ -21,9 +22,8 @@ from kohort.coordinator.requests import (
     Request,
 )
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse, Response
-from kohort.coordinator.result import ResolveRegexes, TimerFired, TimerKey
+from kohort.coordinator.result import TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
-from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
@@ -31,6 +31,7 @@ from kohort.log.producers import Verification
 from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_host import Commit, GroupHost, RespondToCommit
+from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.journal import Journal
 from kohort.runtime.shards import Shards
@@ -41,8 +42,6 @@ logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-_MATCHED_AT_ONCE = 500
-"""Names of topics that are matched with a regular expression before other tasks run."""
 _LISTED_AT_ONCE = 500
 """Groups listed before other tasks run."""
 
@@ -78,7 +77,8 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Durations of appends to `__consumer_offsets`; under `fsync`, until they were durable."""
         self._expiration_s = expiration_interval_ms / 1_000
         self._tasks: set[asyncio.Task[None]] = set()
-        """Lists of groups, and resolutions of regular expressions, in the making."""
+        """Lists of groups in the making, and jobs of shards."""
+        self._heavy_work = HeavyWork()
         self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[GroupHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
@@ -115,6 +115,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Log the decisions made so far and send their responses; refuse parked requests."""
         for task in self._tasks:
             task.cancel()
+        self._heavy_work.close()
         await super().close()
 
     # --- requests and events ---
@@ -155,6 +156,15 @@ class Groups(Shards[GroupHost, TimerKey]):
             return heartbeat(group, generation, member_id, instance_id)
 
         return again
+
+    def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
+        """Keep a member of a consumer group alive that has nothing new to say or to learn.
+
+        Returns the heartbeat interval in ms for the response, None if the heartbeat has to be
+        submitted: it may have another effect.
+        """
+        self._timers.had_request = True
+        return self._host(request.group).steady_heartbeat(request)
 
     def commit(
         self,
@@ -283,22 +293,22 @@ class Groups(Shards[GroupHost, TimerKey]):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _start_job(self, host: GroupHost, job: ResolveRegexes) -> None:
-        self._begin(self._resolve(host, host.shard, job))
+    def _start_job(self, host: GroupHost, job: Job) -> None:
+        self._begin(self._do(host, host.shard, job))
 
-    async def _resolve(self, host: GroupHost, shard: Shard, job: ResolveRegexes) -> None:
-        """Match the names of all topics, in slices; the shard learns the result."""
-        version, slices = self._topics.version, TimeSlices()
-        names = tuple(self._topics.names())
-        found: dict[str, frozenset[str]] = {}
-        for regex in job.regexes:
-            matches, matching = TopicRegex(regex).matches, list[str]()
-            for start in range(0, len(names), _MATCHED_AT_ONCE):
-                matching += filter(matches, names[start : start + _MATCHED_AT_ONCE])
+    async def _do(self, host: GroupHost, shard: Shard, job: Job) -> None:
+        """Do a job in slices, or in another thread, and tell the shard."""
+        event: Event
+        if isinstance(job, ResolveRegexes):
+            found: dict[str, frozenset[str]] = {}
+            slices = TimeSlices()
+            for _ in job.steps(tuple(self._topics.names()), found):
                 await slices.give_way()
-            found[regex] = frozenset(matching)
+            event = job.done(found)
+        else:
+            event = await self._heavy_work.run(job.done)
         if host.shard is shard:
-            host.post(RegexesResolved(job.group, found, version))
+            host.post(event)
 
     # --- what is known ---
 

@@ -19,6 +19,7 @@ from kohort.coordinator.classic import Group, State
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.consumer_records import Partitions
+from kohort.coordinator.jobs import Job, ResolveRegexes
 from kohort.coordinator.records import Entry, OffsetCommits, TransactionMarker
 from kohort.coordinator.requests import (
     ConnectionClosed,
@@ -98,6 +99,8 @@ class Bench:
         self.log: list[Entry] = list(log)
         self.calls: dict[int, Call] = {}
         self.journal: list[Any] = []
+        self.jobs: list[Job] = []
+        """Jobs in the background that `do_jobs` has not done."""
         self._ids = count(1)
         self._fresh = count(1)
         self.restart()
@@ -105,6 +108,7 @@ class Bench:
     def restart(self) -> None:
         """Load a new shard from the log; parked requests of the old one are lost with it."""
         self.timers: TimerHeap[TimerKey] = TimerHeap()
+        self.jobs = []
         self._deadlines: dict[TimerKey, Instant] = {}
         self.shard = Shard(self.config, self.topics)
         for record in self.log:
@@ -145,6 +149,20 @@ class Bench:
             self.post(cast("Event", result.rest))
         return result
 
+    def do_jobs(self) -> list[Result]:
+        """Do what was begun in the background, and post its events; returns their results."""
+        jobs, self.jobs = self.jobs, []
+        results = []
+        for job in jobs:
+            if isinstance(job, ResolveRegexes):
+                found: dict[str, frozenset[str]] = {}
+                for _ in job.steps(tuple(self.topics.names()), found):
+                    pass
+                results.append(self.post(job.done(found)))
+            else:
+                results.append(self.post(job.done()))
+        return results
+
     def advance(self, ms: int) -> list[TimerKey]:
         """Move the clock on by `ms`, firing what falls due at its time; returns it in order."""
         until = Instant(self.now + ms)
@@ -180,6 +198,7 @@ class Bench:
             assert isinstance(request_id, int)
             self.calls[request_id].responses.append(response)
         self.journal += result.journal
+        self.jobs += result.jobs
 
     # --- requests ---
 

@@ -6,6 +6,8 @@ from uuid import UUID
 import pytest
 
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
+from kohort.coordinator.consumer.target import MOST_AT_ONCE, STORED_AT_ONCE
 from kohort.coordinator.consumer_records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMemberMetadataValue,
@@ -103,6 +105,27 @@ def test_a_partition_moves_from_one_member_to_another(bench):
     assert told(call) == (3, {T: (1,)})
     assert written(call) == [(8, "B", (3, 3, STABLE, {T: {1: 3}}, {}))]
     assert bench.state() == "Stable"
+
+
+def test_rebalances_are_in_the_journal(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    (first,) = bench.journal
+    assert (first.generation, first.outcome, first.members) == (2, "stable", ("A",))
+    assert [(cause.what, cause.member_id) for cause in first.causes] == [("joined", "A")]
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.advance(10)
+    bench.consumer_heartbeat("g", "A", 2)
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    assert len(bench.journal) == 1
+    bench.advance(20)
+    bench.consumer_heartbeat("g", "B", 3)
+    second = bench.journal[1]
+    assert (second.generation, second.outcome, second.members) == (3, "stable", ("A", "B"))
+    assert (second.join_ms, second.sync_ms) == (0, 30)
+    bench.leave("g", "A", "B", reason="enough")
+    third = bench.journal[2]
+    assert (third.generation, third.outcome, third.members) == (4, "empty", ())
+    assert [(cause.what, cause.reason) for cause in third.causes] == [("left", "enough")]
 
 
 def test_a_static_member_returns(bench):
@@ -365,3 +388,86 @@ def test_an_empty_classic_group_becomes_a_consumer_group_and_back(bench):
 def test_a_classic_group_with_members_stays_one(bench):
     bench.stable("g")
     assert bench.consumer_heartbeat("g", "A", 0, topics=["t"]).error == "group_id_not_found"
+
+
+def steady(bench, **changes):
+    usual = SteadyHeartbeat("g", "A", 2, None, "client", "/127.0.0.1")
+    return bench.shard.steady_heartbeat(usual._replace(**changes), bench.now)
+
+
+def test_a_steady_heartbeat_keeps_the_session_alive(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.advance(40_000)
+    assert steady(bench) == 5_000
+    bench.advance(44_999)
+    assert bench.state() == "Stable"
+    bench.advance(1)
+    assert bench.state() == "Empty"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"group": "x"},
+        {"member_id": "X"},
+        {"member_epoch": 1},
+        {"member_epoch": 0},
+        {"instance_id": "i"},
+        {"client_id": "other"},
+        {"client_host": "/10.0.0.1"},
+    ],
+)
+def test_any_other_heartbeat_is_not_steady(bench, changes):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.advance(40_000)
+    assert steady(bench, **changes) is None
+    bench.advance(5_000)
+    assert bench.state() == "Empty"
+
+
+def test_a_heartbeat_is_not_steady_when_there_is_something_to_do(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.topics = FixedTopics([TopicImage("t", T, 3)], 2)
+    bench.shard.topics = bench.topics
+    assert steady(bench) is None
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (3, {T: (0, 1, 2)})
+    assert steady(bench, member_epoch=3) == 5_000
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert steady(bench, member_epoch=3) is None
+    bench.consumer_heartbeat("g", "A", 3)
+    assert steady(bench, member_epoch=3) is None
+    bench.consumer_heartbeat("g", "B", 4, regex="x.*")
+    assert steady(bench, member_id="B", member_epoch=4) is None
+    bench.restart()
+    assert steady(bench, member_epoch=3) is None
+
+
+def test_the_target_of_a_large_group_is_computed_in_the_background():
+    many = FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1)
+    bench = Bench(AT_ONCE, topics=many)
+    assert told(bench.consumer_heartbeat("g", "A", 0, topics=["t"])) == (1, {})
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert len(bench.jobs) == 1
+    (result,) = bench.do_jobs()
+    assert [brief(record)[:2] for record in result.records] == [(7, "A"), (6, 2)]
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert bench.state() == "Assigning"
+    bench.consumer_heartbeat("g", "B", -1)
+    bench.do_jobs()
+    assert set(bench.consumer_group().targets) == {"A"}
+
+
+def test_a_large_target_is_stored_in_parts():
+    many = FixedTopics([TopicImage("t", T, 2 * STORED_AT_ONCE)], 1)
+    bench = Bench(replace(AT_ONCE, consumer=ConsumerGroupConfig()), topics=many)
+    for number in range(STORED_AT_ONCE + 1):
+        bench.consumer_heartbeat("g", f"m{number}", 0, topics=["t"])
+    bench.do_jobs()
+    bench.advance(1_000)
+    bench.consumer_heartbeat("g", "m0", 1)
+    (result,) = bench.do_jobs()
+    assert len(result.records) == STORED_AT_ONCE
+    assert result.rest is not None
+    group = bench.consumer_group()
+    assert group.target_epoch == group.epoch
+    assert len(group.targets) == len(group.members)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, request
@@ -234,6 +235,40 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             protocol_type="consumer",
         ),
     },
+    "consumer_group_heartbeat": {
+        "names": _many(
+            "consumer_group_heartbeat",
+            1,
+            "subscribed_topic_names",
+            MARK,
+            group_id="cg",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout=10_000,
+            topic_partitions=[],
+        ),
+        "owned": _many(
+            "consumer_group_heartbeat",
+            1,
+            "topic_partitions",
+            {"topic_id": UUID(int=1), "partitions": [0]},
+            elements=2,
+            group_id="cg",
+            member_id="m",
+            member_epoch=1,
+        ),
+        "regex": _long(
+            "consumer_group_heartbeat",
+            1,
+            "subscribed_topic_regex",
+            group_id="cg",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout=10_000,
+            topic_partitions=[],
+        ),
+    },
+    "consumer_group_describe": {"groups": _many("consumer_group_describe", 1, "group_ids", MARK)},
     "heartbeat": {"group": _long("heartbeat", 3, "group_id", member_id="m")},
     "leave_group": {
         "members": _many("leave_group", 5, "members", {"member_id": MARK}, group_id="g")

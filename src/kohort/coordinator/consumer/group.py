@@ -14,7 +14,7 @@ Source: Kafka's ConsumerGroup, ModernGroup and ConsumerGroupMember.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
 from uuid import UUID
@@ -36,7 +36,8 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMemberRecord,
     TargetAssignmentMetadataRecord,
 )
-from kohort.types import Instant, MemberId
+from kohort.coordinator.journal import Cause
+from kohort.types import Instant, MemberId, Timestamp
 
 FIRST_EPOCH: Final = 1
 """Epoch of a group and of its target assignment before they have a record."""
@@ -104,6 +105,17 @@ class ConsumerSession:
     """Whether the timer of the classic member's next SyncGroup is set."""
 
 
+@dataclass(slots=True)
+class OpenRebalance:
+    """A rebalance that has not ended; it is soft state of its group."""
+
+    started: Timestamp
+    causes: list[Cause] = field(default_factory=list)
+    more_causes: int = 0
+    assigned: Timestamp | None = None
+    """When the target was last computed."""
+
+
 class ConsumerGroup:
     """One consumer group of the shard."""
 
@@ -112,9 +124,9 @@ class ConsumerGroup:
 
     __slots__ = (
         "assignors", "checked_version", "classic_members", "classic_protocols", "epoch",
-        "has_partition_metadata", "id", "instances", "is_resolving", "members", "metadata_hash",
-        "names", "offsets", "owners", "regex_members", "regexes", "sessions", "standings", "table",
-        "target_epoch", "target_timestamp", "targets",
+        "has_partition_metadata", "id", "instances", "is_assigning", "is_resolving", "members",
+        "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members", "regexes",
+        "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
     )  # fmt: skip
 
     def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
@@ -152,6 +164,10 @@ class ConsumerGroup:
         self.sessions: dict[str, ConsumerSession] = {}
         self.checked_version: int | None = None
         """Version of the topics that the metadata hash was last computed with."""
+        self.rebalance: OpenRebalance | None = None
+        """For the journal: the rebalance that has not ended."""
+        self.is_assigning = False
+        """Whether its target is being computed in the background."""
         self.is_resolving = False
         """Whether its regular expressions are being resolved."""
 

@@ -16,7 +16,7 @@ Source: consumerGroupHeartbeat of Kafka's GroupMetadataManager.
 from typing import Any, Final
 
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.change import MemberChange, subscribed_ids
 from kohort.coordinator.consumer.group import (
     LEFT,
@@ -36,7 +36,7 @@ from kohort.coordinator.consumer.leaving import (
 from kohort.coordinator.consumer.reconciliation import Goal, reconcile
 from kohort.coordinator.consumer.regular_expressions import maybe_resolve
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
-from kohort.coordinator.consumer.target import compute_target, is_due
+from kohort.coordinator.consumer.target import update_target
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
     ConsumerGroupMemberMetadataRecord,
@@ -45,6 +45,7 @@ from kohort.coordinator.consumer_records import (
     MemberKey,
     Partitions,
 )
+from kohort.coordinator.journal import Cause
 from kohort.coordinator.records import too_long
 from kohort.coordinator.requests import ConsumerGroupHeartbeat
 from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse
@@ -53,6 +54,8 @@ from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
 
+MAX_TOPICS: Final = 10_000
+"""Names that a member may subscribe to; each is looked up whenever the group epoch is bumped."""
 _KNOWN_STATES: Final = frozenset(MemberState)
 
 
@@ -64,6 +67,7 @@ def validate_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinator
             raise _invalid(f"{name} can't be empty.")
         if value is not None and too_long(value):
             raise _invalid(f"{name} is too long.")
+    _validate_size(request, config)
     if request.member_epoch == 0:
         _validate_first(request)
     elif request.member_epoch == LEFT_STATIC and request.instance_id is None:
@@ -76,6 +80,18 @@ def validate_heartbeat(request: ConsumerGroupHeartbeat, config: GroupCoordinator
             f"ServerAssignor {request.assignor} is not supported. "
             f"Supported assignors: {', '.join(config.consumer_assignors)}.",
         )
+
+
+def _validate_size(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> None:
+    """Refuse what no record could hold, and what would hold up the server."""
+    if request.regex is not None and too_long(request.regex):
+        raise KafkaError(ErrorCode.invalid_regular_expression, "SubscribedTopicRegex is too long.")
+    if request.topics is None:
+        return
+    if len(request.topics) > MAX_TOPICS:
+        raise _invalid(f"SubscribedTopicNames has more than {MAX_TOPICS} names.")
+    if sum(map(len, request.topics)) > config.max_record_bytes:
+        raise KafkaError(ErrorCode.unknown_server_error, "SubscribedTopicNames is too large.")
 
 
 def _validate_first(request: ConsumerGroupHeartbeat) -> None:
@@ -135,15 +151,14 @@ def update_member(
         step.record(ConsumerGroupMemberMetadataRecord(key, change.after.metadata))
     epoch = group_epoch(change, topics, step)
     maybe_resolve(change, topics, step)
-    target_epoch, target = group.target_epoch, change.target or {}
-    if epoch > target_epoch and is_due(group, step):
-        target_epoch, target = epoch, compute_target(change, epoch, topics, step)
+    target_epoch, target = update_target(change, epoch, topics, step)
     member = reconcile_member(change, owned, target_epoch, target, topics)
     timers.restart_session(group, member, step)
     if member.current != change.before.current:
         key = MemberKey(group.id, member.member_id)
         step.record(CurrentMemberAssignmentRecord(key, member.current))
         timers.restart_revocation(group, member, step)
+    rebalancing.end_if_stable(change, member, (epoch, target_epoch), step)
     return member
 
 
@@ -271,9 +286,18 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
         return group.epoch
     subscribed = change.subscribed_topics()
     if bumps or metadata_hash(subscribed, topics) != group.metadata_hash:
-        return bump_epoch(group, subscribed, topics, step)
+        return bump_epoch(group, subscribed, _cause(change, bumps=bumps), topics, step)
     group.checked_version = topics.version
     return group.epoch
+
+
+def _cause(change: MemberChange, *, bumps: bool) -> Cause:
+    """Why the group epoch is bumped, for the journal."""
+    if not bumps:
+        return Cause("topics changed", "")
+    is_new = not change.before.current.epoch and change.replaced is None
+    what = "joined" if is_new else "subscription changed"
+    return Cause(what, change.member_id, change.after.metadata.client_id)
 
 
 def reconcile_member(

@@ -12,7 +12,7 @@ Source: consumerGroupLeave, consumerGroupFenceMembers and replaceMember of Kafka
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.downgrade import can_downgrade, downgrade
 from kohort.coordinator.consumer.group import (
     LEFT_STATIC,
@@ -34,6 +34,7 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMemberRecord,
     TargetAssignmentMemberValue,
 )
+from kohort.coordinator.journal import Cause
 from kohort.coordinator.requests import ConsumerGroupHeartbeat, LeaveGroup, LeavingMember
 from kohort.coordinator.responses import (
     ConsumerGroupHeartbeatResponse,
@@ -61,7 +62,7 @@ def leave(
         )
         step.record(CurrentMemberAssignmentRecord(MemberKey(group.id, member.member_id), current))
     else:
-        remove_members(group, (member,), topics, step)
+        remove_members(group, (member,), Cause("left", *_named(member)), topics, step)
     step.reply(
         request.request_id,
         ConsumerGroupHeartbeatResponse(
@@ -99,7 +100,10 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, topics: TopicsView, s
     removed: dict[str, ConsumerMember] = {}
     left = tuple(_leaving(group, leaving, removed) for leaving in request.members)
     if removed:
-        remove_members(group, tuple(removed.values()), topics, step)
+        first = next(iter(removed.values()))
+        reason = next((each.reason for each in request.members if each.reason), "") or ""
+        cause = Cause("left", *_named(first), reason)
+        remove_members(group, tuple(removed.values()), cause, topics, step)
     step.reply(request.request_id, LeaveGroupResponse(members=left))
 
 
@@ -128,7 +132,10 @@ def session_expires(group: ConsumerGroup, member_id: str, topics: TopicsView, st
     if session.deadline > step.now:
         timers.arm(group, member_id, session, step)
     else:
-        remove_members(group, (group.members[member_id],), topics, step)
+        member = group.members[member_id]
+        timeout = step.config.consumer_group(group.id).session_timeout_ms
+        cause = Cause("expired", *_named(member), f"not heard of for {timeout} ms")
+        remove_members(group, (member,), cause, topics, step)
 
 
 def revocation_expires(
@@ -140,7 +147,14 @@ def revocation_expires(
         return
     epoch, session.revoking_at = session.revoking_at, None
     if epoch == member.current.epoch:
-        remove_members(group, (member,), topics, step)
+        timeout = member.metadata.rebalance_timeout_ms
+        cause = Cause("expired", *_named(member), f"partitions not revoked for {timeout} ms")
+        remove_members(group, (member,), cause, topics, step)
+
+
+def _named(member: ConsumerMember) -> tuple[str, str]:
+    """Member id and client id, for the journal."""
+    return member.member_id, member.metadata.client_id
 
 
 def classic_member_expires(
@@ -149,11 +163,17 @@ def classic_member_expires(
     """A classic member did not send the JoinGroup or SyncGroup within its rebalance timeout."""
     member = group.members.get(member_id)
     if member is not None:
-        remove_members(group, (member,), topics, step)
+        timeout = member.metadata.rebalance_timeout_ms
+        cause = Cause("expired", *_named(member), f"did not join again for {timeout} ms")
+        remove_members(group, (member,), cause, topics, step)
 
 
 def remove_members(
-    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsView, step: Step
+    group: ConsumerGroup,
+    members: Sequence[ConsumerMember],
+    cause: Cause,
+    topics: TopicsView,
+    step: Step,
 ) -> None:
     """Delete the members' records, and bump the group epoch once.
 
@@ -168,7 +188,9 @@ def remove_members(
     gone = Counter(member.metadata.regex for member in members)
     left = {regex: count - gone[regex] for regex, count in group.regex_members.items()}
     forget_regexes(group, (regex for regex, count in left.items() if not count), step)
-    bump_epoch(group, _topics_without(group, members, left), topics, step)
+    epoch = bump_epoch(group, _topics_without(group, members, left), cause, topics, step)
+    if len(members) == len(group.members):
+        rebalancing.end(group, epoch, "empty", (), step)
 
 
 def _topics_without(
@@ -183,9 +205,10 @@ def _topics_without(
 
 
 def bump_epoch(
-    group: ConsumerGroup, subscribed: Iterable[str], topics: TopicsView, step: Step
+    group: ConsumerGroup, subscribed: Iterable[str], cause: Cause, topics: TopicsView, step: Step
 ) -> int:
     """Record the next group epoch with the hash of these topics; returns it."""
+    rebalancing.note(group, cause, step)
     epoch = group.epoch + 1
     value = ConsumerGroupMetadataValue(epoch, metadata_hash(subscribed, topics))
     if group.has_partition_metadata:

@@ -7,8 +7,7 @@ expression is resolved, a member subscribes to no topic by it.
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 from kohort.coordinator.consumer.change import MemberChange
@@ -20,7 +19,8 @@ from kohort.coordinator.consumer_records import (
     RegularExpressionRecord,
     RegularExpressionValue,
 )
-from kohort.coordinator.result import ResolveRegexes
+from kohort.coordinator.jobs import RegexesResolved, ResolveRegexes
+from kohort.coordinator.journal import Cause
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
 
@@ -28,17 +28,6 @@ MIN_INTERVAL_MS: Final = 10_000
 """Time since the last result before the expressions are resolved again."""
 MAX_INTERVAL_MS: Final = 600_000
 """Time since the last result after which they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegexesResolved:
-    """Event: the regular expressions of a group were matched with the names of all topics."""
-
-    group: str
-    topics: Mapping[str, frozenset[str]]
-    """Regular expression → the topics that it matches."""
-    version: int
-    """Version of the topics before they were matched."""
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
@@ -50,7 +39,7 @@ def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
     regexes = [each for each in candidates if each and change.regex_subscribers(each) > 0]
     if regexes and _is_due(group, regexes, topics, step):
         group.is_resolving = True
-        step.start(ResolveRegexes(group.id, tuple(regexes)))
+        step.start(ResolveRegexes(group.id, tuple(regexes), topics.version))
 
 
 def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, step: Step) -> bool:
@@ -85,7 +74,7 @@ def regexes_resolved(
         any(names != _topics_of(group, regex) for regex, names in resolved.items())
         or metadata_hash(subscribed, topics) != group.metadata_hash
     ):
-        bump_epoch(group, subscribed, topics, step)
+        bump_epoch(group, subscribed, Cause("regular expression resolved", ""), topics, step)
 
 
 def _topics_of(group: ConsumerGroup, regex: str) -> tuple[str, ...]:

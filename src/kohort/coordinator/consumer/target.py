@@ -3,13 +3,18 @@
 It is computed when the group epoch is ahead of the assignment epoch, but not more often than the
 group's assignment interval. Until then the old target holds.
 
+The target of a large group is computed in the background, and stored in parts: the record of the
+assignment epoch comes last. Until then the old epoch holds, as within the assignment interval.
+
 Source: Kafka's TargetAssignmentBuilder.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Final
 from uuid import UUID
 
-from kohort.assignors.server import MemberSpec, Subscription, assign, subscription
+from kohort.assignors.server import MemberSpec, Subscription, Target, subscription
+from kohort.coordinator.consumer import rebalancing
 from kohort.coordinator.consumer.change import MemberChange
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer_records import (
@@ -22,10 +27,15 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentMetadataValue,
 )
+from kohort.coordinator.jobs import ComputeTarget, TargetComputed
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
 from kohort.types import InstanceId, MemberId
 
+MOST_AT_ONCE: Final = 1_000
+"""Members and partitions of a group whose target is computed at once."""
+STORED_AT_ONCE: Final = 500
+"""Targets of members that one event stores."""
 _NO_TARGET: Partitions = {}
 
 
@@ -39,34 +49,67 @@ def is_due(group: ConsumerGroup, step: Step) -> bool:
     )
 
 
-def compute_target(change: MemberChange, epoch: int, topics: TopicsView, step: Step) -> Partitions:
-    """Record the target of all members at this group epoch; returns that of the changed member."""
+def update_target(
+    change: MemberChange, epoch: int, topics: TopicsView, step: Step
+) -> tuple[int, Partitions]:
+    """Compute the target if the group epoch `epoch` is ahead of it and that is due.
+
+    Returns the assignment epoch, and the target of the changed member.
+    """
+    group = change.group
+    if epoch > group.target_epoch and not group.is_assigning and is_due(group, step):
+        job = _job(change, epoch, topics, step)
+        if len(job.members) + sum(job.partitions.values()) <= MOST_AT_ONCE:
+            changed = dict(job.changed())
+            for member_id, target in changed.items():
+                _store(group, member_id, target, step)
+            _store_epoch(group, epoch, step)
+            return epoch, changed.get(change.member_id, change.target or _NO_TARGET)
+        group.is_assigning = True
+        step.start(job)
+    return group.target_epoch, change.target or _NO_TARGET
+
+
+def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> None:
+    """Store a part of a target, without members that are gone; after the last part its epoch."""
+    part, rest = event.changed[:STORED_AT_ONCE], event.changed[STORED_AT_ONCE:]
+    for member_id, target in part:
+        if member_id in group.members:
+            _store(group, member_id, target, step)
+    if rest:
+        step.go_on_with(TargetComputed(event.group, event.epoch, rest))
+    else:
+        group.is_assigning = False
+        _store_epoch(group, event.epoch, step)
+
+
+def _store(group: ConsumerGroup, member_id: str, target: Target, step: Step) -> None:
+    key, value = MemberKey(group.id, member_id), TargetAssignmentMemberValue(target)
+    step.record(TargetAssignmentMemberRecord(key, value))
+
+
+def _store_epoch(group: ConsumerGroup, epoch: int, step: Step) -> None:
+    value = TargetAssignmentMetadataValue(epoch, step.timestamp)
+    step.record(TargetAssignmentMetadataRecord(GroupKey(group.id), value))
+    rebalancing.note_target(group, step)
+
+
+def _job(change: MemberChange, epoch: int, topics: TopicsView, step: Step) -> ComputeTarget:
     group = change.group
     specs = _Specs(change, topics)
-    assigned = assign(
-        change.assignor or step.config.consumer_assignors[0],
-        specs.members,
-        specs.partitions,
+    return ComputeTarget(
+        group=group.id,
+        epoch=epoch,
+        assignor=change.assignor or step.config.consumer_assignors[0],
+        members=specs.members,
+        partitions=specs.partitions,
         homogeneous=specs.is_homogeneous,
-    )
-    for member_id, target in assigned.items():
-        if target is not specs.members[member_id].target or not _has_target(change, member_id):
-            step.record(
-                TargetAssignmentMemberRecord(
-                    MemberKey(group.id, member_id), TargetAssignmentMemberValue(target)
-                )
-            )
-    step.record(
-        TargetAssignmentMetadataRecord(
-            GroupKey(group.id), TargetAssignmentMetadataValue(epoch, step.timestamp)
-        )
-    )
-    return assigned[MemberId(change.member_id)]
-
-
-def _has_target(change: MemberChange, member_id: str) -> bool:
-    return member_id in change.group.targets or (
-        member_id == change.member_id and change.target is not None
+        without_target=frozenset(
+            member_id
+            for member_id in specs.members
+            if member_id not in group.targets
+            and (member_id != change.member_id or change.target is None)
+        ),
     )
 
 
@@ -84,9 +127,7 @@ class _Specs:
             MemberId(change.member_id),
             None if change.replaced is None else MemberId(change.replaced),
         )
-        self.members: Mapping[MemberId, MemberSpec] = {
-            member_id: self._spec(change, member_id) for member_id in order
-        }
+        self.members = {member_id: self._spec(change, member_id) for member_id in order}
 
     @property
     def is_homogeneous(self) -> bool:

@@ -1,0 +1,97 @@
+"""Work that takes too long for one turn of the loop: it is done in the background.
+
+A shard starts a job by its `Result`. The runtime calls `do`, and hands the event that it returns to
+the same shard. A shard that was dropped meanwhile does not get it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from kohort.assignors.server import MemberSpec, Target, assign
+from kohort.coordinator.topic_regex import TopicRegex
+from kohort.types import MemberId
+
+_MATCHED_AT_ONCE: Final = 500
+"""Names that are matched between two steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegexesResolved:
+    """Event: the regular expressions of a group were matched with the names of all topics."""
+
+    group: str
+    topics: Mapping[str, frozenset[str]]
+    """Regular expression → the topics that it matches."""
+    version: int
+    """Version of the topics before they were matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveRegexes:
+    """Match regular expressions with the names of all topics."""
+
+    group: str
+    regexes: tuple[str, ...]
+    version: int
+    """Version of the topics."""
+
+    def steps(self, names: Iterable[str], found: dict[str, frozenset[str]]) -> Iterator[None]:
+        """Put the result into `found`, in steps of less than a millisecond."""
+        for regex in self.regexes:
+            matches, matching, following = TopicRegex(regex).matches, list[str](), iter(names)
+            while some := tuple(islice(following, _MATCHED_AT_ONCE)):
+                matching += filter(matches, some)
+                yield
+            found[regex] = frozenset(matching)
+
+    def done(self, found: Mapping[str, frozenset[str]]) -> RegexesResolved:
+        """The event for the shard."""
+        return RegexesResolved(self.group, found, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetComputed:
+    """Event: the target assignment of a large group was computed, and is to be stored.
+
+    One event stores a part of it, and is followed by the next one.
+    """
+
+    group: str
+    epoch: int
+    changed: tuple[tuple[str, Target], ...]
+    """(member id, its new target), of the members whose target is not stored yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeTarget:
+    """Compute the target assignment of a group; a pure function, for another thread."""
+
+    group: str
+    epoch: int
+    assignor: str
+    members: Mapping[MemberId, MemberSpec]
+    partitions: Mapping[UUID, int]
+    """Topic id → number of partitions, of all subscribed topics."""
+    homogeneous: bool
+    without_target: frozenset[str]
+    """Members that never had a target."""
+
+    def assigned(self) -> Mapping[MemberId, Target]:
+        """The target of every member; an unchanged one is the same object."""
+        return assign(self.assignor, self.members, self.partitions, homogeneous=self.homogeneous)
+
+    def changed(self) -> Iterator[tuple[str, Target]]:
+        """The targets that are new, with their members."""
+        for member_id, target in self.assigned().items():
+            if target is not self.members[member_id].target or member_id in self.without_target:
+                yield member_id, target
+
+    def done(self) -> TargetComputed:
+        """The event for the shard."""
+        return TargetComputed(self.group, self.epoch, tuple(self.changed()))
+
+
+Job: TypeAlias = ResolveRegexes | ComputeTarget
