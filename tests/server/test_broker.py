@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kohort.coordinator.config import MigrationPolicy
 from kohort.coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
@@ -186,9 +187,11 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
                 "group.consumer.heartbeat.interval.ms": 8_000,
                 "group.consumer.max.size": 9,
                 "group.consumer.assignors": "range",
+                "group.consumer.migration.policy": "upgrade",
             }
         )
     )
+    assert config.consumer_migration_policy is MigrationPolicy.UPGRADE
     assert (config.min_session_timeout_ms, config.max_session_timeout_ms) == (1, 2)
     assert (
         config.initial_rebalance_delay_ms,

@@ -19,7 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from kohort.coordinator.config import (
+    ConsumerGroupConfig,
+    GroupCoordinatorConfig,
+    MigrationPolicy,
+)
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
@@ -301,6 +305,7 @@ def group_config(config: Config) -> GroupCoordinatorConfig:
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
         initial_rebalance_delay_ms=config["group.initial.rebalance.delay.ms"],
         max_size=config["group.max.size"],
+        consumer_migration_policy=MigrationPolicy(config["group.consumer.migration.policy"]),
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
         max_record_bytes=config["message.max.bytes"],

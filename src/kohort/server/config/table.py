@@ -143,6 +143,12 @@ _CONSUMER_GROUPS = (
         doc="Assignors that members of consumer groups may name. The first one serves groups whose "
         "members name none.",
     ),
+    ConfigDef(
+        name="group.consumer.migration.policy", kind="string", default="bidirectional",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+        doc="Whether a group that has members may become a consumer group, when a member of the "
+        "consumer protocol joins, or a classic one, when the last one of them leaves.",
+    ),
 )
 
 _OFFSETS = (
