@@ -24,6 +24,7 @@ from runtime.virtual_time import LoopClock, virtual_time
 
 ORDERS = {"orders": frozenset({0, 1})}
 RELOAD_AFTER_S = 5.0
+DAY_MS = 86_400_000
 
 
 class FakePartitions:
@@ -62,11 +63,12 @@ class Coordinator:
         self.logs = logs
         self.partitions = partitions
         self.happened = partitions.happened
+        self.clock = LoopClock()
         self.ids = count(100)
         self.coordinator = TransactionCoordinator(
             logs,
             TransactionCoordinatorConfig(),
-            LoopClock(),
+            self.clock,
             new_producer_id=self.ids.__next__,
             marker_writer=partitions,
             reload_after_s=RELOAD_AFTER_S,
@@ -284,6 +286,48 @@ async def test_a_transaction_times_out():
         assert await served.state() is TransactionState.COMPLETE_ABORT
 
 
+@pytest.mark.parametrize("ahead_ms", [-DAY_MS, DAY_MS])
+@virtual_time
+async def test_a_jump_of_the_wall_clock_moves_no_timeout(ahead_ms):
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer)
+        served.clock.ahead_ms = ahead_ms
+        await asyncio.sleep(59)
+        assert await served.state() is TransactionState.ONGOING
+        await asyncio.sleep(2)
+        assert await served.state() is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize(("ahead_ms", "after_s"), [(-DAY_MS, 60), (DAY_MS, 0)])
+@virtual_time
+async def test_after_a_start_a_transaction_is_as_old_as_the_wall_clock_says(ahead_ms, after_s):
+    async with serving() as served:
+        await served.add(await served.init())
+        log = served.logs[0]
+    successor = Coordinator([log], FakePartitions([]))
+    successor.clock.ahead_ms = ahead_ms
+    successor.coordinator.start()
+    if after_s:
+        await asyncio.sleep(after_s - 1)
+        assert await successor.state() is TransactionState.ONGOING
+    await asyncio.sleep(2)
+    assert await successor.state() is TransactionState.COMPLETE_ABORT
+    await successor.coordinator.close()
+
+
+@virtual_time
+async def test_ids_expire_by_the_wall_clock():
+    async with serving() as served:
+        await served.init()
+        served.clock.ahead_ms = -DAY_MS
+        await asyncio.sleep(7.5 * 86_400)
+        assert await served.state() is TransactionState.EMPTY
+        served.clock.ahead_ms = 0
+        await asyncio.sleep(2 * 3_600)
+        assert await served.state() is ErrorCode.transactional_id_not_found
+
+
 @virtual_time
 async def test_an_idle_id_expires():
     async with serving() as served:
@@ -410,6 +454,19 @@ async def test_a_log_without_the_end_of_a_transaction_gets_no_more_markers():
 
 
 @virtual_time
+async def test_an_end_whose_connection_is_lost_goes_on():
+    async with serving() as served:
+        producer = await served.init()
+        await served.add(producer)
+        ending = asyncio.ensure_future(served.end(producer))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await settled()
+        assert ending.cancelled()
+        assert await served.state() is TransactionState.COMPLETE_COMMIT
+
+
+@virtual_time
 async def test_transactions_that_time_out_together_end_in_many_turns():
     partitions = CountedPartitions([])
     async with serving(partitions=partitions) as served:
@@ -498,6 +555,18 @@ async def test_statistics():
             "ending": 0,
         }
         assert served.coordinator.is_loaded
+
+
+@virtual_time
+async def test_open_transactions_are_counted_once():
+    async with serving() as served:
+        for name in ("t", "u"):
+            await served.add(await served.init(name), name)
+        served.coordinator.log_reopened(served.logs[0])
+        await asyncio.sleep(RELOAD_AFTER_S + 1)
+        assert served.coordinator.statistics()["open"] == 2
+        await asyncio.sleep(60)
+        assert served.coordinator.statistics()["open"] == 0
 
 
 @virtual_time

@@ -209,6 +209,6 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         return {
             "shards": self._states(),
             "transactional_ids": sum(len(ids) for ids in self.shards()),
-            "open": len(self._timers),
+            "open": sum(host.shard.open for host in self._hosts),
             "ending": sum(host.ending for host in self._hosts),
         }

@@ -69,6 +69,8 @@ class Shard:
         self._new_producer_id = new_producer_id
         self.transactions: dict[str, TransactionMetadata] = {}
         """The last record of each id: all logged state."""
+        self.open = 0
+        """Number of open transactions."""
         self._last_epochs: dict[str, int] = {}
         """The epoch before the last bump, not logged: whoever has it asks again for the current
         one.
@@ -125,6 +127,8 @@ class Shard:
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply one logged record."""
+        before = self.transactions.get(record.transactional_id)
+        self.open += _is_open(record.value) - _is_open(before)
         if record.value is None:
             self.transactions.pop(record.transactional_id, None)
             self._last_epochs.pop(record.transactional_id, None)
@@ -297,6 +301,10 @@ class Shard:
 
 def _reply(request: Request, response: Response, *records: TransactionRecord) -> Result:
     return Result(records, (Reply(request.request_id, response),))
+
+
+def _is_open(metadata: TransactionMetadata | None) -> bool:
+    return metadata is not None and metadata.state is TransactionState.ONGOING
 
 
 def _validate_producer(request: InitProducerId, known: TransactionMetadata) -> None:
