@@ -1,46 +1,20 @@
 """A disk that refuses any one operation: a log shows of its transactions what its batches tell."""
 
 import contextlib
-import errno
-import os
 import shutil
 
 import pytest
 
 from kohort.errors import KafkaError
-from kohort.log import durability, files, storage
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.protocol import batches
 
 from .conftest import NOW, ORDERS, batch
+from .refusing_disk import Disk
 from .test_transaction_power_loss import committed_offsets, told_by_batches
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=200)
-CHANGES = frozenset({"ftruncate", "open", "pwrite", "pwritev", "rename", "replace", "write"})
-
-
-class Disk:
-    """Stands in for `os`: the operations from `refused` on are refused, one or all of them."""
-
-    def __init__(self, monkeypatch):
-        self.count = 0
-        self.refused = ()
-        for module in (durability, files, storage):
-            monkeypatch.setattr(module, "os", self)
-
-    def __getattr__(self, name):
-        real = getattr(os, name)
-        return self._counted(real) if name in CHANGES else real
-
-    def _counted(self, real):
-        def act(*arguments, **options):
-            self.count += 1
-            if self.count in self.refused:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(*arguments, **options)
-
-        return act
 
 
 class History:
