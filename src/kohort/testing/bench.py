@@ -397,6 +397,8 @@ class Bench:
         everything: bool = False,
         topic_ids: Mapping[str, UUID] = NO_TOPIC_IDS,
         require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> Call:
         asked = (
             None if everything else tuple(TopicPartition(*partition) for partition in partitions)
@@ -408,6 +410,8 @@ class Bench:
                 partitions=asked,
                 topic_ids=topic_ids,
                 require_stable=require_stable,
+                member_id=member_id,
+                member_epoch=member_epoch,
             )
         )
 

@@ -18,6 +18,7 @@ from uuid import UUID
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
@@ -65,6 +66,11 @@ class FakeGroups:
 
     def heartbeats_of(self, *member: Any) -> Callable[[], Any]:
         return partial(self.heartbeat, *member)
+
+    def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
+        self.submitted.append(request)
+        interval_ms: int | None = self.answers.get(SteadyHeartbeat)
+        return interval_ms
 
     def connection_closed(self, connection: Hashable) -> None:
         self.closed.append(connection)

@@ -58,7 +58,7 @@ def validate_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> E
         return ErrorCode.none if epoch < 0 else ErrorCode.unknown_server_error
     member = group.members.get(member_id)
     if member is None:
-        return ErrorCode.none if not member_id and epoch < 0 else ErrorCode.unknown_member_id
+        return ErrorCode.unknown_member_id
     return ErrorCode.none if epoch == member.current.epoch else _stale(member)
 
 
