@@ -8,6 +8,7 @@ import sys
 from benchmarks import (
     commits,
     consume,
+    consumer_groups,
     decode,
     footprint,
     heartbeats,
@@ -24,6 +25,7 @@ MEASURES = (
     heartbeats,
     commits,
     rebalance,
+    consumer_groups,
     throughput,
     latency,
     transactions,

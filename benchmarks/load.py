@@ -105,7 +105,10 @@ def steady(server: Server, mode: str, **options: Any) -> Steady:
     )
 
 
-def make_topic(server: Server, partitions: int) -> None:
-    """Create the topic of the load program's commits, with at least `partitions`."""
-    with running(server, "topic", partitions=partitions):
+def make_topic(server: Server, partitions: int, topic: str = "bench") -> None:
+    """Create a topic with `partitions`, by default that of the load program's commits.
+
+    One that exists stays as it is.
+    """
+    with running(server, "topic", partitions=partitions, topic=topic):
         pass

@@ -26,6 +26,7 @@ ORDER = (
     "heartbeats",
     "commits",
     "rebalance",
+    "consumer_groups",
     "throughput",
     "latency",
     "transactions",

@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BUILT = ROOT / ".tools" / "bench"
-LOAD_SOURCES = ("load.c", "steady.c", "members.c", "requests.c", "connection.c")
+LOAD_SOURCES = ("load.c", "steady.c", "members.c", "consumers.c", "requests.c", "connection.c")
 
 
 class MissingError(RuntimeError):

@@ -2,12 +2,15 @@
  *
  *     load MODE --port P [--host 127.0.0.1] [--run NAME] [--connections N] [--group-size 10] …
  *
- *     topic       make the topic "bench" with --partitions
+ *     topic       make --topic ("bench") with --partitions
  *     heartbeats  members join and sync, then each has one Heartbeat in flight, for --seconds after --warmup
  *     commits     simple commits of --partitions each, to --groups-each groups of each connection in turn; for
  *                 --seconds after --warmup, or --requests on each connection
  *     rebalance   time to get all members of a group synced, then again when one left
  *     first-join  time until one new member's JoinGroup is answered
+ *     consumer-heartbeats  as `heartbeats`, of members of the consumer protocol that share --partitions of --topic
+ *     consumer-group       time until a group of the consumer protocol is stable when all members join, when one
+ *                 leaves, and when all restart within --over seconds; waits for a line after each
  *     hold        connect, say so, wait for a line; join, say so, wait for a line
  *
  * Every answer is checked; an error, or one too few, ends the program with a reason on standard error and code 1.
@@ -18,13 +21,14 @@
 #include <getopt.h>
 #include <signal.h>
 
-#include "members.h"
+#include "consumers.h"
 #include "report.h"
 #include "steady.h"
 
 struct options {
-    const char *mode, *host;
+    const char *mode, *host, *topic;
     int port, connections, group_size, heartbeat_version;
+    double over_s;
     bool unjoined; /* for a server that only echoes: invent generation and member id */
     struct steady steady;
 };
@@ -71,6 +75,46 @@ static void rebalance(const struct options *o) {
     fflush(stdout);
 }
 
+static struct consumers consumers;
+
+static void connect_consumers(const struct options *o) {
+    connect_all(o);
+    crowd.heartbeat_every = 1000 * MS;
+    consumers = (struct consumers){&crowd, o->topic, o->steady.partitions};
+}
+
+static void consumer_heartbeats(const struct options *o) {
+    struct steady steady = o->steady;
+    steady.is_consumer = true;
+    steady.partitions = 0;
+    connect_consumers(o);
+    join_all(&consumers);
+    hush_consumers(&consumers);
+    run_steady(&crowd, &steady);
+}
+
+static void tell_phase(uint64_t started, uint64_t cpu) {
+    printf("{\"seconds\": %.6f, \"load_cpu_s\": %.3f}\n", (double)(now_ns() - started) / 1e9,
+           (double)(cpu_ns() - cpu) / 1e9);
+    fflush(stdout);
+    wait_for_harness();
+}
+
+static void consumer_group(const struct options *o) {
+    connect_consumers(o);
+    say("connected");
+    wait_for_harness();
+    uint64_t started = now_ns(), cpu = cpu_ns();
+    join_all(&consumers);
+    tell_phase(started, cpu);
+    started = now_ns(), cpu = cpu_ns();
+    leave_one(&consumers);
+    tell_phase(started, cpu);
+    started = now_ns(), cpu = cpu_ns();
+    restart_all(&consumers, (uint64_t)(o->over_s * 1e9));
+    tell_phase(started, cpu);
+}
+
 static void first_join(const struct options *o) {
     uint64_t started = now_ns();
     connect_all(o);
@@ -97,21 +141,35 @@ static void on_topic(struct connection *c, struct reader answer) {
     topic_answered = true;
 }
 
+static enum error topic_answer(void) {
+    for (topic_answered = false; !topic_answered;)
+        poll_answers(1000, on_topic);
+    return topic_error;
+}
+
+#define PARTITIONS_AT_ONCE 5000 /* Apache Kafka makes no 10,000 in one request */
+
 static void topic(const struct options *o) {
     struct connection c;
+    int partitions = o->steady.partitions;
     connect_to(&c, o->host, o->port, NULL);
-    send_create_topic(&c, TOPIC, o->steady.partitions);
-    while (!topic_answered)
-        poll_answers(1000, on_topic);
-    if (topic_error != NONE && topic_error != TOPIC_ALREADY_EXISTS)
-        die("CreateTopics failed with error %d", topic_error);
+    send_create_topic(&c, o->topic, partitions < PARTITIONS_AT_ONCE ? partitions : PARTITIONS_AT_ONCE);
+    enum error error = topic_answer();
+    for (int made = PARTITIONS_AT_ONCE; made < partitions && error == NONE;) {
+        made = partitions - made < PARTITIONS_AT_ONCE ? partitions : made + PARTITIONS_AT_ONCE;
+        send_create_partitions(&c, o->topic, made);
+        error = topic_answer();
+    }
+    if (error != NONE && error != TOPIC_ALREADY_EXISTS)
+        die("the topic was not made: error %d", error);
 }
 
 static const struct {
     const char *name;
     void (*run)(const struct options *);
 } modes[] = {{"heartbeats", heartbeats}, {"commits", commits}, {"rebalance", rebalance},
-             {"first-join", first_join}, {"hold", hold},       {"topic", topic}};
+             {"first-join", first_join}, {"hold", hold},       {"topic", topic},
+             {"consumer-heartbeats", consumer_heartbeats}, {"consumer-group", consumer_group}};
 
 static const struct option names[] = {
     {"host", required_argument, 0, 'h'},       {"port", required_argument, 0, 'p'},
@@ -120,6 +178,7 @@ static const struct option names[] = {
     {"unjoined", no_argument, 0, 'u'},         {"warmup", required_argument, 0, 'w'},
     {"seconds", required_argument, 0, 's'},    {"partitions", required_argument, 0, 'n'},
     {"requests", required_argument, 0, 'q'},   {"groups-each", required_argument, 0, 'e'},
+    {"topic", required_argument, 0, 't'},      {"over", required_argument, 0, 'o'},
     {0},
 };
 
@@ -137,12 +196,16 @@ static void set(struct options *o, int option) {
     case 'n': o->steady.partitions = atoi(optarg); break;
     case 'q': o->steady.requests = atol(optarg); break;
     case 'e': o->steady.groups_each = atoi(optarg); break;
+    case 't': o->topic = optarg; break;
+    case 'o': o->over_s = atof(optarg); break;
     default: die("see the head of load.c");
     }
 }
 
 int main(int argc, char **argv) {
     struct options o = {.host = "127.0.0.1", .connections = 1, .group_size = 10, .heartbeat_version = 4};
+    o.topic = TOPIC;
+    o.over_s = 5;
     o.steady = (struct steady){.warmup_s = 1, .measured_s = 4, .groups_each = 1, .run = "bench"};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;)
         set(&o, option);
@@ -152,7 +215,10 @@ int main(int argc, char **argv) {
         if (strcmp(modes[i].name, o.mode) == 0) {
             modes[i].run(&o);
             wait_for_harness();
-            depart(&crowd);
+            if (consumers.crowd)
+                depart_consumers(&consumers);
+            else
+                depart(&crowd);
             return 0;
         }
     die("no such mode: '%s'", o.mode);

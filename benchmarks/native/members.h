@@ -21,6 +21,8 @@ struct member {
     bool is_leader;
     enum phase phase;
     uint64_t due; /* ns: when to heartbeat, or to try again; 0: an answer is awaited */
+    struct bytes owned; /* of the consumer protocol: the assignment as it came, and the number of its partitions */
+    int partitions;
 };
 
 struct crowd {

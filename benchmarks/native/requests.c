@@ -8,6 +8,8 @@ enum api {
     LEAVE_GROUP = 13,
     SYNC_GROUP = 14,
     CREATE_TOPICS = 19,
+    CREATE_PARTITIONS = 37,
+    CONSUMER_GROUP_HEARTBEAT = 68,
 };
 
 #define SESSION_TIMEOUT_MS 45000
@@ -52,6 +54,17 @@ enum error read_create_topic(struct reader r) {
     skip(&r, get_i16(&r));
     enum error error = get_i16(&r);
     return checked(r, error);
+}
+
+void send_create_partitions(struct connection *c, const char *name, int partitions) {
+    begin_request(c, CREATE_PARTITIONS, 1, false);
+    put_i32(&c->out, 1);
+    put_string(&c->out, name);
+    put_i32(&c->out, partitions);
+    put_i32(&c->out, -1);    /* no assignments */
+    put_i32(&c->out, 30000); /* timeout */
+    put_i8(&c->out, 0);      /* not only validated */
+    send_request(c);
 }
 
 /* ConsumerProtocolSubscription v0 */
@@ -174,6 +187,62 @@ enum error read_leave(struct reader r) {
     get_i32(&r); /* throttle time */
     enum error error = get_i16(&r);
     return checked(r, error);
+}
+
+void send_consumer_heartbeat(struct connection *c, const char *group, const char *topic, const char *member_id,
+                             int32_t epoch, const struct bytes *owned) {
+    struct bytes *out = &c->out;
+    begin_request(c, CONSUMER_GROUP_HEARTBEAT, 1, true);
+    put_compact_string(out, group);
+    put_compact_string(out, member_id);
+    put_i32(out, epoch);
+    put_varint(out, 0); /* no instance id */
+    put_varint(out, 0); /* no rack */
+    put_i32(out, epoch == 0 ? REBALANCE_TIMEOUT_MS : -1);
+    put_varint(out, epoch == 0 ? 2 : 0); /* topics, and what else is null if it is left out */
+    if (epoch == 0)
+        put_compact_string(out, topic);
+    put_varint(out, 0); /* no regular expression */
+    put_varint(out, 0); /* no assignor */
+    if (epoch == 0)
+        put_varint(out, 1); /* owns nothing */
+    else if (owned)
+        put(out, owned->data, owned->length);
+    else
+        put_varint(out, 0);
+    put_varint(out, 0); /* tags */
+    send_request(c);
+}
+
+static void skip_compact_string(struct reader *r) { skip(r, (int64_t)get_varint(r) - 1); }
+
+static void read_assignment(struct reader *r, struct consumer_state *state) {
+    state->assignment = *r;
+    for (uint32_t topics = get_varint(r); topics > 1 && r->ok; topics--) {
+        skip(r, 16); /* topic id */
+        uint32_t count = get_varint(r) - 1;
+        skip(r, 4 * (int64_t)count);
+        get_varint(r); /* tags */
+        state->partitions += (int)count;
+    }
+    state->assignment.end = r->at;
+    get_varint(r); /* tags */
+}
+
+struct consumer_state read_consumer_heartbeat(struct reader r) {
+    struct consumer_state state = {0};
+    get_varint(&r); /* tags of the header */
+    get_i32(&r);    /* throttle time */
+    state.error = get_i16(&r);
+    skip_compact_string(&r); /* error message */
+    skip_compact_string(&r); /* member id */
+    state.epoch = get_i32(&r);
+    get_i32(&r); /* heartbeat interval */
+    state.is_assigned = get_i8(&r) == 1;
+    if (state.is_assigned)
+        read_assignment(&r, &state);
+    checked(r, state.error);
+    return state;
 }
 
 void send_commit(struct connection *c, const char *group, int partitions, int64_t offset) {

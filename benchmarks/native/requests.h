@@ -1,7 +1,7 @@
 /* The requests that the load is made of, and what is wanted of their answers.
  *
  * Versions are those of a current client whose other ends exist in every peer: librdkafka's for joining, which is
- * not flexible; OffsetCommit v9; Heartbeat v4, or v3 for a peer that knows no other. */
+ * not flexible; OffsetCommit v9; Heartbeat v4, or v3 for a peer that knows no other; ConsumerGroupHeartbeat v1. */
 #ifndef REQUESTS_H
 #define REQUESTS_H
 
@@ -18,6 +18,7 @@ enum error {
     REBALANCE_IN_PROGRESS = 27,
     TOPIC_ALREADY_EXISTS = 36,
     MEMBER_ID_REQUIRED = 79,
+    FENCED_MEMBER_EPOCH = 110,
 };
 
 #define NAME_SIZE 128
@@ -38,6 +39,9 @@ enum error read_find_coordinator(struct reader answer);
 void send_create_topic(struct connection *c, const char *name, int partitions);
 enum error read_create_topic(struct reader answer);
 
+/* `partitions`: that the topic will have in all. The answer is that of CreateTopics. */
+void send_create_partitions(struct connection *c, const char *name, int partitions);
+
 void send_join(struct connection *c, const char *group, const char *member_id);
 struct joined read_join(struct reader answer);
 
@@ -50,6 +54,20 @@ enum error read_heartbeat(struct reader answer, int version);
 
 void send_leave(struct connection *c, const char *group, const char *member_id);
 enum error read_leave(struct reader answer);
+
+/* What ConsumerGroupHeartbeat says. */
+struct consumer_state {
+    enum error error;
+    int32_t epoch;
+    bool is_assigned;         /* the answer has an assignment, perhaps an empty one */
+    int partitions;           /* of it */
+    struct reader assignment; /* its TopicPartitions, as a member sends them back */
+};
+
+/* At epoch 0 the member joins, and subscribes to `topic`. `owned` is its TopicPartitions as they came, or NULL. */
+void send_consumer_heartbeat(struct connection *c, const char *group, const char *topic, const char *member_id,
+                             int32_t epoch, const struct bytes *owned);
+struct consumer_state read_consumer_heartbeat(struct reader answer);
 
 /* A simple commit (no member, generation -1) of the first `partitions` partitions of TOPIC. */
 void send_commit(struct connection *c, const char *group, int partitions, int64_t offset);

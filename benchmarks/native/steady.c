@@ -19,6 +19,8 @@ static void ask(struct member *m, int64_t number) {
     if (!plan->partitions) {
         if (number)
             send_again(c);
+        else if (plan->is_consumer)
+            send_consumer_heartbeat(c, m->group->name, NULL, m->id, m->generation, NULL);
         else
             send_heartbeat(c, crowd_at_work->heartbeat_version, m->group->name, m->generation, m->id);
         return;
@@ -36,12 +38,19 @@ static bool is_worth_a_retry(enum error error, int64_t answered) {
             error == NOT_COORDINATOR || error == UNKNOWN_TOPIC_OR_PARTITION);
 }
 
+static enum error read_answer(struct reader answer) {
+    if (plan->partitions)
+        return read_commit(answer, plan->partitions);
+    if (plan->is_consumer)
+        return read_consumer_heartbeat(answer).error;
+    return read_heartbeat(answer, crowd_at_work->heartbeat_version);
+}
+
 static void on_steady_answer(struct connection *c, struct reader answer) {
     struct member *m = c->owner;
     uint64_t now = now_ns();
     int64_t *answered = &done[m - crowd_at_work->members];
-    enum error error = plan->partitions ? read_commit(answer, plan->partitions)
-                                        : read_heartbeat(answer, crowd_at_work->heartbeat_version);
+    enum error error = read_answer(answer);
     if (error == NONE) {
         if (now >= begins)
             record(&latencies, now - c->sent_at);

@@ -8,6 +8,7 @@ struct steady {
     double warmup_s, measured_s;
     int64_t requests;  /* of each connection, instead of a time; 0: as long as said */
     int partitions;    /* of a commit; 0: heartbeats */
+    bool is_consumer;  /* heartbeats are those of the consumer protocol */
     int groups_each;   /* a connection commits to these many groups in turn */
     const char *run;
 };

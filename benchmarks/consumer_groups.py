@@ -1,0 +1,196 @@
+"""Measure groups of the consumer protocol (KIP-848): `python -m benchmarks.consumer_groups`
+
+- Heartbeats: 100 and then 2,000 connections are each a member of a Stable group of ten that shares
+  ten partitions, with one ConsumerGroupHeartbeat v1 in flight. Prints as `benchmarks.heartbeats`.
+- Groups: 1,000 and then 10,000 members, each a connection, share as many partitions of one topic.
+  All join at once; then one leaves; then all restart one after the other within 5 s, each as a new
+  member. Prints the time until the group is stable and the CPU time of the server for each.
+  Members heartbeat every second, and acknowledge an assignment at once. A group is stable when its
+  members have one epoch, and each its share of all partitions.
+- Assignors: the CPU time of one target assignment of 10,000 partitions, for a new group and after
+  one member has joined; beside the assignors of Kafka's server in a warm JVM. Both compute the same
+  assignment. The least of several is taken.
+
+All settings are the defaults: servers compute a target once in a second.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks import assignors, load, rounds
+from benchmarks.assignors import KafkaAssignors
+from benchmarks.report import Column, Target, publish, servers_table, table
+from benchmarks.servers import Server
+
+CONNECTIONS = (100, 2_000)
+MEMBERS = (1_000, 10_000)
+SERVERS = ("kohort-memory", "kohort-data", "kafka")
+GROUP_SIZE = 10
+PARTITIONS = 10_000
+ASSIGNMENTS = (
+    ("uniform", 1_000, 1),
+    ("uniform", 1_000, 100),
+    ("range", 1_000, 1),
+    ("range", 1_000, 100),
+    ("uniform", 10_000, 1),
+)
+"""Assignor, members, and topics that share the partitions."""
+HEARTBEATS = (
+    Column("heartbeats/s", "per_s"),
+    Column("× Kafka", "per_s", "kafka"),
+    Column("p50 ms", "p50_ms"),
+    Column("p99 ms", "p99_ms"),
+    Column("cores", "cores"),
+    Column("per CPU-second", "per_cpu_s"),
+    Column("× Kafka", "per_cpu_s", "kafka"),
+    Column("load's cores", "load_cores"),
+)
+STAGES = ("join", "leave", "restart")
+CHANGES = tuple(
+    column
+    for stage in STAGES
+    for column in (
+        Column(f"{stage} → stable, s", f"{stage}_s"),
+        Column("/ Kafka", f"{stage}_s", "kafka"),
+        Column("CPU, s", f"{stage}_cpu_s"),
+        Column("/ Kafka", f"{stage}_cpu_s", "kafka"),
+    )
+)
+JVM_WARM_UP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Seconds until a group is stable after each change, and CPU seconds of the server."""
+
+    join_s: float
+    join_cpu_s: float
+    leave_s: float
+    leave_cpu_s: float
+    restart_s: float
+    restart_cpu_s: float
+    load_cores: float
+    """CPU time of the load program per second, at most of the stages."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the section."""
+    plan = rounds.plan(__doc__, servers=SERVERS, seconds=4, argv=argv)
+    parts = []
+    for connections in CONNECTIONS:
+        print(f"{connections:,} connections", flush=True)
+        samples = rounds.interleaved(
+            plan, _heartbeats(connections, plan.seconds), warm_up=_warm_up(connections)
+        )
+        parts += [
+            f"Heartbeats of {connections:,} connections",
+            servers_table(samples, HEARTBEATS),
+            _fast(samples),
+        ]
+    for members in MEMBERS:
+        print(f"{members:,} members", flush=True)
+        measure = partial(_changes, members)
+        samples = rounds.interleaved(plan, measure, warm_up=partial(_create_and_change, members))
+        parts += [f"A group of {members:,} members", servers_table(samples, CHANGES)]
+    if "kafka" in plan.servers:
+        print("assignors", flush=True)
+        parts += _assignors()
+    publish("consumer_groups", "Groups of the consumer protocol", parts, write=plan.write)
+
+
+# --- heartbeats ---
+
+
+def _heartbeats(connections: int, seconds: float) -> Callable[[Server], load.Steady]:
+    def measure(server: Server) -> load.Steady:
+        return load.steady(
+            server,
+            "consumer-heartbeats",
+            topic=_topic(GROUP_SIZE),
+            partitions=GROUP_SIZE,
+            group_size=GROUP_SIZE,
+            connections=connections,
+            seconds=seconds,
+        )
+
+    return measure
+
+
+def _warm_up(connections: int) -> Callable[[str, Server], None]:
+    def warm_up(key: str, server: Server) -> None:
+        load.make_topic(server, GROUP_SIZE, _topic(GROUP_SIZE))
+        _heartbeats(connections, JVM_WARM_UP_S if key == "kafka" else 1)(server)
+
+    return warm_up
+
+
+def _topic(partitions: int) -> str:
+    return f"consumers-{partitions}"
+
+
+def _fast(samples: rounds.Samples) -> str:
+    own = "kohort-memory"
+    targets = (
+        Target("Kohort / Kafka", samples.ratio(own, "kafka", "per_s"), 1.3),
+        Target("Kohort / Kafka, per CPU-second", samples.ratio(own, "kafka", "per_cpu_s"), 2),
+    )
+    return "\n".join(map(str, targets))
+
+
+# --- groups ---
+
+
+def _changes(members: int, server: Server) -> Changes:
+    options = {"topic": _topic(members), "partitions": members}
+    times: dict[str, float] = {}
+    load_cores = 0.0
+    with load.running(
+        server, "consumer-group", connections=members, group_size=members, **options
+    ) as program:
+        program.line()
+        for stage in STAGES:
+            before = server.cpu_seconds()
+            program.go_on()
+            told = program.answer()
+            times |= {
+                f"{stage}_s": told["seconds"],
+                f"{stage}_cpu_s": server.cpu_seconds() - before,
+            }
+            load_cores = max(load_cores, told["load_cpu_s"] / told["seconds"])
+        program.go_on()
+    return Changes(**times, load_cores=load_cores)
+
+
+def _create_and_change(members: int, _key: str, server: Server) -> None:
+    load.make_topic(server, members, _topic(members))
+    _changes(members, server)
+
+
+# --- assignors ---
+
+
+def _assignors() -> list[str]:
+    rows, targets = [], []
+    with KafkaAssignors() as kafka:
+        for assignor, members, topics in ASSIGNMENTS:
+            new = assignors.new_group(assignor, members, topics, PARTITIONS)
+            for what, group in (("new group", new), ("one joined", assignors.one_joined(new))):
+                name = f"{assignor}, {members:,} members, topics: {topics}, {what}"
+                own_ms, kafka_ms = group.seconds() * 1e3, kafka.seconds(group) * 1e3
+                figures = map(rounds.significant, (own_ms, kafka_ms, own_ms / kafka_ms))
+                rows.append([name, *figures])
+                print(f"  {' '.join(rows[-1])}", flush=True)
+                if members == MEMBERS[0]:
+                    target = Target(name, own_ms / kafka_ms, 3, at_least=False)
+                    targets.append(str(target))
+    titles = ("target assignment", "Kohort, ms", "Kafka, ms", "/ Kafka")
+    return [
+        f"Assignors, {PARTITIONS:,} partitions in all",
+        table(titles, rows),
+        "\n".join(targets),
+    ]
+
+
+if __name__ == "__main__":
+    main()
