@@ -10,7 +10,8 @@ from effort import examples
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.apis import BY_NAME
-from kohort.protocol.messages import encode, response
+from kohort.protocol.messages import encode, frame_head, response
+from kohort.protocol.packing import pack_int32
 from protocol.wire_entities import name_of
 
 
@@ -31,7 +32,10 @@ names = st.none() | texts
 @pytest.mark.parametrize("version", [0, 1])
 def test_steady_heartbeat(version: int) -> None:
     full = response(68, version, member_id="mé", member_epoch=7, heartbeat_interval=5_000)
-    assert response_fast_path.steady_heartbeat("mé", 7, 5_000) == encode(full)
+    body = response_fast_path.steady_heartbeat("mé", 7, 5_000)
+    assert body == encode(full)
+    before_id, behind_id = response_fast_path.steady_heartbeat_frame("mé", 7, 5_000)
+    assert before_id + pack_int32(9) + behind_id == frame_head(68, version, 9, len(body)) + body
 
 
 @versions("heartbeat")

@@ -54,6 +54,14 @@ def steady_heartbeat(member_id: str, member_epoch: int, interval_ms: int) -> byt
     return _THROTTLE + b"\0\0\0" + pack_compact_string(member_id) + end
 
 
+def steady_heartbeat_frame(
+    member_id: str, member_epoch: int, interval_ms: int
+) -> tuple[bytes, bytes]:
+    """A whole frame of `steady_heartbeat`: the bytes before and behind its correlation id."""
+    behind = _NO_TAGS + steady_heartbeat(member_id, member_epoch, interval_ms)
+    return pack_int32(4 + len(behind)), behind
+
+
 def sync_group(
     version: int,
     error: int,

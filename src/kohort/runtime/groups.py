@@ -157,14 +157,20 @@ class Groups(Shards[GroupHost, TimerKey]):
 
         return again
 
-    def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
-        """Keep a member of a consumer group alive that has nothing new to say or to learn.
+    def steady_heartbeats_of(self, request: SteadyHeartbeat) -> Callable[[], int | None]:
+        """The function that keeps a member of a consumer group alive.
 
-        Returns the heartbeat interval in ms for the response, None if the heartbeat has to be
-        submitted: it may have another effect.
+        The member has nothing new to say or to learn. The function returns the heartbeat interval
+        in ms for the response, None if the heartbeat has to be submitted: it may have another
+        effect.
         """
-        self._timers.had_request = True
-        return self._host(request.group).steady_heartbeat(request)
+        heartbeat, timers = self._host(request.group).steady_heartbeat, self._timers
+
+        def again() -> int | None:
+            timers.had_request = True
+            return heartbeat(request)
+
+        return again
 
     def commit(
         self,

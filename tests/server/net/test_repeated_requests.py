@@ -9,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.requests import Heartbeat
 from kohort.coordinator.responses import HeartbeatResponse
 from kohort.errors import ErrorCode
 from kohort.log.memory import memory_log
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import frame_head
-from kohort.protocol.response_fast_path import heartbeat
+from kohort.protocol.response_fast_path import heartbeat, steady_heartbeat
 from kohort.runtime.clock import SystemClock
 from kohort.runtime.groups import Groups
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.server.handlers import heartbeat as heartbeat_handler
+from kohort.server.handlers.consumer_group_heartbeat import RepeatedSteadyHeartbeat
 from kohort.server.handlers.heartbeat import RepeatedHeartbeat
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
@@ -74,6 +76,57 @@ def test_a_frame_that_differs_anywhere_else_is_not_it(
     assert not request.matches(data[:-1])
     assert not request.matches(data + b"\0")
     assert request.matches(data)
+
+
+CONSUMER_HEARTBEAT = BY_NAME["consumer_group_heartbeat"].key
+
+
+def test_a_steady_heartbeat_comes_again_for_as_long_as_it_has_no_other_effect() -> None:
+    member = SteadyHeartbeat("g", "m", 3, None, "client", "/127.0.0.1")
+    intervals: list[int | None] = [5_000, 6_000, None]
+    heartbeat = iter(intervals).__next__
+    request = RepeatedSteadyHeartbeat(
+        frame(CONSUMER_HEARTBEAT, 1, 1, b"rest"), member, heartbeat, 5_000
+    )
+    assert not request.matches(frame(CONSUMER_HEARTBEAT, 1, 2, b"else"))
+    for correlation_id, interval_ms in ((3, 5_000), (4, 6_000)):
+        again = frame(CONSUMER_HEARTBEAT, 1, correlation_id, b"rest")
+        assert request.matches(again)
+        body = steady_heartbeat("m", 3, interval_ms)
+        assert request.response(ErrorCode.none) == (
+            frame_head(CONSUMER_HEARTBEAT, 1, correlation_id, len(body)) + body
+        )
+    assert not request.matches(again)
+
+
+async def test_a_steady_heartbeat_is_decided_anew_each_time() -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        await broker.groups.loaded()
+        members = Members(broker)
+        one, two = await members.peer(), await members.peer()
+        await one.ask("create_topics", 5, topics=[{"name": "t", "num_partitions": 2}])
+
+        async def beat(peer: Peer, member_id: str, epoch: int, **said: Any) -> Any:
+            named = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
+            named |= {"topic_partitions": None} | said
+            return await peer.ask("consumer_group_heartbeat", 1, **named)
+
+        joins = {
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+            "rebalance_timeout": 9_000,
+        }
+        first = await beat(one, "a", 0, **joins)
+        assert first.member_epoch > 0
+        for _ in range(3):
+            again = await beat(one, "a", first.member_epoch)
+            assert (again.member_epoch, again.assignment) == (first.member_epoch, None)
+        assert (await beat(two, "b", 0, **joins)).error_code == 0
+        await beat(two, "a", -1)
+        for peer in (one, await members.peer()):
+            gone = await beat(peer, "a", first.member_epoch)
+            assert gone.error_code == ErrorCode.unknown_member_id
+        members.leave()
 
 
 class Members:

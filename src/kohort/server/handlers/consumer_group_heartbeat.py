@@ -4,7 +4,7 @@ v1 adds the regular expression, and a member chooses its id itself; in v0 the se
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,11 +12,13 @@ from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.consumer_records import Partitions
 from kohort.coordinator.requests import ConsumerGroupHeartbeat
 from kohort.coordinator.responses import NONE, ConsumerGroupHeartbeatResponse
+from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.request_fast_path import read_steady_heartbeat
 from kohort.server.handlers import milliseconds
-from kohort.server.net import Exchange
+from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
 _USUAL_BYTES: Final = 512
@@ -49,26 +51,81 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
-    """Respond at once to a member that has nothing new to say or to learn."""
+    """Respond at once to a member that has nothing new to say or to learn.
+
+    The connection recognises the request when it comes again.
+    """
     if len(frame) > _USUAL_BYTES:
         return False
-    member = read_steady_heartbeat(frame, body_at, exchange.version)
-    if member is None:
+    fields = read_steady_heartbeat(frame, body_at, exchange.version)
+    if fields is None:
         return False
-    group, epoch, member_id, instance_id = member
-    interval_ms = services.groups.steady_heartbeat(
-        SteadyHeartbeat(
-            group, member_id, epoch, instance_id, exchange.client_id, exchange.client_host
-        )
+    group, epoch, member_id, instance_id = fields
+    member = SteadyHeartbeat(
+        group, member_id, epoch, instance_id, exchange.client_id, exchange.client_host
     )
+    heartbeat = services.groups.steady_heartbeats_of(member)
+    interval_ms = heartbeat()
     if interval_ms is None:
         return False
+    exchange.expect_again(RepeatedSteadyHeartbeat(frame, member, heartbeat, interval_ms))
     body = response_fast_path.steady_heartbeat(member_id, epoch, interval_ms)
     exchange.respond_encoded(body, (NONE,))
     return True
 
 
 FAST_PATHS: Final = dict.fromkeys((0, 1), _from_bytes)
+
+
+class RepeatedSteadyHeartbeat(SameRequest):
+    """A member's heartbeat from one change of its assignment to the next."""
+
+    __slots__ = ("_heartbeat", "_interval_ms", "_member", "_response")
+
+    api_key = BY_NAME["consumer_group_heartbeat"].key
+
+    def __init__(
+        self,
+        frame: bytes,
+        member: SteadyHeartbeat,
+        heartbeat: Callable[[], int | None],
+        interval_ms: int,
+    ) -> None:
+        """`heartbeat` keeps `member` alive, whose request is in `frame`, and returns the interval.
+
+        It returns None if the request may have another effect. `interval_ms` is the last interval.
+        """
+        super().__init__(frame)
+        self._member = member
+        self._heartbeat = heartbeat
+        self._set_interval(interval_ms)
+
+    def __repr__(self) -> str:
+        return f"<RepeatedSteadyHeartbeat epoch={self._member.member_epoch}>"
+
+    def _set_interval(self, interval_ms: int) -> None:
+        member = self._member
+        self._interval_ms = interval_ms
+        self._response = response_fast_path.steady_heartbeat_frame(
+            member.member_id, member.member_epoch, interval_ms
+        )
+
+    def matches(self, frame: bytes) -> bool:
+        if not super().matches(frame):
+            return False
+        interval_ms = self._heartbeat()
+        if interval_ms is None:
+            return False
+        if interval_ms != self._interval_ms:
+            self._set_interval(interval_ms)
+        return True
+
+    def submit(self, respond: Callable[[ErrorCode], None]) -> None:
+        respond(NONE)
+
+    def response(self, error: ErrorCode) -> bytes:  # noqa: ARG002
+        before_id, behind_id = self._response
+        return before_id + self._id + behind_id
 
 
 def _owned(topics: Sequence[Any] | None) -> Partitions | None:

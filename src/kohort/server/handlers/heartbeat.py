@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.request_fast_path import read_heartbeat
-from kohort.server.net import AFTER_CORRELATION_ID, CORRELATION_ID, Exchange, RepeatedRequest
+from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
 _USUAL_BYTES: Final = 512
@@ -46,33 +46,22 @@ FAST_PATHS: Final = dict.fromkeys(
 )
 
 
-class RepeatedHeartbeat(RepeatedRequest):
+class RepeatedHeartbeat(SameRequest):
     """A member's heartbeat between two rebalances: the same bytes but for the correlation id."""
 
-    __slots__ = ("_before_id", "_behind_id", "_heartbeat", "_id", "_success", "_version")
+    __slots__ = ("_heartbeat", "_success", "_version")
 
     api_key = HEARTBEAT.key
 
     def __init__(self, frame: bytes, version: int, heartbeat: Callable[[], ErrorCode]) -> None:
         """`heartbeat` asks the group's shard about the member of the request in `frame`."""
+        super().__init__(frame)
         self._version = version
         self._heartbeat = heartbeat
-        self._before_id = frame[:CORRELATION_ID]
-        self._behind_id = frame[AFTER_CORRELATION_ID:]
-        self._id = b""
         self._success = response_fast_path.heartbeat_frame(version, ErrorCode.none)
 
     def __repr__(self) -> str:
         return f"<RepeatedHeartbeat v{self._version}>"
-
-    def matches(self, frame: bytes) -> bool:
-        if (
-            frame[AFTER_CORRELATION_ID:] != self._behind_id
-            or frame[:CORRELATION_ID] != self._before_id
-        ):
-            return False
-        self._id = frame[CORRELATION_ID:AFTER_CORRELATION_ID]
-        return True
 
     def submit(self, respond: Callable[[ErrorCode], None]) -> None:
         respond(self._heartbeat())

@@ -10,6 +10,7 @@ from kohort.server.net.repeated_requests import (
     AFTER_CORRELATION_ID,
     CORRELATION_ID,
     RepeatedRequest,
+    SameRequest,
 )
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "Listener",
     "ListenerStatistics",
     "RepeatedRequest",
+    "SameRequest",
     "raise_limit",
 ]

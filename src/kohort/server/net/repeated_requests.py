@@ -25,7 +25,10 @@ class RepeatedRequest(ABC):
 
     @abstractmethod
     def matches(self, frame: bytes) -> bool:
-        """Whether `frame` is this request again; if so, the values that changed are kept."""
+        """Whether `frame` is this request again; if so, the values that changed are kept.
+
+        A request that is processed otherwise by now does not match.
+        """
 
     @abstractmethod
     def submit(self, respond: Callable[[ErrorCode], None]) -> None:
@@ -34,3 +37,23 @@ class RepeatedRequest(ABC):
     @abstractmethod
     def response(self, error: ErrorCode) -> bytes:
         """The whole response frame for the request that matched last."""
+
+
+class SameRequest(RepeatedRequest):
+    """A request that comes again with the same bytes but for the correlation id."""
+
+    __slots__ = ("_before_id", "_behind_id", "_id")
+
+    def __init__(self, frame: bytes) -> None:
+        self._before_id = frame[:CORRELATION_ID]
+        self._behind_id = frame[AFTER_CORRELATION_ID:]
+        self._id = b""
+
+    def matches(self, frame: bytes) -> bool:
+        if (
+            frame[AFTER_CORRELATION_ID:] != self._behind_id
+            or frame[:CORRELATION_ID] != self._before_id
+        ):
+            return False
+        self._id = frame[CORRELATION_ID:AFTER_CORRELATION_ID]
+        return True
