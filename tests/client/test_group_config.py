@@ -40,6 +40,9 @@ def test_defaults_are_kafka_gos():
         ({"topics": "orders"}, r"topics=\['orders'\]"),
         ({"topics": [""]}, "empty name"),
         ({"topics": (), "pattern": "("}, "no regular expression"),
+        ({"protocol": "modern"}, "protocol"),
+        ({"remote_assignor": "uniform"}, "protocol='consumer'"),
+        ({"protocol": "consumer", "retention_ms": 1}, "retention_ms"),
         ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms"),
         ({"heartbeat_interval_ms": 2**31}, "heartbeat_interval_ms"),
         ({"heartbeat_interval_ms": 30_000}, "must be less than session_timeout_ms"),
@@ -89,6 +92,11 @@ def test_a_static_member_does_not_leave_by_default():
     assert config(instance_id="i", leave_group_on_close=True).sends_leave
     assert config().sends_leave
     assert not config(leave_group_on_close=False).sends_leave
+
+
+def test_a_pattern_for_the_coordinator_is_in_its_syntax():
+    of = config(topics=(), pattern=r"\pL+", protocol="consumer", remote_assignor="range")
+    assert (of.pattern, of.remote_assignor) == (r"\pL+", "range")
 
 
 # --- ConsumerGroup ---

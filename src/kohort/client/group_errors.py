@@ -111,6 +111,8 @@ def advice(code: ErrorCode) -> str | None:
 def fatal(code: ErrorCode, asked: str, message: str = "") -> GroupError:
     """The exception for an error code that ends the membership; `asked` names the request."""
     told = f"{asked} failed with {code.name.upper()}"
-    error = GroupError(". ".join(part for part in (told, message.rstrip("."), advice(code)) if part))
+    error = GroupError(
+        ". ".join(part for part in (told, message.rstrip("."), advice(code)) if part)
+    )
     error.code = code
     return error

@@ -39,6 +39,21 @@ def test_a_thousand_random_rebalances(assignors, seed):
     assert len(chaos.witness.ends) == 3  # all three ways
 
 
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_thousand_random_epochs_of_the_consumer_protocol(seed):
+    chaos = witness(seed, EAGER, 100, protocol="consumer")
+    assert chaos.world.coordinator.rebalances >= 100
+    assert len(chaos.witness.ends) >= 2
+
+
+def test_many_broken_connections_of_the_consumer_protocol():
+    witness(2, EAGER, 50, protocol="consumer", break_probability=0.1, delay_ms=(0, 100))
+
+
+def test_slow_drains_beyond_the_rebalance_timeout_of_the_consumer_protocol():
+    witness(0, EAGER, 50, protocol="consumer", rebalance_timeout_ms=5_000)
+
+
 @pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 def test_the_same_seed_gives_the_same_run(assignors):
     first, second = (witness(3, assignors, 20) for _ in range(2))

@@ -8,6 +8,7 @@ records, and time: where everybody would wait, it jumps. The same seed gives the
 """
 
 import asyncio
+from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,9 @@ from kohort.client.group.group import ConsumerGroup
 from kohort.client.group.run import GroupRun
 from kohort.client.net.versions import spoken
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.group import ConsumerGroup as CoreConsumerGroup
 from kohort.coordinator.requests import OffsetToCommit
+from kohort.coordinator.topics import TopicImage
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
@@ -45,11 +48,36 @@ async def _run(world_test, seed, options):
         await world.close()
 
 
+class WorldTopics:
+    """The world's topics as the coordinator sees them."""
+
+    def __init__(self, world):
+        self._world = world
+        self.version = self.created_version = 0
+
+    def changed(self):
+        self.version = self.created_version = self.version + 1
+
+    def names(self):
+        return tuple(self._world.topics)
+
+    def by_name(self, name):
+        if name not in self._world.topics:
+            return None
+        return TopicImage(name, self._world.ids[name], len(self._world.topics[name]))
+
+    def by_id(self, topic_id):
+        named = {each: name for name, each in self._world.ids.items()}
+        return self.by_name(named.get(topic_id))
+
+
 class Coordinator:
     """`Bench`, whose clock follows the loop's."""
 
-    def __init__(self, **config):
-        self.bench = Bench(GroupCoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **config}))
+    def __init__(self, topics, **config):
+        self.bench = Bench(
+            GroupCoordinatorConfig(**{"initial_rebalance_delay_ms": 0, **config}), topics=topics
+        )
         self._loop = asyncio.get_running_loop()
         self._start = self.bench.now - round(self._loop.time() * 1_000)
         self._waiting = []
@@ -57,7 +85,8 @@ class Coordinator:
 
     @property
     def rebalances(self):
-        return len(self.bench.journal)
+        group = self.bench.shard.groups.get(GROUP)
+        return group.epoch if isinstance(group, CoreConsumerGroup) else len(self.bench.journal)
 
     async def ask(self, method, *args, **fields):
         """The answer, when the shard gives it."""
@@ -100,7 +129,8 @@ class World:
     ):
         self.random = Random(seed)
         self.loop = asyncio.get_running_loop()
-        self.coordinator = Coordinator(**coordinator)
+        self._topics_view = WorldTopics(self)
+        self.coordinator = Coordinator(self._topics_view, **coordinator)
         self.coordinator.topic_ids = {}
         self.is_up = True
         self.topics = {name: [0] * count for name, count in (topics or {"orders": 4}).items()}
@@ -130,11 +160,13 @@ class World:
 
     def delete_topic(self, name):
         del self.topics[name], self.ids[name]
+        self._topics_view.changed()
         self.coordinator.bench.delete_topics(name)
 
     def create_topic(self, name, partitions):
         self.topics[name] = [0] * partitions
         self.ids[name] = UUID(int=self.random.getrandbits(64))
+        self._topics_view.changed()
 
     def committed(self):
         group = self.coordinator.bench.shard.groups.get(GROUP)
@@ -157,9 +189,15 @@ class SimulatedGroup(ConsumerGroup):
         return self.fetcher
 
     def _make_run(self, cluster, fetcher):
-        uniform = cluster.world.random.uniform
+        random = cluster.world.random
         return GroupRun(
-            self.config, cluster, fetcher, self._subscription, uniform, list_offsets=list_offsets
+            self.config,
+            cluster,
+            fetcher,
+            self._subscription,
+            random.uniform,
+            list_offsets=list_offsets,
+            new_id=lambda: UUID(int=random.getrandbits(128)),
         )
 
 
@@ -210,6 +248,12 @@ class FakeCluster:
             else:
                 found[name] = TopicMetadata(name=name, error=ErrorCode.unknown_topic_or_partition)
         return Metadata(brokers={0: BrokerNode(0, "localhost", 9092)}, topics=found)
+
+    async def topic_names(self, topic_ids):
+        await self.coordinator_node(GROUP)
+        return {
+            topic_id: name for name, topic_id in self.world.ids.items() if topic_id in topic_ids
+        }
 
 
 class FakeConnection:
@@ -344,6 +388,40 @@ async def _leave(coordinator, _connection, fields):
     )
 
 
+async def _consumer_heartbeat(coordinator, connection, fields):
+    owned = fields["topic_partitions"]
+    answer = await coordinator.ask(
+        "consumer_heartbeat",
+        fields["group_id"],
+        fields["member_id"],
+        fields["member_epoch"],
+        instance_id=fields["instance_id"],
+        rack_id=fields["rack_id"],
+        rebalance_timeout_ms=fields["rebalance_timeout_ms"],
+        topics=fields["subscribed_topic_names"],
+        regex=fields.get("subscribed_topic_regex"),
+        assignor=fields["server_assignor"],
+        owned=None
+        if owned is None
+        else {each["topic_id"]: tuple(each["partitions"]) for each in owned},
+    )
+    told = answer.assignment
+    return SimpleNamespace(
+        error_code=answer.error,
+        error_message=answer.error_message,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval=timedelta(milliseconds=answer.heartbeat_interval_ms),
+        assignment=told
+        if told is None
+        else SimpleNamespace(
+            topic_partitions=[
+                SimpleNamespace(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in told.items()
+            ]
+        ),
+    )
+
+
 async def _commit(coordinator, _connection, fields):
     ids = coordinator.topic_ids
     offsets = {
@@ -414,6 +492,7 @@ ANSWERS = {
     "sync_group": _sync,
     "heartbeat": _heartbeat,
     "leave_group": _leave,
+    "consumer_group_heartbeat": _consumer_heartbeat,
     "offset_commit": _commit,
     "offset_fetch": _fetch,
 }

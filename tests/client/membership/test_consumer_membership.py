@@ -240,7 +240,7 @@ def test_a_topic_that_may_no_longer_be_described_is_told_and_ends_nothing():
 
 def test_without_responses_for_a_session_everything_is_lost():
     """Kafka's consumer does not count its session; two members would work on one partition."""
-    bench = ConsumerBench(session_timeout_ms=30_000).stable(0)
+    bench = ConsumerBench(session_timeout_ms=30_000, rebalance_timeout_ms=60_000).stable(0)
     answered = bench.now
     while not bench.ends:
         bench.fail() if bench.sent else bench.advance()
@@ -274,6 +274,36 @@ def test_a_drain_ends_before_the_rebalance_timeout_of_the_first_response_that_wa
     assert bench.now - first > 9_000
     bench.answer(assignment=ids(0))
     assert bench.drain_ms == [min(20_000, 30_000 - 500 - (bench.now - first))]
+
+
+def test_heartbeats_during_a_drain_do_not_prolong_it():
+    bench = ConsumerBench(rebalance_timeout_ms=15_000, drain_timeout_ms=10_000).stable(0, 1)
+    bench.heartbeat(assignment=ids(0))
+    revoked = bench.now
+    bench.heartbeat()
+    assert bench.now > revoked
+    bench.leave()
+    assert bench.drain_ms == [15_000 - 500 - (bench.now - revoked)]
+
+
+def test_a_revocation_that_cannot_be_acknowledged_in_time_costs_all_partitions():
+    """The coordinator removes the member then, though its session is not over."""
+    bench = ConsumerBench(rebalance_timeout_ms=15_000, session_timeout_ms=30_000).stable(0, 1)
+    bench.heartbeat(assignment=ids(0))
+    revoked = bench.now
+    bench.drained()
+    while not bench.ends:
+        bench.fail() if bench.sent else bench.advance()
+    assert (bench.ends, bench.now - revoked) == ([(End.LOST, None)], 15_000)
+
+
+def test_a_revocation_whose_response_was_lost_counts_as_well():
+    bench = ConsumerBench(rebalance_timeout_ms=15_000, session_timeout_ms=30_000).stable(0, 1)
+    bench.until_heartbeat()
+    sent = bench.now
+    while not bench.ends:
+        bench.fail() if bench.sent else bench.advance()
+    assert (bench.ends, bench.now - sent) == ([(End.LOST, None)], 15_000)
 
 
 def test_partitions_of_topics_without_a_name_wait_for_it():

@@ -32,7 +32,7 @@ from kohort.client.fetch import Fetcher, OutOfRange
 from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.negotiation import chosen_protocol
+from kohort.client.group.negotiation import negotiated
 from kohort.client.group.run import GroupRun
 from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
@@ -118,7 +118,7 @@ class ConsumerGroup(Generic[K, V]):
         cluster = self._shared
         if cluster is None:
             cluster = await self._opened.enter_async_context(Cluster(self._client_config))
-        self.config = replace(self.config, protocol=await chosen_protocol(cluster, self.config))
+        self.config = await negotiated(cluster, self.config)
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
         run = self._make_run(cluster, fetcher)

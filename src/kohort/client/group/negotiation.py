@@ -1,6 +1,7 @@
 """Chooses the group protocol of a member that leaves it to the brokers (`protocol="auto"`)."""
 
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
@@ -11,13 +12,13 @@ FEATURE: Final = "group.version"
 """Feature of a cluster whose level 1 has the consumer protocol."""
 
 
-async def chosen_protocol(cluster: Cluster, config: GroupConfig) -> Literal["classic", "consumer"]:
-    """The protocol to join with; asks a broker only for `auto`.
+async def negotiated(cluster: Cluster, config: GroupConfig) -> GroupConfig:
+    """The configuration with the protocol to join with; asks a broker only for `auto`.
 
     Raises GaveUpError when none is reached within `retry_timeout_ms`, AuthenticationError.
     """
     if config.protocol != "auto":
-        return config.protocol
+        return config
     connection = await retrying(
         cluster.any_connection,
         what=f"the protocol of group {config.group_id}",
@@ -27,5 +28,6 @@ async def chosen_protocol(cluster: Cluster, config: GroupConfig) -> Literal["cla
     )
     version = connection.version("consumer_group_heartbeat")
     least = 0 if config.pattern is None else PATTERNS_SINCE
-    served = version is not None and version >= least and connection.feature(FEATURE) >= 1
-    return "consumer" if served else "classic"
+    if version is not None and version >= least and connection.feature(FEATURE) >= 1:
+        return replace(config, protocol="consumer")
+    return replace(config, protocol="classic", remote_assignor=None)

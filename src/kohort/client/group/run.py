@@ -8,7 +8,7 @@ every event goes to the membership, which returns the actions.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -79,8 +79,12 @@ class GroupRun:
         *,
         list_offsets: ListOffsets = list_offsets,
         deserializers: Deserializers | None = None,
+        new_id: Callable[[], UUID] = uuid4,
     ) -> None:
-        """`uniform` randomises pauses between attempts; `list_offsets` queries start offsets."""
+        """`uniform` randomises pauses between attempts; `list_offsets` queries start offsets.
+
+        `new_id` gives the id of a member of the consumer protocol.
+        """
         self.config = config
         self.name = config.group_id
         self.cluster = cluster
@@ -88,7 +92,7 @@ class GroupRun:
         self.subscription = subscription
         by_coordinator = config.protocol == "consumer"
         self.watch = TopicWatch(None if by_coordinator else config.pattern)
-        self.membership = self._membership(by_coordinator, uniform)
+        self.membership = self._membership(str(new_id()) if by_coordinator else None, uniform)
         self.member = GroupMember(self.membership, cluster, self)
         self.committer = OffsetCommitter(
             config,
@@ -117,13 +121,13 @@ class GroupRun:
         self._tasks: set[asyncio.Task[None]] = set()
         self._assigning: asyncio.Task[None] | None = None
 
-    def _membership(self, by_coordinator: bool, uniform: Uniform) -> AnyMembership:
+    def _membership(self, own_id: str | None, uniform: Uniform) -> AnyMembership:
         request_timeout_ms = self.cluster.config.request_timeout_ms
-        if by_coordinator:
+        if own_id is not None:
             return ConsumerMembership(
                 self.config,
                 self.subscription,
-                member_id=str(uuid4()),
+                member_id=own_id,
                 request_timeout_ms=request_timeout_ms,
                 uniform=uniform,
             )

@@ -29,14 +29,8 @@ LEAVE_FOR_A_WHILE: Final = -2
 HEARTBEATS_PER_SESSION: Final = 3
 """Heartbeats that can time out, one after the other, within a session."""
 
-_NO_MEMBER: Final = frozenset(
-    {
-        ErrorCode.unknown_member_id,
-        ErrorCode.fenced_member_epoch,
-        ErrorCode.group_id_not_found,
-    }
-)
 _FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
+_NO_MEMBER: Final = _FENCED | {ErrorCode.group_id_not_found}
 
 
 def send_next(member: ConsumerState, now: int) -> None:
@@ -140,7 +134,7 @@ def handle_response(
 def _accepted(member: ConsumerState, response: ConsumerGroupHeartbeatResponse, now: int) -> None:
     joined = member.phase is ConsumerPhase.JOINING
     member.interval_ms = max(response.interval_ms, 1)
-    member.session.responded(member.interval_ms)
+    member.session.responded(member.interval_ms, acknowledged=member.acknowledges)
     member.tries.succeeded()
     member.releases_first = False
     member.known, member.epoch = member.sending, max(response.epoch, 1)

@@ -198,8 +198,9 @@ class ConsumerMembership(ConsumerState):
         if alive_until is not None and alive_until <= now:
             self.releases_first = self.config.is_static
             self.lose_membership(
-                f"no heartbeat got a response for {self.config.session_timeout_ms} ms"
-                " (session_timeout_ms)",
+                "the coordinator may have removed this member: no heartbeat, or none that gives up "
+                "what was revoked, got a response for too long (session_timeout_ms, "
+                "rebalance_timeout_ms)",
                 now,
             )
         if self.resolve_at is not None and self.resolve_at <= now:

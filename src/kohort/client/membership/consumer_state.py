@@ -62,25 +62,37 @@ class Subscription:
 
 
 class ConsumerSession:
-    """When the coordinator may remove the member or stop waiting for it. Times are in ms."""
+    """When the coordinator may remove the member. Times are in ms.
+
+    It does so without a heartbeat for the session timeout, and if a revocation is not acknowledged
+    within the rebalance timeout. The latter is counted from the first heartbeat whose response may
+    have had the revocation: that response may have been lost.
+    """
 
     def __init__(self, *, timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        self.alive_until: int | None = None
-        """From then on the coordinator may remove this member; None: there is no session."""
         self.failures = 0
         """Failed heartbeats since the last response."""
+        self.revokes = False
+        """Whether a revocation is not acknowledged."""
         self._timeout_ms = timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
+        self._ends_at: int | None = None
         self._sent = 0
         self._first_sent: int | None = None
+        """When the first heartbeat without a response was sent; None: the last one has its."""
         self._told_since = 0
 
     @property
-    def reconcile_by(self) -> int:
-        """When the coordinator may stop waiting for an acknowledgement of the last assignment.
+    def alive_until(self) -> int | None:
+        """From then on the coordinator may remove this member; None: there is no session."""
+        since = self._told_since if self.revokes else self._first_sent
+        if self._ends_at is None or since is None:
+            return self._ends_at
+        return min(self._ends_at, since + self._rebalance_timeout_ms)
 
-        Counted from the first heartbeat that could have had the assignment in its response.
-        """
+    @property
+    def reconcile_by(self) -> int:
+        """When the coordinator may stop waiting for the acknowledgement of a revocation."""
         return self._told_since + self._rebalance_timeout_ms
 
     def sent(self, now: int) -> None:
@@ -89,17 +101,22 @@ class ConsumerSession:
         if self._first_sent is None:
             self._first_sent = now
 
-    def responded(self, interval_ms: int) -> None:
-        """The coordinator accepted the last heartbeat, and waits so long for the next one."""
-        self._told_since = self._sent if self._first_sent is None else self._first_sent
+    def responded(self, interval_ms: int, *, acknowledged: bool) -> None:
+        """The coordinator accepted the last heartbeat, and expects the next one in `interval_ms`.
+
+        `acknowledged`: that heartbeat acknowledged all revocations.
+        """
+        self.revokes = self.revokes and not acknowledged
+        if self._first_sent is not None and not self.revokes:
+            self._told_since = self._first_sent
         self._first_sent = None
-        least_ms = LEAST_INTERVALS * interval_ms
-        self.alive_until = self._sent + max(self._timeout_ms, least_ms)
+        self._ends_at = self._sent + max(self._timeout_ms, LEAST_INTERVALS * interval_ms)
         self.failures = 0
 
     def end(self) -> None:
         """End the session."""
-        self.alive_until = self._first_sent = None
+        self._ends_at = self._first_sent = None
+        self.revokes = False
 
 
 class ConsumerState(MemberState):

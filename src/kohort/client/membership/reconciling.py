@@ -73,6 +73,7 @@ def reconcile(member: ConsumerState, now: int) -> None:
 def _revoke(member: ConsumerState, revoked: set[TopicIdPartition], now: int) -> None:
     member.ending = {each: member.held[each] for each in revoked}
     kept = {each: name for each, name in member.held.items() if each not in revoked}
+    member.session.revokes = True
     member.tell("rebalance", f"the coordinator revokes {len(revoked)} partitions")
     member.start(kept, now)
     names = tuple(sorted(member.ending.values()))
