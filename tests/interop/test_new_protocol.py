@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)
 TrialOn = Callable[[Target], Trial]
 SECONDS = 60.0
 """A partition moves within a heartbeat interval, of 5 s, of its old and of its new member."""
-CLIENTS = ("java", "confluent-kafka")
+CLIENTS = ("java", "confluent-kafka", "kohort")
 
 
 @pytest.mark.parametrize("client", [pytest.param(named(name), id=name) for name in CLIENTS])

@@ -23,6 +23,7 @@ class Member:
             client_id=options["client"],
             assignors=[options["assignor"]],
             instance_id=options.get("instance"),
+            protocol=options.get("protocol", "classic"),
             session_timeout_ms=int(options["session"]),
             rebalance_timeout_ms=max(int(options["session"]), 30_000),
             heartbeat_interval_ms=int(options["heartbeat"]),
