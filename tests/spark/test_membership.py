@@ -87,6 +87,16 @@ async def test_what_is_done_is_committed_at_the_boundary(member, topic, topics):
     assert await committed(topics, name) == {0: 10, 1: 4}
 
 
+async def test_a_member_of_the_consumer_protocol_commits_at_the_boundary(member, topic, topics):
+    name = await topic(partitions=2)
+    query = member(name, groupProtocol="consumer")
+    assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
+    assert query.take_off(positions(name, 5, 4))
+    assert await query.boundary(positions(name, 5, 4), PATIENCE_S) == positions(name, 5, 4)
+    await query.close()
+    assert await committed(topics, name) == {0: 5, 1: 4}
+
+
 async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, topics):
     name = await topic()
     first = member(name)

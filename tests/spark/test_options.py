@@ -454,6 +454,14 @@ class TestGroup:
                 {"subscribe": None, "assign": '{"a": [0]}', "group__id": "a"},
                 "option assign: a member is assigned",
             ),
+            (
+                {"group__id": "a", "groupProtocol": "new"},
+                "option groupProtocol is 'new'; it is one of classic, consumer, auto",
+            ),
+            (
+                {"group__id": "a", "groupMode": "reporting", "groupProtocol": "consumer"},
+                "option groupProtocol: only members have one",
+            ),
         ],
     )
     def test_what_is_refused(self, options, says):
@@ -473,6 +481,15 @@ class TestMembers:
         )  # fmt: skip
         assert (found["session_timeout_ms"], found["rebalance_timeout_ms"]) == (9_000, 45_000)
         assert (found["instance_id"], found["assignors"]) == ("one", ("range", "sticky"))
+
+    def test_their_protocol(self):
+        assert group_options(stream(group__id="etl"))["protocol"] == "classic"
+        found = group_options(
+            stream(
+                group__id="etl", groupProtocol="consumer", kafka__group__remote__assignor="range"
+            )
+        )  # fmt: skip
+        assert (found["protocol"], found["remote_assignor"]) == ("consumer", "range")
 
     def test_a_rebalance_waits_for_a_micro_batch(self):
         assert group_options(stream(group__id="etl"))["rebalance_timeout_ms"] == 60_000

@@ -17,7 +17,7 @@ KNOWN: Final = frozenset((*_CLIENT, *NAMES, "bootstrap.servers", "client.id"))
 """Names without `kafka.` that reading and writing have in common."""
 MEMBERS: Final = frozenset((
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.instance.id",
-    "partition.assignment.strategy",
+    "partition.assignment.strategy", "group.remote.assignor",
 ))  # fmt: skip
 """Of a query that belongs to a group."""
 READS: Final = KNOWN | MEMBERS | {

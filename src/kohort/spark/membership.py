@@ -324,7 +324,11 @@ class QueryMember:
 
 def group_options(options: ReadOptions) -> dict[str, Any]:
     """The options of `ConsumerGroup` that a query's options lead to. Raises ConfigError."""
-    found: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS}
+    found: dict[str, Any] = {
+        "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+        "protocol": options.group_protocol,
+        "remote_assignor": options.kafka_option("group.remote.assignor"),
+    }
     found |= numbers(dict(options.kafka), _NUMBERS, least=1)
     if (instance := options.kafka_option("group.instance.id")) is not None:
         found["instance_id"] = instance

@@ -20,15 +20,17 @@ from kohort.spark.refusals import Refusals, RefusedOptionsError
 from kohort.spark.values import INT32_MAX, PREFIX, duration_ms, number
 from kohort.types import TopicPartition
 
+GroupProtocol: TypeAlias = Literal["classic", "consumer", "auto"]
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
+_PROTOCOLS: Final[tuple[GroupProtocol, ...]] = ("classic", "consumer", "auto")
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 """In the order in which they count, as in Spark."""
 _ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _TRIGGERS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_STREAM_ONLY: Final = ("group.id", "groupMode", "checkpointTopicIds")
+_STREAM_ONLY: Final = ("group.id", "groupMode", "groupProtocol", "checkpointTopicIds")
 _WITHOUT_EFFECT: Final = {
     "groupIdPrefix": "a read without group.id belongs to no group",
     "path": "the topics are those of subscribe",
@@ -135,6 +137,8 @@ class ReadOptions:
     check_crcs: bool = True
     group_id: str | None = None
     group_mode: GroupMode = GroupMode.NONE
+    group_protocol: GroupProtocol = "classic"
+    """The protocol by which a member joins its group."""
     stateful_member: bool = False
     """The user says that a member's state is right, as each of its keys is in one partition."""
     transactional_sink: str | None = None
@@ -192,6 +196,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         check_crcs=refusals.of(lambda: given.flag("kafka.check.crcs", True), True),
         group_id=group_id,
         group_mode=mode,
+        group_protocol=refusals.of(lambda: _group_protocol(given, mode), _PROTOCOLS[0]),
         stateful_member=refusals.of(lambda: _stateful_member(given, mode), False),
         transactional_sink=refusals.of(lambda: _transactional_sink(given, mode), None),
         without_effect=tuple(sorted(_without_effect(given, streaming, mode).items())),
@@ -244,6 +249,15 @@ def _stateful_member(given: RawOptions, mode: GroupMode) -> bool:
             "for a stream to join"
         )
     return found
+
+
+def _group_protocol(given: RawOptions, mode: GroupMode) -> GroupProtocol:
+    if given.get("groupProtocol") is not None and mode is not GroupMode.MEMBER:
+        raise ConfigError(
+            "option groupProtocol: only members have one; leave it out, or set group.id and "
+            "groupMode to member"
+        )
+    return cast(GroupProtocol, given.choice("groupProtocol", _PROTOCOLS, _PROTOCOLS[0]))
 
 
 def _transactional_sink(given: RawOptions, mode: GroupMode) -> str | None:
