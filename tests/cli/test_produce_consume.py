@@ -305,6 +305,7 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
         (("consume", "-t", "t", "-c", "0"), "-c 0"),
         (("consume", "-G", "g"), "say which topics"),
         (("consume", "-G", "g", "-p", "1", "t"), "partitions are assigned"),
+        (("consume", "-t", "t", "--protocol", "consumer"), "--protocol: only members of a group"),
         (
             ("consume", "-G", "g", "-X", "session.timeout.ms=x", "t"),
             "session.timeout.ms=x: is not a number",

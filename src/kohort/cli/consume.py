@@ -1,7 +1,7 @@
 """Print the records of a topic, or with -G of a group's topics, with kcat's options:
 
     kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\n'
-    kohort consume -b HOST:PORT -G billing orders payments
+    kohort consume -b HOST:PORT -G billing orders payments [--protocol consumer]
     kohort consume -b HOST:PORT -t orders -s key=i -s value=avro -r http://localhost:8081
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
@@ -44,6 +44,7 @@ from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
 GROUP_ID: Final = "group.id"
+PROTOCOL: Final = "group.protocol"
 ISOLATION: Final = "isolation.level"
 _OWN: Final = (GROUP_ID, *PROPERTIES)
 
@@ -66,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("-p", dest="partition", metavar="N", type=int, help="only this partition")
     add("-G", dest="group", metavar="GROUP", help="read as a member of this group, and commit")
+    add(
+        "--protocol",
+        choices=("classic", "consumer", "auto"),
+        help="with -G: the group's protocol, as -X group.protocol; consumer is that of KIP-848, "
+        "auto asks the broker (classic)",
+    )
     add("topics", nargs="*", metavar="TOPIC", help="with -G: topics, or ^ and a regular expression")
     add(
         "-o",
@@ -151,6 +158,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError("say what to read: -t TOPIC, or -G GROUP TOPIC…")
     if options.group is not None and not (options.topics or options.topic):
         raise ConfigError("-G: say which topics, behind the options")
+    if options.group is None and options.protocol is not None:
+        raise ConfigError("--protocol: only members of a group have one; say which, by -G")
     if options.group is not None and options.partition is not None:
         raise ConfigError("-p: in a group partitions are assigned; leave it out, or -G")
     parse_serdes(options.serdes, options.registry)
@@ -219,7 +228,8 @@ async def _in_group(
     options: argparse.Namespace, properties: Mapping[str, str], admin: Admin, sink: Sink, span: Span
 ) -> None:
     topics = [*options.topics, *([options.topic] if options.topic else [])]
-    chosen = group_options({ISOLATION: "read_committed", **properties}, topics)
+    protocol = {} if options.protocol is None else {PROTOCOL: options.protocol}
+    chosen = group_options({ISOLATION: "read_committed", **properties, **protocol}, topics)
     try:
         async with ConsumerGroup(options.group, cluster=admin.cluster, **chosen) as group:
             await GroupConsumer(admin, group, sink, span.start, options.exit_at_end).run()

@@ -24,6 +24,8 @@ LOOK_S: Final = 0.2
 PROPERTIES: Final = {
     "auto.offset.reset": "start_offset",
     "group.instance.id": "instance_id",
+    "group.protocol": "protocol",
+    "group.remote.assignor": "remote_assignor",
     "client.rack": "rack",
     "isolation.level": "isolation_level",
     "session.timeout.ms": "session_timeout_ms",
