@@ -47,7 +47,7 @@ class _Key(NamedTuple):
 def read_batch(content: bytes, count: int) -> Iterator[Record]:
     """The `count` records of a batch's content, as values to replay in order.
 
-    Records of other protocols than the classic one are skipped. Raises CorruptRecordError if a
+    Records of protocols that are not served are skipped. Raises CorruptRecordError if a
     record does not follow the schema, KafkaError if the content does not hold `count` records.
     """
     position = 0

@@ -120,7 +120,7 @@ _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 def read_records(log: Log) -> Iterator[list[Entry]]:
     """All records of the log, in chunks that are read and replayed in some milliseconds each.
 
-    Records of other protocols than the classic one are skipped. Offsets of a transactional batch
+    Records of protocols that are not served are skipped. Offsets of a transactional batch
     come as `TransactionalOffsets`, and the marker that decides on them in its place.
 
     Raises CorruptRecordError if a record does not follow the schema, KafkaError if the log is not
