@@ -11,7 +11,9 @@ CHANGES = frozenset({"ftruncate", "open", "pwrite", "pwritev", "rename", "replac
 class Disk:
     """Stands in for `os`: the operations whose numbers are in `refused` get ENOSPC."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch, changes=CHANGES):
+        """`changes`: the functions that are counted."""
+        self.changes = changes
         self.count = 0
         """Operations so far."""
         self.refused = ()
@@ -20,7 +22,7 @@ class Disk:
 
     def __getattr__(self, name):
         real = getattr(os, name)
-        return self._counted(real) if name in CHANGES else real
+        return self._counted(real) if name in self.changes else real
 
     def _counted(self, real):
         def act(*arguments, **options):
