@@ -258,6 +258,15 @@ def test_a_group_goes_on_where_it_was(shell: Shell) -> None:
     assert shell.consume("-e", "-q", "-o", "stored", "-X", f"group.id={group}").output == ""
 
 
+@pytest.mark.parametrize("protocol", ["consumer", "auto"])
+def test_a_group_of_the_consumer_protocol(shell: Shell, protocol: str) -> None:
+    shell.produce("0\n1\n")
+    group = f"g-{shell.topic}"
+    earliest = ("-X", "auto.offset.reset=earliest", "-e", "-q", "--protocol", protocol)
+    assert shell.group(group, *earliest) == (0, "0\n1\n", "")
+    assert committed(shell, group) == [2]
+
+
 def test_a_group_stops_at_a_time_too(shell: Shell) -> None:
     shell.produce("early\n")
     time.sleep(0.02)
