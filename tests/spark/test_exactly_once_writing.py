@@ -18,10 +18,11 @@ from kohort.client.errors import ProducerFencedError
 from kohort.client.produce import Producer
 from kohort.errors import ConfigError, KohortError
 from kohort.spark import fetching
+from kohort.spark.encoded_batches import unpack
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
-from kohort.spark.row_spool import SpoolDirectory
+from kohort.spark.row_spool import SpoolDirectory, read_file
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import HELD_BYTES, Writing
 from spark.streams import wait_for
@@ -121,6 +122,14 @@ class TestTasks:
         assert target.numbers("read_uncommitted") == {}
         target.writing.commit(messages)
         assert target.numbers() == in_turn(MANY)
+
+    def test_leave_batches_that_are_read_without_a_copy(self, target):
+        written = target.writing.task(rows(0, MANY, 1000))
+        found = list(unpack(read_file(written.file)))
+        assert sum(each.rows for each in found) == MANY
+        assert all(memoryview(each.records).readonly for each in found)
+        assert {type(each.records) for each in found} == {memoryview}
+        target.writing.abort([written])
 
     def test_of_the_drivers_machine_leave_files(self, target, directory):
         messages = [target.writing.task(rows(0, MANY, 1000))]

@@ -721,6 +721,7 @@ class TestWriting:
     def test_exactly_once(self):
         found = write(**EXACTLY_ONCE, kafka__transaction__timeout__ms="7000")
         assert dict(found.producing)["transaction_timeout_ms"] == 7000
+        assert dict(found.producing)["connections_per_broker"] == 2
         assert (found.transactional_id, found.batches_group) == ("a", "a-batches")
         assert write().transactional_id is None
 

@@ -39,6 +39,7 @@ class ProducerConfig:
     delivery_timeout_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
+    connections_per_broker: int
 
     def __post_init__(self) -> None:
         if not isinstance(self.linger_ms, int | float) or not 0 <= self.linger_ms <= MAX_MS:
@@ -77,6 +78,7 @@ class ProducerConfig:
             ("buffer_memory", 1),
             ("delivery_timeout_ms", 1),
             ("transaction_timeout_ms", 1),
+            ("connections_per_broker", 1),
             ("batch_size", 0),
             ("max_block_ms", 0),
         ):

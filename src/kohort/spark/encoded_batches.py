@@ -5,16 +5,18 @@ that sends for them only has to move bytes.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.columnar.encoding import Encoded
-from kohort.protocol.compression import compress
-from kohort.spark.sending import RowEncoder
+from kohort.protocol.compression import Buffer, compress
 from kohort.spark.write_options import WriteOptions
 from kohort.spark.write_rows import by_topic, validate_partitions
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:  # the process that sends needs no encoder
+    from kohort.columnar.encoding import Encoded
+    from kohort.spark.sending import RowEncoder
 
 RecordBatch: TypeAlias = Any
 
@@ -36,7 +38,7 @@ class EncodedBatch(NamedTuple):
 
     topic: str
     partition: int
-    records: bytes
+    records: Buffer
     size: int
     """Of the records, uncompressed."""
     rows: int
@@ -49,7 +51,7 @@ class EncodedBatch(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-def pack(encoder: RowEncoder, options: WriteOptions, rows: RecordBatch) -> RecordBatch:
+def pack(encoder: "RowEncoder", options: WriteOptions, rows: RecordBatch) -> RecordBatch:
     """The rows as encoded batches.
 
     Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
@@ -74,14 +76,21 @@ def pack(encoder: RowEncoder, options: WriteOptions, rows: RecordBatch) -> Recor
     )
 
 
-def _encoded(encoder: RowEncoder, topic: str, rows: RecordBatch) -> Iterator[Encoded]:
+def _encoded(encoder: "RowEncoder", topic: str, rows: RecordBatch) -> "Iterator[Encoded]":
     if "partition" in rows.schema.names:
         validate_partitions(topic, rows, encoder.count)
     return encoder.encode(topic, rows)
 
 
 def unpack(batches: Iterable[RecordBatch]) -> Iterator[EncodedBatch]:
-    """What `pack` packed."""
+    """What `pack` packed; the records are views of it."""
     for batch in batches:
-        for at in range(batch.num_rows):
-            yield EncodedBatch(*(column[at].as_py() for column in batch.columns))
+        columns = [
+            map(_view, column) if pa.types.is_large_binary(column.type) else column.to_pylist()
+            for column in batch.columns
+        ]
+        yield from map(EncodedBatch._make, zip(*columns, strict=True))
+
+
+def _view(value: Any) -> memoryview:
+    return memoryview(value.as_buffer()).toreadonly()

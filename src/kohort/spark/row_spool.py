@@ -130,9 +130,12 @@ def read_packed(stream: bytes) -> Iterator[RecordBatch]:
 
 
 def read_file(path: str) -> Iterator[RecordBatch]:
-    """What `RowSpool.handed_over` left. Raises KohortError if it is not there."""
+    """What `RowSpool.handed_over` left, as views of the file.
+
+    Raises KohortError if it is not there.
+    """
     try:
-        source = pa.OSFile(path)
+        source = pa.memory_map(path)
     except OSError as error:
         raise KohortError(
             f"rows that a task left in {path} cannot be read, write them again: {error}"

@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.errors import TransactionAbortedError
 from kohort.client.group_metadata import GroupMetadata
@@ -128,6 +127,8 @@ async def _send(producer: Producer, batches: Iterable[EncodedBatch]) -> set[str]
 
 
 async def _is_committed(cluster: Cluster, options: WriteOptions, micro_batch: MicroBatch) -> bool:
+    from kohort.client.admin import Admin  # takes a while, and a batch does without
+
     group = GroupId(options.batches_group)
     found = unless_error((await Admin(cluster).committed([group], require_stable=True))[group])
     return any(

@@ -18,6 +18,9 @@ from kohort.spark.values import named, numbers
 BATCH_SIZE: Final = 262_144
 """Default size of a record batch in bytes; the producer's 16 KiB are for single records."""
 
+CONNECTIONS: Final = 2
+"""To each broker, for a transaction: one process sends what all tasks have encoded."""
+
 _NUMBERS: Final = {
     "batch.size": "batch_size",
     "buffer.memory": "buffer_memory",
@@ -154,6 +157,7 @@ def _producing(given: RawOptions, refusals: Refusals) -> dict[str, Any]:
     }
     if "transactional.id" in given.kafka:  # else its timeout has no effect
         found["transactional_id"] = given.kafka["transactional.id"]
+        found["connections_per_broker"] = CONNECTIONS
     if "enable.idempotence" in given.kafka:
         found["enable_idempotence"] = refusals.of(
             lambda: given.flag("kafka.enable.idempotence", True), True

@@ -23,7 +23,7 @@ from kohort.client.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kohort.client.net.connection import Connection
+from kohort.client.net.connection import JOIN_BELOW, Connection, joined
 from kohort.client.security import Security
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
@@ -491,3 +491,12 @@ async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker)
     renewal = len(names) - 1 - names[::-1].index("sasl_handshake")
     assert names.count("sasl_handshake") == 2
     assert names[renewal + 1] == "sasl_authenticate"
+
+
+def test_only_small_pieces_of_a_request_are_joined() -> None:
+    first, second = bytes(JOIN_BELOW + 1), memoryview(bytes(JOIN_BELOW + 1))
+    found = list(joined((b"a", b"b", first, b"c", b"d", second, second)))
+    assert found == [b"ab", first, b"cd", second, second]
+    assert found[1] is first
+    assert found[3] is second
+    assert list(joined((first, b"a"))) == [first, b"a"]

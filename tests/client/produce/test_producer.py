@@ -490,6 +490,33 @@ async def test_encoded_batches_that_are_compressed_already(cluster: Cluster, cod
     assert [record.value for record in await everything(cluster)] == [b"v" * 1000] * 50
 
 
+async def test_a_compressed_batch_is_copied_unless_it_is_read_only(cluster: Cluster) -> None:
+    encoded = batches.build([batches.Record(b"k", b"v", (), 1000)])[batches.HEADER_SIZE :]
+    writable, read_only = bytearray(encoded), bytearray(encoded)
+    tp = TopicPartition("orders", 1)
+    times = {"base_timestamp": 1000, "max_timestamp": 1000}
+    async with Producer(cluster) as producer:
+        for payload in (memoryview(writable), memoryview(read_only).toreadonly()):
+            await producer.send_encoded(tp, payload, 1, uncompressed_size=len(encoded), **times)
+        del payload
+        writable.clear()
+        with pytest.raises(BufferError):  # the producer has a view of it
+            read_only.clear()
+    assert [record.value for record in await everything(cluster)] == [b"v"] * 2
+
+
+async def test_several_connections_share_the_partitions(cluster: Cluster) -> None:
+    async with Producer(cluster, connections_per_broker=2, batch_size=100) as producer:
+        for number in range(100):
+            for partition in (0, 1):
+                await producer.send("orders", b"%d" % number, partition=partition)
+        await producer.flush()
+        assert len([each for each in cluster.purposes if each.startswith("produce")]) == 2
+    assert not [each for each in cluster.purposes if each.startswith("produce")]
+    values = [record.value for record in await everything(cluster)]
+    assert values == [b"%d" % number for _ in (0, 1) for number in range(100)]
+
+
 async def test_what_cannot_be_compressed_leaves_nothing(cluster: Cluster) -> None:
     payload = batches.build([batches.Record(b"k", b"v", (), 1000)])[batches.HEADER_SIZE :]
     no_bytes: Any = ["no", "bytes"]

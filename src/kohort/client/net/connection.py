@@ -15,7 +15,7 @@ import re
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self, cast
 
@@ -35,10 +35,11 @@ from kohort.client.net.versions import (
 )
 from kohort.client.security import Security
 from kohort.errors import KafkaError
+from kohort.protocol.compression import Buffer
 from kohort.protocol.framing import MalformedError
 
 JOIN_BELOW: Final = 32 * 1024
-"""Size in bytes up to which a request is written in one piece."""
+"""Size in bytes up to which a request, or a piece of a larger one, is joined to others."""
 
 CLOSE_GRACE_S: Final = 1.0
 """Time limit for sending what was written before a close."""
@@ -223,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(
-        self, how: Wire, *body: bytes, timeout_ms: int | None = None, await_response: bool = True
+        self, how: Wire, *body: Buffer, timeout_ms: int | None = None, await_response: bool = True
     ) -> Frame:
         """Send a request whose body is in pieces, and return the response without its size.
 
@@ -289,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._post(how, (body,), None)
 
     def _post(
-        self, how: Wire, body: tuple[bytes, ...], timeout_ms: int | None
+        self, how: Wire, body: tuple[Buffer, ...], timeout_ms: int | None
     ) -> "asyncio.Future[Frame]":
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         now = self._loop.time()
@@ -303,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             self._set_timer(deadline)
         return frame
 
-    def _write(self, how: Wire, body: tuple[bytes, ...], number: int) -> None:
+    def _write(self, how: Wire, body: tuple[Buffer, ...], number: int) -> None:
         if self.closed or self._transport is None:
             raise BrokerUnreachableError(
                 f"{how.api} to {named(self.address)} cannot be sent: {self.reason}"
@@ -312,10 +313,9 @@ class Connection(asyncio.BufferedProtocol):
         size = sum(map(len, body))
         head = how.head(number, self._client_id, size)
         self._counters.sent_bytes += len(head) + size
-        if size <= JOIN_BELOW:
-            self._transport.write(b"".join((head, *body)))
-        else:
-            self._transport.writelines((head, *body))
+        # The transport's writelines copies all of it before Python 3.12.
+        for piece in joined((head, *body)):
+            self._transport.write(piece)
 
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
@@ -435,6 +435,21 @@ def named(address: Address) -> str:
     """The address as HOST:PORT."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
+    """The same bytes, with small pieces joined to each other and large ones as they are."""
+    small: list[Buffer] = []
+    for piece in pieces:
+        if len(piece) <= JOIN_BELOW:
+            small.append(piece)
+            continue
+        if small:
+            yield b"".join(small)
+            small.clear()
+        yield piece
+    if small:
+        yield b"".join(small)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from kohort.protocol.batch_format import (
     SIZE_OVERHEAD,
     TRANSACTIONAL,
 )
-from kohort.protocol.compression import Codec, compress, decompress
+from kohort.protocol.compression import Buffer, Codec, compress, decompress
 from kohort.protocol.records import SMALL_VARINTS, Header, decode, encode_headers, encode_varint
 from kohort.types import TopicPartition
 
@@ -91,7 +91,7 @@ class ProduceBatch:
         self.size = HEADER_SIZE
         """In bytes, before compression."""
         self._parts: list[bytes] = []
-        self._payload: bytes | None = None
+        self._payload: Buffer | None = None
         self.producer = NOBODY
         self.sequence = NO_SEQUENCE
         self.attempts = 0
@@ -166,7 +166,9 @@ class ProduceBatch:
             self._max_timestamp = timestamp
         return Delivery(self.outcome, count, timestamp)
 
-    def append_encoded(self, payload: bytes, size: int, count: int, max_timestamp: int) -> Delivery:
+    def append_encoded(
+        self, payload: Buffer, size: int, count: int, max_timestamp: int
+    ) -> Delivery:
         """Append records that are encoded and compressed already, and close.
 
         The records take `size` bytes uncompressed, with deltas from 0 and from the base timestamp.
@@ -189,7 +191,7 @@ class ProduceBatch:
         """Size of the closed batch in bytes."""
         return HEADER_SIZE + len(self._payload or b"")
 
-    def encoded(self) -> tuple[bytes, bytes]:
+    def encoded(self) -> tuple[bytes, Buffer]:
         """Header and records of the closed batch."""
         payload = self._payload
         assert payload is not None, "the batch is open"

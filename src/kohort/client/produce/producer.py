@@ -87,6 +87,7 @@ class Producer(Generic[K_in, V_in]):
         compression_level: int | None = None,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        connections_per_broker: int = 1,
         partitioner: Partitioner | PartitionerName = "murmur2_random",
         key_serializer: Serializer[K_in] | None = None,
         value_serializer: Serializer[V_in] | None = None,
@@ -95,8 +96,9 @@ class Producer(Generic[K_in, V_in]):
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
         `compression_level` is the codec's own default unless it is given: 1 to 9 for gzip, 1 to 22
-        for zstd. `partitioner` has a name of librdkafka's, or is a function. Serializers are
-        those of `kohort.client.serialization`.
+        for zstd. Each of `connections_per_broker` has its share of the partitions: a broker handles
+        one request of a connection at a time. `partitioner` has a name of librdkafka's, or is a
+        function. Serializers are those of `kohort.client.serialization`.
         """
         self.config = ProducerConfig(
             acks=acks,
@@ -112,6 +114,7 @@ class Producer(Generic[K_in, V_in]):
             delivery_timeout_ms=delivery_timeout_ms,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
+            connections_per_broker=connections_per_broker,
         )
         self.cluster = open_cluster(cluster)
         self._owns_cluster = self.cluster is not cluster
@@ -119,6 +122,8 @@ class Producer(Generic[K_in, V_in]):
         self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._purpose = f"produce {next(_numbers)}"
+        further = (f"{self._purpose}, {at}" for at in range(1, connections_per_broker))
+        self._purposes = (self._purpose, *further)
         self._transactions = (
             None
             if transactional_id is None
@@ -284,9 +289,11 @@ class Producer(Generic[K_in, V_in]):
     ) -> Delivery:
         """Queue a whole batch of `count` records that the caller has encoded.
 
-        The payload is in format v2, with deltas from 0 and from `base_timestamp`; it may change
-        after the return. It is uncompressed, or with `uncompressed_size` (bytes) it is compressed
-        as this producer does. The delivery is that of the first record. Raises as `send`.
+        The payload is in format v2, with deltas from 0 and from `base_timestamp`. It is
+        uncompressed, or with `uncompressed_size` (bytes) it is compressed as this producer does. It
+        may change after the return, except for a read-only one of `uncompressed_size`: that is not
+        copied, and must stay until its delivery. The delivery is that of the first record. Raises
+        as `send`.
         """
         size = len(payload) if uncompressed_size is None else uncompressed_size
         if self._loop is not get_running_loop():
@@ -304,7 +311,7 @@ class Producer(Generic[K_in, V_in]):
         compressed = (
             compress(self.config.codec, payload, self.config.compression_level)
             if uncompressed_size is None
-            else bytes(payload)
+            else _kept(payload)
         )
         batch = self._new_batch(queue, base_timestamp)
         delivery = batch.append_encoded(compressed, size, count, max_timestamp)
@@ -380,7 +387,8 @@ class Producer(Generic[K_in, V_in]):
     async def _close(self) -> None:
         if self._sender is not None:
             await self._sender.close()
-        await self.cluster.release(self._purpose)
+        for purpose in self._purposes:
+            await self.cluster.release(purpose)
         if self._owns_cluster:
             await self.cluster.close()
 
@@ -499,7 +507,7 @@ class Producer(Generic[K_in, V_in]):
                 self.cluster,
                 self.config,
                 self._ids,
-                self._purpose,
+                self._purposes,
                 self._counters,
                 self._settled,
             )
@@ -539,3 +547,8 @@ class Producer(Generic[K_in, V_in]):
         finally:
             if sender is not None:
                 sender.hurry -= 1
+
+
+def _kept(payload: Buffer) -> Buffer:
+    """The payload as it is, or a copy if others may write to it."""
+    return payload if memoryview(payload).readonly else bytes(payload)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.client.produce.batch import ProduceBatch
+from kohort.protocol.compression import Buffer
 from kohort.protocol.packing import (
     pack_array,
     pack_compact_array,
@@ -29,7 +30,7 @@ def produce_request(
     acks: int,
     timeout_ms: int,
     batches: Iterable[ProduceBatch],
-) -> list[bytes]:
+) -> list[Buffer]:
     """The body in pieces; one batch per partition."""
     by_topic: defaultdict[str, list[ProduceBatch]] = defaultdict(list)
     for batch in batches:
@@ -40,7 +41,7 @@ def produce_request(
         if flexible
         else (pack_string, pack_array, pack_int32, b"")
     )
-    pieces = [
+    pieces: list[Buffer] = [
         text(transactional_id),
         pack_int16(acks),
         pack_int32(timeout_ms),

@@ -1,15 +1,15 @@
 """Sends the batches that are due; `DeliveryResults` handles the responses.
 
 One task checks all partitions with batches whenever something may have changed, and starts
-requests. A request has one batch of each partition of a broker that is due. Several requests may be
-in flight to a broker (Kafka's Sender).
+requests. A request has one batch of each partition of a connection that is due. Several requests
+may be in flight on a connection (Kafka's Sender).
 """
 
 import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kohort.client.cluster import Cluster
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
@@ -30,11 +30,15 @@ log: Final = logging.getLogger("kohort.client.producer")
 
 _LEAST_PATIENCE_MS: Final = 1_000
 
+Route: TypeAlias = tuple[int, str]
+"""A connection: node id of the broker, and purpose."""
+
 
 class Sender:
     """Sends batches.
 
-    `on_settled` is called with each finished batch, also one that was split in two.
+    There are as many connections to a broker as `purposes`; each has its own share of the
+    partitions. `on_settled` is called with each finished batch, also one that was split in two.
     """
 
     def __init__(
@@ -42,19 +46,19 @@ class Sender:
         cluster: Cluster,
         config: ProducerConfig,
         ids: ProducerIdentity,
-        purpose: str,
+        purposes: Sequence[str],
         counters: ProduceCounters,
         on_settled: Callable[[ProduceBatch], None],
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._ids = ids
-        self._purpose = purpose
+        self._purposes = purposes
         self._counters = counters
         self._results = DeliveryResults(cluster, config, ids, counters, on_settled)
         self._active: dict[ProducePartition, None] = {}
         self._wake = asyncio.Event()
-        self._requests: defaultdict[int, int] = defaultdict(int)  # on their way, by node id
+        self._requests: defaultdict[Route, int] = defaultdict(int)  # on their way
         self._tasks: set[asyncio.Task[Any]] = set()
         self._locating: set[TopicPartition] = set()
         self._acquiring = False
@@ -107,7 +111,7 @@ class Sender:
                 self._start(self._acquire())
             return self._expire(now)
         next_due = self._expire(now)
-        by_node: defaultdict[int, list[ProducePartition]] = defaultdict(list)
+        by_route: defaultdict[Route, list[ProducePartition]] = defaultdict(list)
         to_admit = []
         for partition in tuple(self._active):
             due = partition.due(self._config.linger_s, hurry=self.hurry > 0)
@@ -120,19 +124,19 @@ class Sender:
             leader = self._cluster.known_leader(partition.tp)
             if leader is None:
                 self._locate(partition.tp)
-            elif (
-                self._requests[leader.node_id] < self._config.max_in_flight_requests_per_connection
-            ):
-                by_node[leader.node_id].append(partition)
+                continue
+            route = leader.node_id, self._purposes[partition.tp.partition % len(self._purposes)]
+            if self._requests[route] < self._config.max_in_flight_requests_per_connection:
+                by_route[route].append(partition)
         if to_admit and not self._admitting:
             self._admitting = True
             self._start(self._admit(to_admit))
-        for node_id, partitions in by_node.items():
-            next_due = min(next_due, self._send_ready(node_id, partitions, now))
+        for route, partitions in by_route.items():
+            next_due = min(next_due, self._send_ready(route, partitions, now))
         return next_due
 
     def _send_ready(
-        self, node_id: int, partitions: Sequence[ProducePartition], now: float
+        self, route: Route, partitions: Sequence[ProducePartition], now: float
     ) -> float:
         """Start one request; `wake` if the broker has more to get."""
         producer = self._ids.current
@@ -154,8 +158,8 @@ class Sender:
                 self.wake()
         if batches:
             self._ids.sending()
-            self._requests[node_id] += 1
-            self._start(self._request(node_id, batches))
+            self._requests[route] += 1
+            self._start(self._request(route, batches))
         return NEVER
 
     def _expire(self, now: float) -> float:
@@ -174,12 +178,13 @@ class Sender:
     # Requests
 
     async def _request(
-        self, node_id: int, batches: Sequence[tuple[ProducePartition, ProduceBatch]]
+        self, route: Route, batches: Sequence[tuple[ProducePartition, ProduceBatch]]
     ) -> None:
+        node_id, _ = route
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            found = await self._exchange(node_id, [batch for _, batch in batches])
+            found = await self._exchange(route, [batch for _, batch in batches])
         except Exception as error:
             if isinstance(error, KohortError):
                 self._cluster.stale(*{batch.tp.topic for _, batch in batches})
@@ -192,13 +197,13 @@ class Sender:
             for partition, batch in batches:
                 self._results.handle_response(partition, batch, found.get(batch.tp))
         finally:
-            self._requests[node_id] -= 1
+            self._requests[route] -= 1
             self.wake()
 
     async def _exchange(
-        self, node_id: int, batches: Sequence[ProduceBatch]
+        self, route: Route, batches: Sequence[ProduceBatch]
     ) -> dict[TopicPartition, Any]:
-        connection = await self._cluster.connection(node_id, self._purpose)
+        connection = await self._cluster.connection(*route)
         least, most = self._ids.versions
         least = max(ZSTD_SINCE, least) if self._config.codec is Codec.ZSTD else least
         how = connection.how("produce", least, most)

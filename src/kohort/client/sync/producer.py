@@ -66,6 +66,7 @@ class ProducerOptions(TypedDict, total=False):
     compression_level: int | None
     transactional_id: str | None
     transaction_timeout_ms: int
+    connections_per_broker: int
     partitioner: Partitioner | PartitionerName
 
 
