@@ -196,6 +196,31 @@ def test_within_the_assignment_interval_the_old_target_holds():
     assert bench.state() == "Reconciling"
 
 
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
+def test_a_jump_of_the_wall_clock_delays_no_target(jump_ms):
+    bench = Bench(topics=TOPICS)
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.set_ahead(jump_ms)
+    bench.advance(1_000)
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (2, {T: (0,)})
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    assert told(bench.consumer_heartbeat("g", "B", 2)) == (3, {T: (1,)})
+
+
+@pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
+def test_a_jump_of_the_wall_clock_delays_no_regular_expression(bench, jump_ms):
+    bench.consumer_heartbeat("g", "A", 0, regex="t")
+    bench.do_jobs()
+    bench.set_ahead(jump_ms)
+    epoch, _ = told(bench.consumer_heartbeat("g", "B", 0, regex="u"))
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", epoch))[1] == {U: (0, 1)}
+
+
 REFUSED = {
     "no group id": ({"group": " "}, "invalid_request"),
     "no member id": ({"member_id": ""}, "invalid_request"),

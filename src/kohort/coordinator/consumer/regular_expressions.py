@@ -45,13 +45,14 @@ def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
 def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, step: Step) -> bool:
     if not group.regexes:
         return True
-    resolved = max(value.timestamp for value in group.regexes.values())
-    if step.timestamp <= resolved + MIN_INTERVAL_MS:
+    age = step.timestamp - max(value.timestamp for value in group.regexes.values())
+    if 0 <= age <= MIN_INTERVAL_MS:
         return False
     return (
-        any(regex not in group.regexes for regex in regexes)
+        age < 0  # the wall clock was set back
+        or any(regex not in group.regexes for regex in regexes)
         or max(value.version for value in group.regexes.values()) < topics.created_version
-        or step.timestamp > resolved + MAX_INTERVAL_MS
+        or age > MAX_INTERVAL_MS
     )
 
 

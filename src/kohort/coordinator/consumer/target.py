@@ -40,13 +40,12 @@ _NO_TARGET: Partitions = {}
 
 
 def is_due(group: ConsumerGroup, step: Step) -> bool:
-    """Whether the assignment interval has passed since the target was computed."""
+    """Whether the assignment interval has passed since the target was computed.
+
+    A target of the future has a timestamp of before the wall clock was set back.
+    """
     interval = step.config.consumer_group(group.id).assignment_interval_ms
-    return (
-        not group.target_timestamp
-        or not interval
-        or step.timestamp >= group.target_timestamp + interval
-    )
+    return not 0 <= step.timestamp - group.target_timestamp < interval
 
 
 def update_target(
