@@ -5,17 +5,15 @@ the same shard. A shard that was dropped meanwhile does not get it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from kohort.assignors.server import MemberSpec, Target, assign
 from kohort.coordinator.topic_regex import TopicRegex
+from kohort.errors import KafkaError
 from kohort.types import MemberId
-
-_MATCHED_AT_ONCE: Final = 500
-"""Names that are matched between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,19 @@ class ResolveRegexes:
     """Version of the topics."""
 
     def steps(self, names: Iterable[str], found: dict[str, frozenset[str]]) -> Iterator[None]:
-        """Put the result into `found`, in steps of less than a millisecond."""
+        """Put the result into `found`, in steps of 1 µs to some milliseconds.
+
+        An expression that only Kafka takes matches nothing: it is of a log that Kafka wrote.
+        """
         for regex in self.regexes:
-            matches, matching, following = TopicRegex(regex).matches, list[str](), iter(names)
-            while some := tuple(islice(following, _MATCHED_AT_ONCE)):
-                matching += filter(matches, some)
+            matching = set[str]()
+            with suppress(KafkaError):
+                matches = TopicRegex(regex).matches
                 yield
+                for name in names:
+                    if matches(name):
+                        matching.add(name)
+                    yield
             found[regex] = frozenset(matching)
 
     def done(self, found: Mapping[str, frozenset[str]]) -> RegexesResolved:

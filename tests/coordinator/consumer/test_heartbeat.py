@@ -389,6 +389,15 @@ def test_a_log_of_kafka_before_4_1_loses_its_metadata_of_topics(bench):
     assert records[1:3] == [(4, None), (3, 2)]
 
 
+def test_a_regular_expression_that_only_kafka_takes_matches_nothing():
+    value = ConsumerGroupMemberMetadataValue(client_host="/127.0.0.1", regex=r"\pL" * 300)
+    member = ConsumerGroupMemberMetadataRecord(MemberKey("g", "A"), value)
+    bench = Bench(AT_ONCE, topics=TOPICS, log=[member])
+    bench.consumer_heartbeat("g", "B", 0, regex="t")
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: (0, 1)})
+
+
 def test_an_empty_classic_group_becomes_a_consumer_group_and_back(bench):
     bench.commit("g", {("t", 0): 7})
     call = bench.consumer_heartbeat("g", "A", 0, topics=["t"])
