@@ -57,20 +57,7 @@ class ResolveRegexes:
         return RegexesResolved(self.group, found, self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetComputed:
-    """Event: the target assignment of a large group was computed, and is to be stored.
-
-    One event stores a part of it, and is followed by the next one.
-    """
-
-    group: str
-    epoch: int
-    changed: tuple[tuple[str, Target], ...]
-    """(member id, its new target), of the members whose target is not stored yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComputeTarget:
     """Compute the target assignment of a group; a pure function, for another thread."""
 
@@ -94,9 +81,21 @@ class ComputeTarget:
             if target is not self.members[member_id].target or member_id in self.without_target:
                 yield member_id, target
 
-    def done(self) -> TargetComputed:
+    def done(self) -> "TargetComputed":
         """The event for the shard."""
-        return TargetComputed(self.group, self.epoch, tuple(self.changed()))
+        return TargetComputed(self, tuple(self.changed()))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetComputed:
+    """Event: the target assignment of a large group was computed, and is to be stored.
+
+    One event stores a part of it, and is followed by the next one.
+    """
+
+    job: ComputeTarget
+    changed: tuple[tuple[str, Target], ...]
+    """(member id, its new target), of the members whose target is not stored yet."""
 
 
 Job: TypeAlias = ResolveRegexes | ComputeTarget

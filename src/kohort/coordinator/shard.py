@@ -377,8 +377,8 @@ class Shard(Fold):
 
     def _target_computed(self, event: TargetComputed, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
-        group = self.groups.get(event.group)
-        if isinstance(group, ConsumerGroup) and group.is_assigning:
+        group = self.groups.get(event.job.group)
+        if isinstance(group, ConsumerGroup):
             target_computed(group, event, step)
         return step.result()
 

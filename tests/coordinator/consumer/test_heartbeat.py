@@ -505,3 +505,27 @@ def test_a_large_target_is_stored_in_parts():
     group = bench.consumer_group()
     assert group.target_epoch == group.epoch
     assert len(group.targets) == len(group.members)
+
+
+def test_a_static_member_that_returns_under_another_id_gets_its_part_of_a_large_target():
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
+    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+
+
+def test_the_target_of_a_deleted_group_is_none_of_its_successor():
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    for epoch in range(1, 4):
+        bench.consumer_heartbeat("g", "A", 1, topics=["t", f"u{epoch}"])
+    bench.consumer_heartbeat("g", "A", -1)
+    bench.delete("g")
+    (former,) = bench.jobs
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.post(former.done())
+    assert bench.consumer_group().target_epoch == 1
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})

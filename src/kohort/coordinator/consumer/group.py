@@ -36,6 +36,7 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMemberRecord,
     TargetAssignmentMetadataRecord,
 )
+from kohort.coordinator.jobs import ComputeTarget
 from kohort.coordinator.journal import Cause
 from kohort.types import Instant, MemberId, Timestamp
 
@@ -123,8 +124,8 @@ class ConsumerGroup:
     protocol_type: ClassVar = "consumer"
 
     __slots__ = (
-        "assignors", "checked_version", "classic_members", "classic_protocols", "epoch",
-        "has_partition_metadata", "id", "instances", "is_assigning", "is_resolving", "members",
+        "assigning", "assignors", "checked_version", "classic_members", "classic_protocols",
+        "epoch", "has_partition_metadata", "id", "instances", "is_resolving", "members",
         "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members", "regexes",
         "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
     )  # fmt: skip
@@ -166,8 +167,8 @@ class ConsumerGroup:
         """Version of the topics that the metadata hash was last computed with."""
         self.rebalance: OpenRebalance | None = None
         """For the journal: the rebalance that has not ended."""
-        self.is_assigning = False
-        """Whether its target is being computed in the background."""
+        self.assigning: ComputeTarget | None = None
+        """The computation of its target in the background, None if there is none."""
         self.is_resolving = False
         """Whether its regular expressions are being resolved."""
 

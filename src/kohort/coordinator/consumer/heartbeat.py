@@ -146,6 +146,7 @@ def update_member(
     group = change.group
     if change.replaced is not None:
         timers.forget(group, change.replaced, step)
+        group.assigning = None
     if change.after.metadata != change.before.metadata:
         key = MemberKey(group.id, change.member_id)
         step.record(ConsumerGroupMemberMetadataRecord(key, change.after.metadata))

@@ -56,7 +56,7 @@ def update_target(
     Returns the assignment epoch, and the target of the changed member.
     """
     group = change.group
-    if epoch > group.target_epoch and not group.is_assigning and is_due(group, step):
+    if epoch > group.target_epoch and group.assigning is None and is_due(group, step):
         job = _job(change, epoch, topics, step)
         if len(job.members) + sum(job.partitions.values()) <= MOST_AT_ONCE:
             changed = dict(job.changed())
@@ -64,22 +64,28 @@ def update_target(
                 _store(group, member_id, target, step)
             _store_epoch(group, epoch, step)
             return epoch, changed.get(change.member_id, change.target or _NO_TARGET)
-        group.is_assigning = True
+        group.assigning = job
         step.start(job)
     return group.target_epoch, change.target or _NO_TARGET
 
 
 def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> None:
-    """Store a part of a target, without members that are gone; after the last part its epoch."""
+    """Store a part of a target, without members that are gone; after the last part its epoch.
+
+    A target that the group does not wait for has no effect: it was that of a deleted group, or of a
+    static member that has returned under another id meanwhile.
+    """
+    if group.assigning is not event.job:
+        return
     part, rest = event.changed[:STORED_AT_ONCE], event.changed[STORED_AT_ONCE:]
     for member_id, target in part:
         if member_id in group.members:
             _store(group, member_id, target, step)
     if rest:
-        step.go_on_with(TargetComputed(event.group, event.epoch, rest))
+        step.go_on_with(TargetComputed(event.job, rest))
     else:
-        group.is_assigning = False
-        _store_epoch(group, event.epoch, step)
+        group.assigning = None
+        _store_epoch(group, event.job.epoch, step)
 
 
 def _store(group: ConsumerGroup, member_id: str, target: Target, step: Step) -> None:
