@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from effort import examples
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import FixedTopics, TopicImage
@@ -65,9 +66,12 @@ def compact(log):
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
+    PARTITIONS = 2
+    """Of a topic at first."""
+
     def __init__(self):
         super().__init__()
-        self.counts = dict.fromkeys(NAMES, 2)
+        self.counts = dict.fromkeys(NAMES, self.PARTITIONS)
         self.ids = {name: UUID(int=number) for number, name in enumerate(NAMES, start=1)}
         self.version = 1
         self.bench = Bench(CONFIG, topics=self.topics())
@@ -173,13 +177,17 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def time_passes(self, ms):
         self.bench.advance(ms)
 
+    @rule(ms=st.sampled_from([-86_400_000, 86_400_000]))
+    def the_wall_clock_jumps(self, ms):
+        self.bench.set_ahead(ms)
+
     @rule()
     def the_server_restarts(self):
         self.bench.restart()
 
     @rule(name=st.sampled_from(NAMES))
     def a_topic_grows(self, name):
-        if self.counts.get(name, 9) < 5:
+        if name in self.counts and self.counts[name] < self.PARTITIONS + 3:
             self.change_topics(name, self.counts[name] + 1)
 
     @rule(name=st.sampled_from(NAMES))
@@ -188,7 +196,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.change_topics(name, None)
         else:
             self.ids[name] = UUID(int=self.ids[name].int + 16)
-            self.change_topics(name, 2)
+            self.change_topics(name, self.PARTITIONS)
 
     def change_topics(self, name, count):
         self.version += 1
@@ -217,7 +225,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         wanted = set()
         for client in live:
             assert client.epoch == group.target_epoch
-            target = partitions(group.targets[client.member_id])
+            target = partitions(group.targets.get(client.member_id, {}))
             assert client.owned == {each for each in target if self.exists(each)}
             matched = TopicRegex(client.regex).matches if client.regex else (lambda _: False)
             wanted |= {name for name in self.counts if name in client.topics or matched(name)}
@@ -263,7 +271,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert shard.logged_state() == live
 
 
+class LargeConsumerGroupMachine(ConsumerGroupMachine):
+    PARTITIONS = MOST_AT_ONCE
+    """Targets are computed in the background."""
+
+
 TestConsumerGroupMachine = ConsumerGroupMachine.TestCase
 TestConsumerGroupMachine.settings = settings(
     max_examples=examples(60), stateful_step_count=40, suppress_health_check=list(HealthCheck)
+)
+TestLargeConsumerGroupMachine = LargeConsumerGroupMachine.TestCase
+TestLargeConsumerGroupMachine.settings = settings(
+    max_examples=examples(15), stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )
