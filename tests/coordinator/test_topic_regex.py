@@ -80,6 +80,12 @@ def test_large_expressions_are_refused(expression: str, reason: str | None) -> N
         TopicRegex(expression)
 
 
+def test_what_re2_refuses_is_told_in_its_words() -> None:
+    with pytest.raises(KafkaError, match="invalid perl operator") as refused:
+        TopicRegex("(?=é)")
+    assert "b'" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -47,7 +47,7 @@ class TopicRegex:
         try:
             self._compiled = re2.compile(encoded, _options())
         except re2.error as error:
-            raise _refused(regex, str(error)) from None
+            raise _refused(regex, error.args[0].decode(errors="replace")) from None
         finally:
             # The module would keep the last 128 expressions.
             re2.purge()
