@@ -72,6 +72,9 @@ class FakeGroups:
         interval_ms: int | None = self.answers.get(SteadyHeartbeat)
         return interval_ms
 
+    def steady_heartbeats_of(self, member: SteadyHeartbeat) -> Callable[[], int | None]:
+        return partial(self.steady_heartbeat, member)
+
     def connection_closed(self, connection: Hashable) -> None:
         self.closed.append(connection)
 
