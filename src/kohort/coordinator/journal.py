@@ -35,7 +35,7 @@ class Rebalance:
     causes: tuple[Cause, ...]
     outcome: str
     """stable | empty | disturbed (while syncing; another round follows) | lost (the append failed)
-    | upgraded (to a consumer group)
+    | upgraded (to a consumer group) | downgraded (to a classic group)
     """
     started: Timestamp
     joined: Timestamp | None

@@ -486,6 +486,20 @@ def test_a_restart_after_the_downgrade_has_the_targets(mixed):
     assert synced(mixed.sync("g", mixed.a, 3)) == [1]
 
 
+def test_a_restart_after_the_downgrade_gives_no_member_what_another_still_owns(bench):
+    """The members were on the way to a target: one waits for a partition of the other."""
+    first = bench.join("g", protocols=subscribed(), version=3)
+    bench.advance(0)
+    a = first.response.member_id
+    bench.sync("g", a, 1, {a: assigned(0, 1)})
+    bench.consumer_heartbeat("g", "C", 0, topics=["u"])
+    b = bench.join("g", protocols=subscribed(), version=3).response
+    bench.consumer_heartbeat("g", "C", -1)
+    bench.restart()
+    assert bench.state() == "Stable"
+    assert synced(bench.sync("g", b.member_id, b.generation)) == []
+
+
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])
 def test_a_policy_forbids_the_downgrade(mixed, policy):
     mixed.shard.config = replace(AT_ONCE, consumer_migration_policy=policy)

@@ -260,9 +260,9 @@ def _replace_last(
         each.current.state == MemberState.STABLE and each.current.epoch == epoch
         for each in (*others, reconciled)
     )
-    targets = {each.member_id: group.targets.get(each.member_id, {}) for each in others}
-    classic = convert(group, (*others, after), {**targets, member_id: target}, topics, step)
-    generation = reconciled.current.epoch if settled else current.epoch
+    member = reconciled if settled else after
+    classic = convert(group, (*others, member), topics, step)
+    generation = member.current.epoch
     if not settled:
         rebalance(classic, [Cause("downgraded", member_id, request.client_id)], step)
     step.reply(request.request_id, _joined(generation, member_id, request))

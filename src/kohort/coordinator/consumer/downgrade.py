@@ -6,18 +6,20 @@
 | a classic member takes its instance id over, and changes nothing else | none |
 | the same, with another subscription or on the way to a new target | a rebalance |
 
-The generation is the group epoch, the assignments are the members' targets.
+The generation is the group epoch, the assignments are what the members have. Kafka takes the
+members' targets, which can be partitions that others still own: after a crash before the next
+generation, a SyncGroup would return them.
 
 Source: validateOnlineDowngrade…, convertToClassicGroup and ClassicGroup.fromConsumerGroup of Kafka.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup, Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer import timers
+from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.classic_assignments import encoded_assignment
-from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember
+from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember, partitions_of
 from kohort.coordinator.consumer_records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
@@ -75,18 +77,13 @@ def downgrade(
     """Record that the group becomes a classic one without these members, and rebalance it."""
     gone = {member.member_id for member in leaving}
     stay = [group.members[each] for each in group.table.order() if each not in gone]
-    targets = {member.member_id: group.targets.get(member.member_id, {}) for member in stay}
-    classic = convert(group, stay, targets, topics, step)
+    classic = convert(group, stay, topics, step)
     causes = [Cause("downgraded", each.member_id, each.metadata.client_id) for each in leaving]
     rebalance(classic, causes, step)
 
 
 def convert(
-    group: ConsumerGroup,
-    members: Iterable[ConsumerMember],
-    targets: "dict[str, Partitions]",
-    topics: TopicsView,
-    step: Step,
+    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsView, step: Step
 ) -> Group:
     """Record that the group becomes a classic one with these members; returns it, Stable."""
     for member_id in group.members:
@@ -96,12 +93,14 @@ def convert(
     classic = Group(group.id, group.offsets)
     for member in members:
         classic.add_session(_session(member))
-    value = _value(group, classic, targets, topics, step)
+    assigned = {each.member_id: partitions_of(each.current.assigned) for each in members}
+    value = _value(group, classic, assigned, topics, step)
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
     # As the replay of the record will: the rest of the decision depends on it.
     classic.logged = ClassicGroup.of(value)
     for session in classic.sessions.values():
         step.restart_session(classic, session)
+    rebalancing.end(group, group.epoch, "downgraded", tuple(classic.sessions), step)
     step.classic_group = classic
     return classic
 
@@ -123,7 +122,7 @@ def _session(member: ConsumerMember) -> MemberSession:
 def _value(
     group: ConsumerGroup,
     classic: Group,
-    targets: "dict[str, Partitions]",
+    assigned: Mapping[str, Partitions],
     topics: TopicsView,
     step: Step,
 ) -> GroupMetadataValue:
@@ -139,7 +138,7 @@ def _value(
             member_metadata(
                 session,
                 protocol,
-                encoded_assignment(targets[session.member_id], session.metadata(protocol), topics),
+                encoded_assignment(assigned[session.member_id], session.metadata(protocol), topics),
             )
             for session in sessions
         ),
