@@ -147,11 +147,11 @@ class Server:
 
     async def write(self, name, producer, partition, value):
         """Raises KafkaError, OSError."""
+        await self._add(name, producer, partition)
         log, now = self.log(*partition), self.clock.timestamp()
         guard = None
         if log.ongoing_transaction(*producer) is None:
             guard = log.begin_verification(*producer, -1, now, tv2=False)
-            await self._verify(name, producer, partition)
         batch = build(
             [Record(None, value, (), now)],
             producer_id=producer[0],
@@ -163,9 +163,8 @@ class Server:
 
     async def commit_offset(self, name, producer, number):
         """Raises KafkaError, OSError."""
+        await self._add(name, producer, OFFSETS)
         guard = self.groups.begin_verification("g", *producer)
-        if guard is not None:
-            await self._verify(name, producer, OFFSETS)
         response = asyncio.get_running_loop().create_future()
         self.groups.submit(
             TxnOffsetCommit(
@@ -184,8 +183,10 @@ class Server:
         if error:
             raise KafkaError(error)
 
-    async def _verify(self, name, producer, partition):
-        error = await self.transactions.verify(name, *producer, partition, add=True)
+    async def _add(self, name, producer, partition):
+        """Add a partition, also if the log knows the producer: its last end may be unmarked."""
+        added = {partition.topic: frozenset({partition.partition})}
+        error = await self.transactions.add_partitions_after_markers(name, *producer, added, 0)
         if error:
             raise KafkaError(error)
 
