@@ -21,12 +21,14 @@ static void join_as_new(struct member *m) {
     m->generation = 0;
     m->partitions = 0;
     m->owned.length = 0;
+    m->group->changes++;
     heartbeat(m, NULL);
 }
 
 static void leave_group(struct member *m) {
     m->phase = LEAVING;
     m->generation = LEFT;
+    m->group->changes++;
     heartbeat(m, NULL);
 }
 
@@ -64,8 +66,8 @@ static void on_consumer_answer(struct connection *c, struct reader answer) {
 
 /* Of a group there are only members that have joined or left: those that are on their way make it unstable. */
 static bool is_stable(const struct member *members, int count, int partitions) {
-    int fewest = partitions, most = 0, owned = 0;
     int32_t epoch = 0;
+    int owned = 0;
     for (int i = 0; i < count; i++) {
         const struct member *m = &members[i];
         if (m->phase == GONE)
@@ -74,10 +76,8 @@ static bool is_stable(const struct member *members, int count, int partitions) {
             return false;
         epoch = m->generation;
         owned += m->partitions;
-        fewest = m->partitions < fewest ? m->partitions : fewest;
-        most = m->partitions > most ? m->partitions : most;
     }
-    return owned == partitions && most - fewest <= 1;
+    return owned == partitions && epoch > members[0].group->changes;
 }
 
 static bool are_stable(void) {

@@ -1,8 +1,8 @@
 /* Members of the consumer protocol (KIP-848): they heartbeat, and acknowledge every assignment at once.
  *
  * A crowd's members are those of `connect_members`; `generation` is their member epoch. A group is stable when its
- * members have one epoch and all partitions of the topic, and none has two more than another. With at least one
- * partition for each member that is not so before the last one has joined or left. */
+ * members have all partitions of the topic, and one epoch, that of a target with everyone who has joined: each join
+ * and each leave adds one to the epoch of a group, which begins at 1. */
 #ifndef CONSUMERS_H
 #define CONSUMERS_H
 

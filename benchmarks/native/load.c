@@ -141,27 +141,14 @@ static void on_topic(struct connection *c, struct reader answer) {
     topic_answered = true;
 }
 
-static enum error topic_answer(void) {
-    for (topic_answered = false; !topic_answered;)
-        poll_answers(1000, on_topic);
-    return topic_error;
-}
-
-#define PARTITIONS_AT_ONCE 5000 /* Apache Kafka makes no 10,000 in one request */
-
 static void topic(const struct options *o) {
     struct connection c;
-    int partitions = o->steady.partitions;
     connect_to(&c, o->host, o->port, NULL);
-    send_create_topic(&c, o->topic, partitions < PARTITIONS_AT_ONCE ? partitions : PARTITIONS_AT_ONCE);
-    enum error error = topic_answer();
-    for (int made = PARTITIONS_AT_ONCE; made < partitions && error == NONE;) {
-        made = partitions - made < PARTITIONS_AT_ONCE ? partitions : made + PARTITIONS_AT_ONCE;
-        send_create_partitions(&c, o->topic, made);
-        error = topic_answer();
-    }
-    if (error != NONE && error != TOPIC_ALREADY_EXISTS)
-        die("the topic was not made: error %d", error);
+    send_create_topic(&c, o->topic, o->steady.partitions);
+    while (!topic_answered)
+        poll_answers(1000, on_topic);
+    if (topic_error != NONE && topic_error != TOPIC_ALREADY_EXISTS)
+        die("CreateTopics failed with error %d", topic_error);
 }
 
 static const struct {

@@ -11,6 +11,7 @@ struct group {
     int expected;       /* members that it should have */
     int32_t generation; /* the latest that was synced by anyone */
     int synced;         /* members in it */
+    int changes;        /* of the consumer protocol: joins and leaves so far */
 };
 
 struct member {

@@ -8,7 +8,6 @@ enum api {
     LEAVE_GROUP = 13,
     SYNC_GROUP = 14,
     CREATE_TOPICS = 19,
-    CREATE_PARTITIONS = 37,
     CONSUMER_GROUP_HEARTBEAT = 68,
 };
 
@@ -54,17 +53,6 @@ enum error read_create_topic(struct reader r) {
     skip(&r, get_i16(&r));
     enum error error = get_i16(&r);
     return checked(r, error);
-}
-
-void send_create_partitions(struct connection *c, const char *name, int partitions) {
-    begin_request(c, CREATE_PARTITIONS, 1, false);
-    put_i32(&c->out, 1);
-    put_string(&c->out, name);
-    put_i32(&c->out, partitions);
-    put_i32(&c->out, -1);    /* no assignments */
-    put_i32(&c->out, 30000); /* timeout */
-    put_i8(&c->out, 0);      /* not only validated */
-    send_request(c);
 }
 
 /* ConsumerProtocolSubscription v0 */

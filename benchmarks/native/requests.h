@@ -39,9 +39,6 @@ enum error read_find_coordinator(struct reader answer);
 void send_create_topic(struct connection *c, const char *name, int partitions);
 enum error read_create_topic(struct reader answer);
 
-/* `partitions`: that the topic will have in all. The answer is that of CreateTopics. */
-void send_create_partitions(struct connection *c, const char *name, int partitions);
-
 void send_join(struct connection *c, const char *group, const char *member_id);
 struct joined read_join(struct reader answer);
 
