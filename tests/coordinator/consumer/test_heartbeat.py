@@ -317,6 +317,17 @@ def test_a_topic_is_created_grows_and_is_deleted(bench):
     assert written(bench.consumer_heartbeat("g", "A", 5)) == []
 
 
+def test_other_topics_do_not_bump_the_epoch_while_a_regex_is_unresolved(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=[], regex="t")
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: (0, 1)})
+    bench.consumer_heartbeat("g", "A", 2, regex="u")
+    bench.topics = FixedTopics([*map(TOPICS.by_name, "tu"), TopicImage("v", UUID(int=3), 1)], 2)
+    assert told(bench.consumer_heartbeat("g", "A", 2, owned={})) == (2, None)
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (3, {U: (0, 1)})
+
+
 def test_a_silent_member_expires(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     bench.advance(44_999)

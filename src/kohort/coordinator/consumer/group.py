@@ -128,6 +128,7 @@ class ConsumerGroup:
         "epoch", "has_partition_metadata", "id", "instances", "is_resolving", "members",
         "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members", "regexes",
         "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
+        "unrecorded_hash",
     )  # fmt: skip
 
     def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
@@ -165,6 +166,8 @@ class ConsumerGroup:
         self.sessions: dict[str, ConsumerSession] = {}
         self.checked_version: int | None = None
         """Version of the topics that the metadata hash was last computed with."""
+        self.unrecorded_hash: int | None = None
+        """Hash of what the members subscribe to since the last epoch, if it is another set."""
         self.rebalance: OpenRebalance | None = None
         """For the journal: the rebalance that has not ended."""
         self.assigning: ComputeTarget | None = None

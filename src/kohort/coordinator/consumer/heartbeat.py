@@ -275,21 +275,36 @@ def _validate_regex(change: MemberChange) -> None:
 
 
 def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
-    """The group epoch; it is bumped if subscriptions or the topics' metadata have changed."""
+    """The group epoch; it is bumped if subscriptions or the topics' metadata have changed.
+
+    A new regular expression does not bump it before it is resolved, though the hash is another.
+    """
     group = change.group
+    topics_changed = _topics_changed(group, topics)
     bumps = change.names_changed
     if change.regex_changed:
         old, new = change.before.metadata.regex, change.after.metadata.regex
         if old and not change.regex_subscribers(old):
             forget_regexes(group, (old,), step)
         bumps = bumps or not new or new in group.regexes
-    if not bumps and group.checked_version == topics.version:
+    if not (bumps or topics_changed or change.regex_changed):
         return group.epoch
     subscribed = change.subscribed_topics()
-    if bumps or metadata_hash(subscribed, topics) != group.metadata_hash:
-        return bump_epoch(group, subscribed, _cause(change, bumps=bumps), topics, step)
+    if not bumps:
+        group.unrecorded_hash = metadata_hash(subscribed, topics)
+        if not topics_changed or group.unrecorded_hash == group.metadata_hash:
+            return group.epoch
+    return bump_epoch(group, subscribed, _cause(change, bumps=bumps), topics, step)
+
+
+def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
+    """Whether the topics that the group subscribes to have changed since it was last looked at."""
+    if group.checked_version == topics.version:
+        return False
     group.checked_version = topics.version
-    return group.epoch
+    known = group.metadata_hash if group.unrecorded_hash is None else group.unrecorded_hash
+    regexes = (value.topics for value in group.regexes.values())
+    return metadata_hash(set(group.names).union(*regexes), topics) != known
 
 
 def _cause(change: MemberChange, *, bumps: bool) -> Cause:

@@ -215,6 +215,7 @@ def bump_epoch(
         step.record(PartitionMetadataRecord(GroupKey(group.id), None))
     step.record(ConsumerGroupMetadataRecord(GroupKey(group.id), value))
     group.checked_version = topics.version
+    group.unrecorded_hash = None
     return epoch
 
 
