@@ -241,8 +241,7 @@ class Shard(Fold):
         try:
             classic_members.join_group(group, request, self.topics, step)
         except KafkaError as error:
-            refused = JoinGroupResponse(error=error.code, member_id=request.member_id)
-            return Result(replies=(Reply(request.request_id, refused),))
+            return Result(replies=(Reply(request.request_id, JoinGroupResponse(error=error.code)),))
         return self._result(step)
 
     def _new_classic_group(
