@@ -36,6 +36,11 @@ class Services:
     """The address in responses, to which clients connect."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether the consumer protocol (KIP-848) is one of the server's."""
+        return "consumer" in self.config["group.coordinator.rebalance.protocols"]
+
 
 def random_ids() -> Iterator[str]:
     """Random UUIDs in text form, without end."""

@@ -96,6 +96,11 @@ _GROUPS = (
 
 _CONSUMER_GROUPS = (
     ConfigDef(
+        name="group.coordinator.rebalance.protocols", kind="list",
+        default=("classic", "consumer"), choices=("classic", "consumer"),
+        doc="Protocols of groups; classic is always served. Kafka has streams, too.",
+    ),
+    ConfigDef(
         name="group.consumer.session.timeout.ms", kind="int", default=45_000, minimum=1,
         doc="Session timeout of members of consumer groups (KIP-848), unless the group has one.",
     ),
@@ -122,7 +127,7 @@ _CONSUMER_GROUPS = (
     ConfigDef(
         name="group.consumer.assignment.interval.ms", kind="int", default=1_000, minimum=0,
         doc="Shortest time between two target assignments of a consumer group, unless the group "
-        "has one.",
+        "has one. 0 with --dev.",
     ),
     ConfigDef(
         name="group.consumer.min.assignment.interval.ms", kind="int", default=0, minimum=0,

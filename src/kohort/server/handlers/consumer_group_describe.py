@@ -38,7 +38,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """
     asked = request.include_authorized_operations
     operations = GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
-    rows: list[dict[str, Any]] = []
+    if not services.serves_consumer_groups:
+        refusals = (_refused(each, ErrorCode.unsupported_version) for each in request.group_ids)
+        rows = [_row(each, operations) for each in refusals]
+        await respond_large(services, exchange, {"groups": rows}, len(rows))
+        return
+    rows = []
     elements = members = 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(sorted(request.group_ids, key=bool))
@@ -46,8 +51,8 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
         responses = iter(await ask_each(services, (partial(_request, each) for each in new)))
         for group in some:
-            refused = group in seen and members > REPEATED_UP_TO
-            described = _repeated(group) if refused else next(responses)
+            repeated = group in seen and members > REPEATED_UP_TO
+            described = _refused(group, ErrorCode.invalid_request) if repeated else next(responses)
             members += len(described.members)
             elements += 1 + sum(_size(member) for member in described.members)
             rows.append(_row(described, operations))
@@ -60,8 +65,8 @@ def _request(group: str, respond: Callable[[Any], None]) -> DescribeConsumerGrou
     return DescribeConsumerGroup(request_id=respond, group=group)
 
 
-def _repeated(group: str) -> DescribeConsumerGroupResponse:
-    return DescribeConsumerGroupResponse(error=ErrorCode.invalid_request, group=group)
+def _refused(group: str, error: ErrorCode) -> DescribeConsumerGroupResponse:
+    return DescribeConsumerGroupResponse(error=error, group=group)
 
 
 def _size(of: DescribedConsumerMember) -> int:

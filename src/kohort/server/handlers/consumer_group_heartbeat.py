@@ -27,6 +27,9 @@ _USUAL_BYTES: Final = 512
 
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to the group's shard."""
+    if not services.serves_consumer_groups:
+        _respond(exchange, ConsumerGroupHeartbeatResponse(error=ErrorCode.unsupported_version))
+        return
     version = exchange.version
     member_id = request.member_id
     if version == 0 and request.member_epoch == 0 and not member_id.strip():
