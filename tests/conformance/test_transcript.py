@@ -1,6 +1,7 @@
 """Values that are taken out of a transcript: those in which two correct servers may differ."""
 
 from typing import Any
+from uuid import UUID
 
 from kohort.conformance.transcript import Transcript
 
@@ -133,6 +134,37 @@ def test_members_are_sorted_by_what_is_theirs_not_by_their_ids() -> None:
 def test_the_order_of_partitions_counts() -> None:
     listed = {"partitions": [{"partition_index": 2}, {"partition_index": 0}]}
     assert normalised(listed) == [listed]
+
+
+def test_partitions_of_an_assignment_are_a_set() -> None:
+    assert normalised({"partitions": [5, 2, 10]}) == [{"partitions": [2, 5, 10]}]
+
+
+def test_topics_of_an_assignment_are_sorted_by_the_labels_that_they_have() -> None:
+    ids = [UUID(int=number) for number in (9, 3, 5)]
+    named = [{"topic_id": str(one)} for one in ids]
+    listed = [{"topic_id": str(one), "partitions": [0]} for one in reversed(ids)]
+    [_, told] = normalised({"topics": named}, {"topic_partitions": listed})
+    assert told == {
+        "topic_partitions": [
+            {"topic_id": f"<topic id {number}>", "partitions": [0]} for number in (1, 2, 3)
+        ]
+    }
+
+
+def test_members_are_sorted_whatever_the_order_of_lists_within_them() -> None:
+    def member(client: str, *topics: str) -> dict[str, Any]:
+        return {"assignment": {"topic_partitions": [*topics]}, "client_id": client}
+
+    one, two = member("one", "t", "u"), member("two", "u", "t")
+    for members in ([one, two], [two, one]):
+        [told] = normalised({"members": members})
+        assert [each["client_id"] for each in told["members"]] == ["one", "two"]
+
+
+def test_names_of_the_run_are_taken_out_of_bytes_too() -> None:
+    subscription = b"\x00\x05topic-run1\x00".hex()
+    assert normalised({"metadata": subscription}) == [{"metadata": b"\x00\x05topic\x00".hex()}]
 
 
 def test_booleans_are_no_numbers() -> None:

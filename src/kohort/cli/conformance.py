@@ -1,8 +1,9 @@
 """Compare a server's responses with Apache Kafka's, field by field, over raw requests.
 
 The scenarios create groups and topics with names of their own and remove them. With a
-group.initial.rebalance.delay.ms other than 0 the first joins take that long. Exit code 1 when
-responses differ.
+group.initial.rebalance.delay.ms other than 0 the first joins take that long, and with a
+group.consumer.assignment.interval.ms other than 0 targets come later than recorded. Exit code 1
+when responses differ.
 """
 
 import argparse

@@ -26,6 +26,8 @@ class Flag(NamedTuple):
     metavar: str | None = None
     """None: the flag takes no value, but stands for `means`."""
     means: object = None
+    also: tuple[tuple[str, object], ...] = ()
+    """Further settings of a flag without a value, and what they are by it."""
 
 
 FLAGS: Final = (
@@ -41,8 +43,9 @@ FLAGS: Final = (
     Flag(
         "--dev",
         "group.initial.rebalance.delay.ms",
-        "for development: groups do not wait for more members at their start",
+        "for development: groups do not wait for more members",
         means=0,
+        also=(("group.consumer.assignment.interval.ms", 0),),
     ),
     Flag(
         "--durability",
@@ -108,6 +111,7 @@ def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[Given]
         if value is None or value is False:
             continue
         given.append(Given(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG))
+        given += [Given(name, means, flag.flag, FLAG) for name, means in flag.also]
     if options.data is not None:
         if options.memory:
             problems.append("--memory: choose it or --data, not both")

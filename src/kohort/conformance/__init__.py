@@ -10,7 +10,9 @@ taken out in which two correct servers may differ (ids, ports, times), is compar
     scenarios/       the scenarios, a module for each subject
     stage.py         what a scenario works with: names, connections, recording, waiting
     members.py       members of groups as scenarios play them
+    consumers.py     members of consumer groups (KIP-848) as scenarios play them
     producers.py     transactional producers as scenarios play them
+    group_log.py     the records of a group in `__consumer_offsets`
     wire.py          a raw connection
     entities.py      plain values <-> kio's messages
     batches.py       record batches

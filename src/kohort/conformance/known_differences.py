@@ -59,7 +59,19 @@ BEFORE_THE_START: Final = (
     "batch that the log start offset is in"
 )
 
+BLANK_ID: Final = (
+    "a member with a blank id could send no further heartbeat, as that is refused; Kohort makes an "
+    "id, as for an empty one"
+)
+
+NO_STREAMS: Final = "Kohort has no groups of the streams protocol"
+
 KNOWN_DIFFERENCES: Final = (
+    KnownDifference(
+        "consumer_admin.configs_of_the_broker", "[[]12].value", "classic,consumer", NO_STREAMS
+    ),
+    KnownDifference("consumer_checks.blank_member_id", "member_id", "<member 2>", BLANK_ID),
+    KnownDifference("consumer_checks.blank_member_id", "member_id", "<member 3>", BLANK_ID),
     KnownDifference(
         "static_members.pending_id_with_instance_id",
         "error_code",

@@ -118,7 +118,8 @@ async def clean_up(stage: Stage) -> None:
     try:
         async with asyncio.timeout(5):
             if stage.groups:
-                await _remove_groups(connection, sorted(stage.groups))
+                await _remove_members(connection, stage)
+                await _ask(connection, "DeleteGroups", 2, groups_names=sorted(stage.groups))
             if stage.topics:
                 names = sorted(stage.topics)
                 await _ask(connection, "DeleteTopics", 5, topic_names=names, timeout=5_000)
@@ -126,16 +127,22 @@ async def clean_up(stage: Stage) -> None:
         await connection.close()
 
 
-async def _remove_groups(connection: RawConnection, groups: list[str]) -> None:
-    described = await _ask(connection, "DescribeGroups", 5, groups=groups)
-    for group in described["groups"]:
+async def _remove_members(connection: RawConnection, stage: Stage) -> None:
+    described = await _ask(connection, "DescribeGroups", 5, groups=sorted(stage.groups))
+    groups = [*described["groups"]]
+    # not every server has consumer groups
+    with suppress(HungUpError, SilentError, UndecodableResponseError):
+        told = await _ask_once(
+            stage.host, stage.port, "ConsumerGroupDescribe", 0, group_ids=sorted(stage.groups)
+        )
+        groups += told["groups"]
+    for group in groups:
         if group["members"]:
             gone = [
                 {"member_id": one["member_id"], "group_instance_id": None}
                 for one in group["members"]
             ]
             await _ask(connection, "LeaveGroup", 4, group_id=group["group_id"], members=gone)
-    await _ask(connection, "DeleteGroups", 2, groups_names=groups)
 
 
 async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> None:

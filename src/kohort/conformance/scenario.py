@@ -19,15 +19,31 @@ from typing import Final, TypeAlias, overload
 from kohort.conformance.stage import Stage
 
 DEFAULT: Final = "default"
+AT_ONCE: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""Without the delays by which Kafka waits for more members."""
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
-    DEFAULT: {"group.initial.rebalance.delay.ms": "0"},
+    DEFAULT: AT_ONCE,
     "small": {
+        **AT_ONCE,
         "group.max.size": "2",
         "group.initial.rebalance.delay.ms": "1500",
         "group.min.session.timeout.ms": "1000",
         "group.max.session.timeout.ms": "60000",
         "offset.metadata.max.bytes": "10",
+        "group.consumer.max.size": "2",
+        "group.consumer.session.timeout.ms": "3000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
     },
+    "expiring": {**AT_ONCE, "offsets.retention.check.interval.ms": "1000"},
+    "upgrade": {**AT_ONCE, "group.consumer.migration.policy": "upgrade"},
+    "downgrade": {**AT_ONCE, "group.consumer.migration.policy": "downgrade"},
+    "disabled": {**AT_ONCE, "group.consumer.migration.policy": "disabled"},
+    "classic": {**AT_ONCE, "group.coordinator.rebalance.protocols": "classic"},
 }
 """Settings, by Kafka's names, of the servers that scenarios are played on.
 

@@ -34,6 +34,10 @@ SETTLE_SECONDS = 0.6
 """How long a request is given to arrive and be parked, where nothing observable tells that it was.
 """
 POLL_SECONDS = 0.05
+GROUP = 32
+"""The resource type of groups in configs."""
+GROUPS_OWN = 8
+"""The source of a config that the group has itself."""
 
 
 def how_long(seconds: float, low: float, high: float) -> str:
@@ -54,6 +58,17 @@ class Response(Protocol):
 
 
 NOTHING: dict[str, Any] = {}
+
+
+async def alter_group(client: Client, group: str, **configs: str) -> None:
+    """Set configs of a group, unrecorded."""
+    changes = [
+        {"name": name, "config_operation": 0, "value": value} for name, value in configs.items()
+    ]
+    resource = {"resource_type": GROUP, "resource_name": group, "configs": changes}
+    told = await client.quiet("IncrementalAlterConfigs", 1, resources=[resource])
+    if (code := told["responses"][0]["error_code"]) != "NONE (0)":
+        raise SetUpError(f"IncrementalAlterConfigs: {code}")
 
 
 @dataclass
@@ -214,6 +229,28 @@ class Stage:
             return all(code == "UNKNOWN_TOPIC_OR_PARTITION (3)" for code in codes)
 
         await self.until(f"{topic} is gone", gone)
+
+    async def set_group(self, group: str, **configs: str) -> None:
+        """Set configs of a group, unrecorded, and wait until they are in effect."""
+        await alter_group(await self.client("group maker"), group, **configs)
+        await self.until_group_has(group, **configs)
+
+    async def until_group_has(self, group: str, **configs: str | None) -> None:
+        """Wait until configs of a group, or their deletion (null), are in effect."""
+        watcher = await self.client("group watcher")
+        resource = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
+
+        async def described() -> bool:
+            told = await watcher.quiet("DescribeConfigs", 4, resources=[resource])
+            own = {
+                one["name"]: one["value"]
+                for one in told["results"][0]["configs"]
+                if one["config_source"] == GROUPS_OWN
+            }
+            return all(own.get(name) == value for name, value in configs.items())
+
+        await self.until(f"configs of {group}", described)
+        await self.settle()
 
     async def until_usable(self, client: Client, topic: str, partitions: int = 1) -> None:
         """Wait until Metadata lists the topic and ListOffsets succeeds for all its partitions."""

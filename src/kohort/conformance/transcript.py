@@ -9,7 +9,7 @@ field by field, a closed connection, or no response. Values that legitimately di
 - node ids, hosts, ports, cluster id, the client's own address and times near the present by the
   kind of value;
 - texts for humans (error messages) by the fact that there is one;
-- the run's own suffix of group and topic names by nothing;
+- the run's own suffix of group and topic names by nothing, also where it is in bytes;
 - throttle times, and the features and unrelated APIs of ApiVersions, are left out;
 - lists whose order is that of a hash map in Kafka are sorted.
 
@@ -35,7 +35,12 @@ Leaf: TypeAlias = tuple[str, Plain]
 
 LEFT_OUT = frozenset({"throttle_time"})
 MEMBERS = frozenset({"member_id", "leader"})
-IDENTIFIERS = {"topic_id": "topic id", "producer_id": "producer", "session_id": "session"}
+IDENTIFIERS = {
+    "topic_id": "topic id",
+    "producer_id": "producer",
+    "session_id": "session",
+    "metadata_hash": "hash",
+}
 NODES = frozenset(
     {
         "node_id",
@@ -69,6 +74,10 @@ UNORDERED = frozenset(
         "topic_results",
         "results_by_partition",
         "transaction_states",
+        "topic_partitions",
+        "assigned_partitions",
+        "partitions_pending_revocation",
+        "subscribed_topic_names",
     }
 )
 RECENT_TIMES = range(1_600_000_000_000, 4_000_000_000_000)
@@ -137,7 +146,7 @@ class Normaliser:
         if isinstance(value, list):
             return [self._field(name, one) for one in self._in_order(name, value)]
         if isinstance(value, str):
-            return value.replace(self._suffix, "")
+            return value.replace(self._suffix, "").replace(self._suffix.encode().hex(), "")
         if isinstance(value, int) and not isinstance(value, bool) and value in RECENT_TIMES:
             return "<time>"
         return value
@@ -162,15 +171,35 @@ class Normaliser:
         return self._labels.setdefault((kind, value), f"<{kind} {count + 1}>")
 
     def _in_order(self, name: str, values: list[Plain]) -> list[Plain]:
+        numbers = [one for one in values if isinstance(one, int)]
+        if name == "partitions" and len(numbers) == len(values):
+            return [*sorted(numbers)]
         return sorted(values, key=self._masked) if name in UNORDERED else values
 
+    def _all_in_order(self, name: str, value: Plain) -> Plain:
+        """The value with all lists within it in order."""
+        if isinstance(value, dict):
+            return {key: self._all_in_order(key, one) for key, one in value.items()}
+        if isinstance(value, list):
+            return self._in_order(name, [self._all_in_order(name, one) for one in value])
+        return value
+
     def _masked(self, value: Plain) -> tuple[str, str]:
-        """A key that sorts alike whatever ids the server invented."""
+        """A key that sorts alike whatever ids the server invented.
+
+        Ids that have a label already count by it.
+        """
+        value = self._all_in_order("", value)
         kept = (
             {key: one for key, one in value.items() if key not in MEMBERS | IDENTIFIERS.keys()}
             if isinstance(value, dict)
             else value
         )
-        return UUID.sub("", json.dumps(kept, sort_keys=True)), UUID.sub(
-            "", json.dumps(value, sort_keys=True)
-        )
+        labels = {known: label for (_, known), label in self._labels.items()}
+
+        def text(value: Plain) -> str:
+            return UUID.sub(
+                lambda found: str(labels.get(found[0], "")), json.dumps(value, sort_keys=True)
+            )
+
+        return text(kept), text(value)
