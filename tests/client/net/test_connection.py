@@ -47,7 +47,7 @@ async def test_speaks_with_our_own_server(broker: Broker, config: ClientConfig) 
     answer = await connection.send("heartbeat", **HEARTBEAT)
     assert answer.error_code is ErrorCode.unknown_member_id
     assert connection.version("heartbeat") == 4
-    assert connection.version("consumer_group_heartbeat") is None
+    assert connection.version("consumer_group_heartbeat") == 1
     await connection.close()
     with pytest.raises(BrokerUnreachableError, match="closed by us"):
         await connection.send("heartbeat", **HEARTBEAT)
