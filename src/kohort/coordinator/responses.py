@@ -3,9 +3,9 @@
 Responses are immutable by convention, for speed, as `requests` are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from kohort.coordinator.consumer_records import ConsumerGroupMemberMetadataValue, Partitions
@@ -148,22 +148,14 @@ class ConsumerGroupHeartbeatResponse:
     """None: as in an earlier response."""
 
 
-class TopicAssignment(NamedTuple):
-    """Partitions of one topic."""
-
-    topic_id: UUID
-    topic: str
-    partitions: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumerMember:
     member_id: str
     epoch: int
     metadata: ConsumerGroupMemberMetadataValue
-    assignment: tuple[TopicAssignment, ...]
-    """What it owns, also what it has yet to revoke."""
-    target: tuple[TopicAssignment, ...]
+    assignment: Mapping[UUID, Collection[int]]
+    """Topic id → partitions that it owns, also those that it has yet to revoke."""
+    target: Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +167,8 @@ class DescribeConsumerGroupResponse:
     epoch: int = 0
     target_epoch: int = 0
     assignor: str = ""
+    topics: Mapping[UUID, str] = field(default_factory=dict)
+    """Topic id → name, of the topics of the members that exist."""
     members: tuple[DescribedConsumerMember, ...] = ()
 
 

@@ -1,5 +1,7 @@
 """The APIs of consumer groups (KIP-848) over the wire: what the core is asked, and the response."""
 
+from uuid import UUID
+
 import pytest
 
 from kohort.coordinator import requests as asked
@@ -102,13 +104,13 @@ async def test_a_steady_heartbeat_is_answered_without_a_request(version: int) ->
 
 @versions
 async def test_describe(version: int) -> None:
-    topic = answered.TopicAssignment(TOPIC_ID, "orders", (1,))
     described = answered.DescribeConsumerGroupResponse(
         group="g",
         state="Stable",
         epoch=3,
         target_epoch=2,
         assignor="uniform",
+        topics={TOPIC_ID: "orders"},
         members=tuple(
             answered.DescribedConsumerMember(
                 member_id=f"m{number}",
@@ -116,8 +118,8 @@ async def test_describe(version: int) -> None:
                 metadata=ConsumerGroupMemberMetadataValue(
                     "i", "r", "c", "/127.0.0.1", ("orders",), "o.*", 30_000, None, classic
                 ),
-                assignment=(topic,),
-                target=(),
+                assignment={TOPIC_ID: (1,), UUID(int=99): (0,)},
+                target={},
             )
             for number, classic in enumerate((None, ClassicMemberMetadata(6_000, ())))
         ),

@@ -1,16 +1,15 @@
 """ConsumerGroupDescribe (API 69)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember
+from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer_records import CurrentMemberAssignmentValue
 from kohort.coordinator.requests import DescribeConsumerGroup
 from kohort.coordinator.responses import (
     DescribeConsumerGroupResponse,
     DescribedConsumerMember,
-    TopicAssignment,
 )
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode
@@ -38,38 +37,32 @@ def describe_consumer_group(
         epoch=group.epoch,
         target_epoch=group.target_epoch,
         assignor=group.assignor or config.consumer_assignors[0],
-        members=tuple(
-            _described(group, group.members[member_id], topics) for member_id in group.table.order()
-        ),
+        topics=_names(group, topics),
+        members=tuple(_described(group, member_id) for member_id in group.table.order()),
     )
 
 
-def _described(
-    group: ConsumerGroup, member: ConsumerMember, topics: TopicsView
-) -> DescribedConsumerMember:
+def _names(group: ConsumerGroup, topics: TopicsView) -> dict[UUID, str]:
+    """The names of the members' topics, without those that are gone."""
+    found = map(topics.by_id, set(group.owners).union(*group.targets.values()))
+    return {topic.id: topic.name for topic in found if topic is not None}
+
+
+def _described(group: ConsumerGroup, member_id: str) -> DescribedConsumerMember:
+    member = group.members[member_id]
     return DescribedConsumerMember(
-        member_id=member.member_id,
+        member_id=member_id,
         epoch=member.current.epoch,
         metadata=member.metadata,
-        assignment=_named(_held(member.current), topics),
-        target=_named(group.targets.get(member.member_id, {}), topics),
+        assignment=_held(member.current),
+        target=group.targets.get(member_id, {}),
     )
 
 
-def _held(current: CurrentMemberAssignmentValue) -> Mapping[UUID, tuple[int, ...]]:
+def _held(current: CurrentMemberAssignmentValue) -> Mapping[UUID, Collection[int]]:
     """What is assigned to the member, and what it has yet to revoke."""
-    topics = dict.fromkeys((*current.assigned, *current.pending_revocation))
-    return {
-        topic: (*current.assigned.get(topic, ()), *current.pending_revocation.get(topic, ()))
-        for topic in topics
-    }
-
-
-def _named(
-    partitions: Mapping[UUID, tuple[int, ...]], topics: TopicsView
-) -> tuple[TopicAssignment, ...]:
-    """The same with names, without topics that are gone."""
-    found = ((topics.by_id(topic_id), each) for topic_id, each in partitions.items())
-    return tuple(
-        TopicAssignment(topic.id, topic.name, each) for topic, each in found if topic is not None
-    )
+    assigned, pending = current.assigned, current.pending_revocation
+    if not pending:
+        return assigned
+    topics = dict.fromkeys((*assigned, *pending))
+    return {topic: (*assigned.get(topic, ()), *pending.get(topic, ())) for topic in topics}

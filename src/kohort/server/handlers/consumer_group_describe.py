@@ -3,17 +3,17 @@
 v1 adds the type of each member: of the consumer or of the classic protocol.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
 from kohort.coordinator.requests import DescribeConsumerGroup
 from kohort.coordinator.responses import (
     NONE,
     DescribeConsumerGroupResponse,
     DescribedConsumerMember,
-    TopicAssignment,
 )
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
@@ -82,12 +82,12 @@ def _row(of: DescribeConsumerGroupResponse, operations: int) -> dict[str, Any]:
         "group_epoch": of.epoch,
         "assignment_epoch": of.target_epoch,
         "assignor_name": of.assignor,
-        "members": map(_member, of.members),
+        "members": (_member(member, of.topics) for member in of.members),
         "authorized_operations": operations if of.error is NONE else OPERATIONS_NOT_REQUESTED,
     }
 
 
-def _member(of: DescribedConsumerMember) -> dict[str, Any]:
+def _member(of: DescribedConsumerMember, topics: Mapping[UUID, str]) -> dict[str, Any]:
     metadata = of.metadata
     return {
         "member_id": of.member_id,
@@ -98,14 +98,18 @@ def _member(of: DescribedConsumerMember) -> dict[str, Any]:
         "client_host": metadata.client_host,
         "subscribed_topic_names": metadata.topics,
         "subscribed_topic_regex": metadata.regex,
-        "assignment": {"topic_partitions": _topics(of.assignment)},
-        "target_assignment": {"topic_partitions": _topics(of.target)},
+        "assignment": {"topic_partitions": _topics(of.assignment, topics)},
+        "target_assignment": {"topic_partitions": _topics(of.target, topics)},
         "member_type": CONSUMER if metadata.classic is None else CLASSIC,
     }
 
 
-def _topics(of: Iterable[TopicAssignment]) -> Iterable[dict[str, Any]]:
+def _topics(
+    of: Mapping[UUID, Collection[int]], names: Mapping[UUID, str]
+) -> Iterable[dict[str, Any]]:
+    """The partitions with the names of their topics, without topics that are gone."""
     return (
-        {"topic_id": each.topic_id, "topic_name": each.topic, "partitions": each.partitions}
-        for each in of
+        {"topic_id": topic_id, "topic_name": names[topic_id], "partitions": tuple(partitions)}
+        for topic_id, partitions in of.items()
+        if topic_id in names
     )
