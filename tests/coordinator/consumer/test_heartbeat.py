@@ -409,6 +409,20 @@ def test_a_regular_expression_that_only_kafka_takes_matches_nothing():
     assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: (0, 1)})
 
 
+def test_others_get_what_a_member_gives_up_for_an_expression_that_matches_nothing(bench):
+    bench.consumer_heartbeat("g", "A", 0, regex="t")
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: (0, 1)})
+    bench.advance(11_000)
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0, 1)})
+    bench.consumer_heartbeat("g", "A", 2, owned={T: (0,)})
+    assert told(bench.consumer_heartbeat("g", "B", 3)) == (3, {T: (1,)})
+    bench.consumer_heartbeat("g", "A", 3, regex="x", owned={})
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", 3)) == (4, {T: (0, 1)})
+
+
 def test_an_empty_classic_group_becomes_a_consumer_group_and_back(bench):
     bench.commit("g", {("t", 0): 7})
     call = bench.consumer_heartbeat("g", "A", 0, topics=["t"])

@@ -7,10 +7,10 @@ expression is resolved, a member subscribes to no topic by it.
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from kohort.coordinator.consumer.change import MemberChange
+from kohort.coordinator.consumer.change import MemberChange, subscribed_ids
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.leaving import bump_epoch
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
@@ -73,9 +73,22 @@ def regexes_resolved(
     subscribed = set(group.names).union(*kept, *resolved.values())
     if (
         any(names != _topics_of(group, regex) for regex, names in resolved.items())
+        or _are_given_up(group, resolved.keys() - group.regexes.keys(), topics)
         or metadata_hash(subscribed, topics) != group.metadata_hash
     ):
         bump_epoch(group, subscribed, Cause("regular expression resolved", ""), topics, step)
+
+
+def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: TopicsView) -> bool:
+    """Whether members gave up topics of their targets for these expressions without topics.
+
+    The partitions would have no owner until the next bump, where others subscribe to the topics.
+    """
+    return bool(regexes) and any(
+        not subscribed_ids(group, member.metadata, topics).issuperset(target)
+        for member_id, member in group.members.items()
+        if member.metadata.regex in regexes and (target := group.targets.get(member_id))
+    )
 
 
 def _topics_of(group: ConsumerGroup, regex: str) -> tuple[str, ...]:
