@@ -55,6 +55,8 @@ class Stream:
                     "topic": topic,
                     "delivery": "exactly_once",
                     "kafka.transactional.id": sink or topic,
+                    # Else another query waits for a minute for the end of a dead driver's one.
+                    "kafka.transaction.timeout.ms": "10000",
                 }
             )
         )
