@@ -28,7 +28,7 @@ MEMBERS = (1_000, 10_000)
 SERVERS = ("kohort-memory", "kohort-data", "kafka")
 GROUP_SIZE = 10
 PARTITIONS = 1_000
-"""Of the topic that a large group shares."""
+"""Number of partitions of the topic that a large group shares."""
 ASSIGNED = 10_000
 """Partitions in an assignment whose computation is measured."""
 ASSIGNMENTS = (

@@ -21,7 +21,7 @@ class OffsetAndMetadata:
 
 
 def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """What to send for `given`. Raises ValueError for what no broker can store, TypeError."""
+    """What to send for `given`. Raises TypeError, and ValueError for what no broker can store."""
     validate_partitions((tp,))
     if not 0 <= tp.partition < 2**31:
         raise ValueError(f"{tp}: a partition is a whole number from 0 on")

@@ -259,7 +259,7 @@ def same_shard(stage: Stage, name: str) -> str:
 
 
 async def name_topics(stage: Stage, *topics: str) -> list[str]:
-    """Record the ids of topics, so that they are told apart in what follows; the ids."""
+    """Record the ids of topics, so that later steps can tell them apart; returns the ids."""
     client = await stage.client("namer")
     told = await client.quiet("Metadata", 12, topics=[{"name": one} for one in topics])
     ids = {one["name"]: one["topic_id"] for one in told["topics"]}

@@ -1,4 +1,4 @@
-"""What the assignors of the server work on: members and their old target assignment."""
+"""The input of the server's assignors: members with their former target assignments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

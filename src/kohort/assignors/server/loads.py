@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 class Loads:
-    """Who gets the next partition of a topic, and who gives it."""
+    """The members that get, and that give, the next partition of a topic, by their loads."""
 
     def __init__(self, loads: Sequence[int], subscribers: Iterable[int]) -> None:
         """`loads`: of every member by its number, changed by the caller after each step."""
