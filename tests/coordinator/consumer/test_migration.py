@@ -405,6 +405,9 @@ def test_a_classic_member_expires_after_its_own_session_timeout(mixed):
     assert mixed.a in mixed.consumer_group().members
     mixed.advance(1)
     assert mixed.a not in mixed.consumer_group().members
+    assert told(mixed.consumer_heartbeat("g", "C", 3)) == (4, {T: (0, 1)})
+    (cause,) = mixed.journal[-1].causes
+    assert (cause.what, cause.reason) == ("expired", "not heard of for 10000 ms")
 
 
 def keep_alive(bench, ms):

@@ -133,7 +133,7 @@ def session_expires(group: ConsumerGroup, member_id: str, topics: TopicsView, st
         timers.arm(group, member_id, session, step)
     else:
         member = group.members[member_id]
-        timeout = step.config.consumer_group(group.id).session_timeout_ms
+        timeout = timers.session_timeout_ms(group, member, step)
         cause = Cause("expired", *_named(member), f"not heard of for {timeout} ms")
         remove_members(group, (member,), cause, topics, step)
 

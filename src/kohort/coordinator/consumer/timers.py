@@ -28,14 +28,17 @@ from kohort.coordinator.step import Step
 from kohort.types import Instant
 
 
-def restart_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
-    """Expire the member one session timeout from now."""
+def session_timeout_ms(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
+    """The group's session timeout; a classic member has its own."""
     classic = member.metadata.classic
     if classic is None:
-        timeout = step.config.consumer_group(group.id).session_timeout_ms
-    else:
-        timeout = classic.session_timeout_ms
-    deadline = Instant(step.now + timeout)
+        return step.config.consumer_group(group.id).session_timeout_ms
+    return classic.session_timeout_ms
+
+
+def restart_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """Expire the member one session timeout from now."""
+    deadline = Instant(step.now + session_timeout_ms(group, member, step))
     session = group.sessions.get(member.member_id)
     if session is None:
         session = group.sessions[member.member_id] = ConsumerSession(deadline)
