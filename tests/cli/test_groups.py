@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.running import Outcome, Run, runner
-from client.admin.stage import at, join
+from client.admin.stage import at, consumer_heartbeat, join
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
@@ -207,6 +207,23 @@ def test_what_a_member_owns_but_never_committed_has_no_lag(scene: Scene) -> None
         assert "offsets" not in state
 
     scene.with_member(look)
+
+
+def test_a_regular_expression_has_a_column_of_its_own(scene: Scene) -> None:
+    def look() -> None:
+        words = ("describe", "--group", scene.group, "--members")
+        (member,) = scene.groups(*words, "--verbose").rows
+        assert member["SUBSCRIBED-TOPIC-REGEX"] == "orders.*"
+        assert "SUBSCRIBED-TOPIC-REGEX" not in scene.groups(*words).rows[0]
+        (group,) = scene.groups(*words, "--output", "json").json
+        assert group["members"][0]["topic_regex"] == "orders.*"
+
+    async def joined(admin: Admin) -> None:
+        await consumer_heartbeat(admin.cluster, scene.group, "m", 0, topics=[], regex="orders.*")
+        await asyncio.to_thread(look)
+        await consumer_heartbeat(admin.cluster, scene.group, "m", -1)
+
+    scene.do(joined)
 
 
 def test_csv_has_numbers_and_empty_cells(scene: Scene) -> None:

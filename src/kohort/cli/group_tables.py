@@ -64,8 +64,10 @@ def _owner(group: GroupDescription, partition: TopicPartition) -> MemberDescript
 
 
 def members_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
-    """A row per member; static members' instance ids if there are any."""
-    static = any(member.instance_id is not None for group in groups for member in group.members)
+    """A row per member; with instance ids and regular expressions if members have any."""
+    members = [member for group in groups for member in group.members]
+    static = any(member.instance_id is not None for member in members)
+    matching = verbose and any(member.topic_regex is not None for member in members)
     columns = [
         "GROUP",
         "CONSUMER-ID",
@@ -76,15 +78,19 @@ def members_table(groups: Sequence[GroupDescription], verbose: bool) -> Table:
     ]
     if verbose:
         columns += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    if matching:
+        columns.append("SUBSCRIBED-TOPIC-REGEX")
     rows = [
-        _member_row(group, member, static, verbose) for group in groups for member in group.members
+        _member_row(group, member, static, verbose) + ((member.topic_regex,) if matching else ())
+        for group in groups
+        for member in group.members
     ]
     return Table(columns, rows)
 
 
 def _member_row(
     group: GroupDescription, of: MemberDescription, static: bool, verbose: bool
-) -> Sequence[object]:
+) -> tuple[object, ...]:
     count = None if of.assignment is None else len(of.assignment)
     partitions = (
         (
@@ -164,6 +170,7 @@ def _member_json(of: MemberDescription) -> dict[str, Any]:
         "rack": of.rack,
         "epoch": of.epoch,
         "topics": None if of.topics is None else list(of.topics),
+        "topic_regex": of.topic_regex,
         "assignment": _partitions_json(of.assignment),
         "target_assignment": _partitions_json(of.target),
     }

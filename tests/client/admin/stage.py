@@ -65,6 +65,30 @@ class Joined:
         await connection.send("leave_group", group_id=self.group, members=members)
 
 
+async def consumer_heartbeat(
+    cluster: Cluster,
+    group: str,
+    member_id: str,
+    epoch: int,
+    *,
+    topics: list[str] | None = None,
+    regex: str | None = None,
+) -> None:
+    """Of a member of the consumer protocol: it joins with epoch 0, and leaves with -1."""
+    connection = await cluster.coordinator(group, "member")
+    joined = await connection.send(
+        "consumer_group_heartbeat",
+        group_id=group,
+        member_id=member_id,
+        member_epoch=epoch,
+        rebalance_timeout=30_000,
+        subscribed_topic_names=topics,
+        subscribed_topic_regex=regex,
+        topic_partitions=[],
+    )
+    assert joined.error_code is ErrorCode.none
+
+
 async def join(
     cluster: Cluster,
     group: str,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client.admin.stage import at, commit, fill, join, tp
+from client.admin.stage import at, commit, consumer_heartbeat, fill, join, tp
 from client.fake_cluster import FakeCluster
 from kohort.client.admin.admin import Admin
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
@@ -99,6 +99,17 @@ async def test_a_stable_group_is_described(admin: Admin, cluster: Cluster, broke
     assert told.assignment == (tp(0), tp(1))
     assert told.topics == ("orders",)
     assert told.rack == "r1"
+
+
+async def test_subscriptions_of_a_consumer_group_are_described(
+    admin: Admin, cluster: Cluster
+) -> None:
+    await consumer_heartbeat(cluster, G, "a", 0, topics=["orders"])
+    await consumer_heartbeat(cluster, G, "b", 0, topics=[], regex="ord.*")
+    members = {each.member_id: each for each in (await describe(admin)).members}
+    a, b = members[MemberId("a")], members[MemberId("b")]
+    assert (a.topics, a.topic_regex) == (("orders",), None)
+    assert (b.topics, b.topic_regex) == ((), "ord.*")
 
 
 async def test_bytes_of_an_assignment_that_nobody_can_read_are_no_error(

@@ -77,6 +77,17 @@ def test_a_stable_group() -> None:
     assert round_["joined"] is not None
 
 
+def test_a_consumer_group() -> None:
+    bench = Bench()
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=[], regex="t.*")
+    shown = asyncio.run(group_view.details(bench.consumer_group(), TOPICS, bench.journal))()
+    assert (shown["type"], shown["state"], shown["epoch"]) == ("consumer", "Stable", 2)
+    a, b = shown["members"]
+    assert (a["client_id"], a["topics"], a["topic_regex"]) == ("client", ["t"], None)
+    assert (b["topics"], b["topic_regex"]) == ([], "t.*")
+
+
 def test_a_group_while_it_rebalances() -> None:
     bench = stable()
     bench.handshake(client_id="late")

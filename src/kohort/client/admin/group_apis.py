@@ -212,6 +212,7 @@ def _new_member(of: Any) -> MemberDescription:
         client_host=of.client_host,
         assignment=_named_partitions(of.assignment.topic_partitions),
         topics=tuple(of.subscribed_topic_names),
+        topic_regex=of.subscribed_topic_regex or None,
         rack=of.rack_id,
         epoch=of.member_epoch,
         target=_named_partitions(of.target_assignment.topic_partitions),

@@ -57,6 +57,8 @@ class MemberDescription:
     """None: not a consumer's, or its bytes cannot be read."""
     topics: tuple[str, ...] | None
     """Subscribed topics; None during a rebalance, when the coordinator does not report them."""
+    topic_regex: str | None = None
+    """Subscribed regular expression; only in groups with the `Consumer` protocol."""
     owned: tuple[TopicPartition, ...] = ()
     """Partitions that it reported to own when it joined (KIP-429)."""
     rack: str | None = None

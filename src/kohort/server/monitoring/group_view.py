@@ -110,6 +110,8 @@ def consumer_members(group: ConsumerGroup, topics: Topics) -> list[dict[str, Any
             "instance_id": member.metadata.instance_id,
             "client_id": member.metadata.client_id,
             "client_host": member.metadata.client_host,
+            "topics": list(member.metadata.topics),
+            "topic_regex": member.metadata.regex or None,
             "epoch": member.current.epoch,
             "state": member_state(member.current),
             "assignment": _named(member.current.assigned, topics),
