@@ -110,8 +110,8 @@ class Feed:
             value = f"record-{len(self.sent)}"
             try:
                 write_lines(self._producer, [(key, value)])
-            except BrokenPipeError:
-                return  # it died; `end` tells why
+            except (BrokenPipeError, ValueError):
+                return  # it died, and `end` tells why; or its trial has ended and closed the pipe
             self.sent.append(value)
             self.keys.append(key)
 
