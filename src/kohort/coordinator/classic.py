@@ -110,10 +110,17 @@ class ClassicGroup:
     value: GroupMetadataValue
     members: Mapping[str, MemberMetadata] = field(repr=False, compare=False)
     """The members by id."""
+    downgraded: bool = field(default=False, compare=False)
+    """Whether it was a consumer group until this record: no leader has assigned partitions yet.
+
+    Not compared: compaction may remove the records between the end of the consumer group and a
+    later generation.
+    """
 
     @classmethod
-    def of(cls, value: GroupMetadataValue) -> "ClassicGroup":
-        return cls(value, {member.member_id: member for member in value.members})
+    def of(cls, value: GroupMetadataValue, *, downgraded: bool = False) -> "ClassicGroup":
+        members = {member.member_id: member for member in value.members}
+        return cls(value, members, downgraded)
 
 
 @dataclass(slots=True, kw_only=True)

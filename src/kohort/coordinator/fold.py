@@ -33,6 +33,8 @@ class Fold:
         self.groups: dict[str, AnyGroup] = {}
         self._transactions: dict[int, set[str]] = {}
         """Producer id → groups that its open transaction has, or had, pending offsets of."""
+        self._ended: str | None = None
+        """The consumer group that the latest record of groups ended, if it did."""
 
     def replay(self, record: Entry) -> None:
         """Apply one entry of the log."""
@@ -69,11 +71,12 @@ class Fold:
 
     def _replay_classic(self, record: GroupMetadataRecord) -> None:
         group = self.groups.get(record.key.group)
+        downgraded, self._ended = self._ended == record.key.group, None
         if record.value is not None:
             if not isinstance(group, Group):
                 group = Group(record.key.group, None if group is None else group.offsets)
                 self.groups[group.id] = group
-            group.logged = ClassicGroup.of(record.value)
+            group.logged = ClassicGroup.of(record.value, downgraded=downgraded)
         elif isinstance(group, Group):
             group.logged = None
             group.pending.clear()
@@ -81,7 +84,9 @@ class Fold:
 
     def _replay_consumer(self, record: ConsumerGroupRecord) -> None:
         group = self.groups.get(record.key.group)
+        self._ended = None
         if isinstance(record, ConsumerGroupMetadataRecord) and record.value is None:
+            self._ended = record.key.group
             if isinstance(group, ConsumerGroup):
                 simple = self.groups[group.id] = Group(group.id, group.offsets)
                 self._forget_if_empty(simple)

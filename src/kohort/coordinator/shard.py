@@ -193,7 +193,11 @@ class Shard(Fold):
         )
 
     def loaded(self, now: Instant, timestamp: Timestamp) -> Result:
-        """End the replay of the log: members get fresh sessions, groups over capacity rebalance."""
+        """End the replay of the log: members get fresh sessions.
+
+        Groups over capacity rebalance, and so do those whose downgrade was not followed by a
+        generation: nobody has the partitions of the member that left.
+        """
         step = Step(self.config, now, timestamp)
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -202,6 +206,8 @@ class Shard(Fold):
                 _restore_sessions(group, group.logged, step)
                 if len(group.sessions) > self.config.max_size:
                     rebalance(group, [Cause("loaded over capacity", "")], step)
+                elif group.sessions and group.logged.downgraded:
+                    rebalance(group, [Cause("downgraded", "")], step)
         return step.result()
 
     def statistics(self) -> Mapping[str, Any]:
